@@ -1,0 +1,57 @@
+"""Collaborative mean estimation: every device learns its own mean as fast as if it knew who its twins are."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from colme.errors import ColmeError as ColmeError
+    from colme.graphs import Graph as Graph
+    from colme.methods import BColME as BColME
+    from colme.methods import CColME as CColME
+    from colme.methods import CLColME as CLColME
+    from colme.methods import ColME as ColME
+    from colme.methods import Local as Local
+    from colme.methods import Oracle as Oracle
+    from colme.samples import Recording as Recording
+    from colme.scenario import Scenario as Scenario
+    from colme.sim import Trace as Trace
+    from colme.sim import Traces as Traces
+    from colme.sim import simulate as simulate
+
+# Where each public name lives. Imported on first use, so that `import colme` is quick.
+_HOME = {
+    "ColmeError": "colme.errors",
+    "Scenario": "colme.scenario",
+    "Recording": "colme.samples",
+    "Graph": "colme.graphs",
+    "Local": "colme.methods",
+    "Oracle": "colme.methods",
+    "ColME": "colme.methods",
+    "BColME": "colme.methods",
+    "CColME": "colme.methods",
+    "CLColME": "colme.methods",
+    "simulate": "colme.sim",
+    "Trace": "colme.sim",
+    "Traces": "colme.sim",
+}
+__all__ = [*_HOME]
+_MODULES = ("confidence", "consensus", "graphs", "methods", "metrics", "pruning", "samples", "spectrum", "testing")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"colme.{name}")
+    else:
+        raise AttributeError(f"module 'colme' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME, *_MODULES])

@@ -1,0 +1,201 @@
+"""The only file that knows numba: compile, cache, run without it.
+
+Three decorators cover the package:
+
+``equation``  a tiny scalar function, written once. Python callers (a device's agent) run it as plain Python; kernels
+              inline it. Both give the same bits because compiled code neither contracts nor reorders arithmetic.
+``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
+``helper``    a function that only kernels call.
+
+The disk cache is keyed by a hash of *all* our sources, so editing an equation in one file can never leave a kernel of
+another file computing the old formula. It lives in the user's cache folder (``COLME_CACHE_DIR`` overrides it) and is
+kept in memory only when nothing is writable. ``COLME_NUMBA=0`` switches numba off; the same code then runs, slowly.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LANES = 64
+"""Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
+
+try:
+    if os.environ.get("COLME_NUMBA", "1") == "0":
+        raise ImportError
+    import numba
+    from llvmlite import ir
+    from numba import carray, types
+    from numba.core import caching, cgutils
+    from numba.extending import intrinsic, overload, register_jitable
+
+    HAVE_NUMBA = True
+except ImportError:
+    HAVE_NUMBA = False
+
+
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept, or None when no folder is writable."""
+    override = os.environ.get("COLME_CACHE_DIR")
+    if override:
+        candidates = [Path(override)]
+    elif sys.platform == "darwin":
+        candidates = [Path("~/Library/Caches/colme")]
+    elif os.name == "nt":
+        candidates = [Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")) / "colme" / "cache"]
+    else:
+        candidates = [Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "colme"]
+    for candidate in candidates:
+        try:
+            folder = candidate.expanduser() / "kernels" / source_hash()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except (OSError, RuntimeError):
+            continue
+        return folder
+    return None
+
+
+@functools.cache
+def source_hash() -> str:
+    """A hash of every Python source of the package: the stamp of the kernel cache."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def lanes_like(array: Any) -> Any:
+    """LANES uninitialised numbers of the array's type on the stack of the calling kernel.
+
+    Storage that the compiler knows nobody else points to: it refuses to vectorise a loop that stores to an ordinary
+    array (arrays are never `noalias` in numba).
+    """
+    return np.empty(LANES, array.dtype)
+
+
+def bits_to_float(bits: Any) -> Any:
+    """The float32 with the bits of an int32 (or an array of them)."""
+    return bits.view(np.float32)
+
+
+def float_to_bits(value: Any) -> Any:
+    """The int32 with the bits of a float32 (or an array of them)."""
+    return value.view(np.int32)
+
+
+def select(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes if condition else no`, for scalars in kernels and for whole arrays in NumPy."""
+    return np.where(condition, yes, no)
+
+
+def at(value: Any, i: Any) -> Any:
+    """`value[i]` for an array, `value` for a number that all agents share; kernels decide while compiling."""
+    return value[i] if isinstance(value, np.ndarray) else value
+
+
+if HAVE_NUMBA:
+    # One look at the disk per process: asking again for each kernel would slow the import.
+    _folder = functools.cache(cache_folder)
+
+    class _SourceHashLocator(caching._CacheLocator):  # type: ignore[misc]
+        def __init__(self, py_func: Callable[..., Any], py_file: str):
+            self._py_file = py_file
+            # Kernels of one name in two files must not share an index; line numbers alone could collide.
+            self._tag = hashlib.sha256(f"{py_func.__module__}:{py_func.__qualname__}".encode()).hexdigest()[:8]
+
+        def get_cache_path(self) -> str:
+            return str(_folder())
+
+        def get_source_stamp(self) -> str:
+            return source_hash()
+
+        def get_disambiguator(self) -> str:
+            return self._tag
+
+        @classmethod
+        def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceHashLocator:
+            return cls(py_func, py_file)
+
+    class _SourceHashImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+        _locator_classes = [_SourceHashLocator]
+
+    class _SourceHashCache(caching.FunctionCache):  # type: ignore[misc]
+        _impl_class = _SourceHashImpl
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:  # a torn or foreign cache file only costs a compilation
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            try:
+                super().save_overload(sig, data)
+            except OSError as error:  # a full disk must not stop a run
+                warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
+
+    def kernel(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+        if _folder() is not None:
+            dispatcher._cache = _SourceHashCache(function)
+        return dispatcher
+
+    helper = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+    equation = register_jitable(forceinline=True)
+
+    @intrinsic
+    def _stack_like(typing_context, array):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=LANES)
+
+        return types.CPointer(array.dtype)(array), generate
+
+    @intrinsic
+    def _float_of(typing_context, bits):  # type: ignore[no-untyped-def]
+        return types.float32(bits), lambda context, builder, signature, args: builder.bitcast(args[0], ir.FloatType())
+
+    @intrinsic
+    def _int_of(typing_context, value):  # type: ignore[no-untyped-def]
+        return types.int32(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(32))
+
+    # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
+    @overload(lanes_like, inline="always")
+    def _lanes_like(array):  # type: ignore[no-untyped-def]
+        return lambda array: carray(_stack_like(array), LANES)
+
+    @overload(at)
+    def _at(value, i):  # type: ignore[no-untyped-def]
+        if isinstance(value, types.Array):
+            return lambda value, i: value[i]
+        return lambda value, i: value
+
+    @overload(bits_to_float)
+    def _bits_to_float(bits):  # type: ignore[no-untyped-def]
+        return lambda bits: _float_of(bits)
+
+    @overload(float_to_bits)
+    def _float_to_bits(value):  # type: ignore[no-untyped-def]
+        return lambda value: _int_of(value)
+
+    @overload(select)
+    def _select(condition, yes, no):  # type: ignore[no-untyped-def]
+        return lambda condition, yes, no: yes if condition else no
+
+else:
+
+    def _plain(function: Callable[..., Any]) -> Any:
+        return function
+
+    kernel = helper = equation = _plain

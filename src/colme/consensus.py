@@ -1,0 +1,136 @@
+"""How they agree: one step of averaging with the neighbors, and the clock that says how much the past counts.
+
+    y(t) = (1 - alpha) X(t) + alpha W y(t-1)
+
+with W = I - bL (CL-colME) or Metropolis' matrix (C-colME). Estimates are kept in float64 and heard by the neighbors in
+float32: differences of neighbors are exactly antisymmetric there, so what one end gains the other loses. An agent
+without a sample has a NaN estimate, and nobody hears it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._jit import equation, kernel
+from colme.errors import MethodError, one_of
+from colme.pruning import KeptEdges, block_of
+
+u64 = np.uint64
+
+CLOCKS = ("gossip", "global", "own", "harmonic", "constant")
+START = 2
+"""Where every clock begins: alpha(1) = 0 and alpha(2) = 1/2, as after a restart at step 2."""
+
+
+@equation
+def clock_rate(t: Any, restart: Any) -> Any:
+    """alpha = k / (k+1), k = t - restart + 1: one half at the restart, then the weight of an average since."""
+    k = t - restart + 1
+    return k / (k + 1.0)
+
+
+@equation
+def metropolis_weight(degree_a: Any, degree_b: Any) -> Any:
+    """W_ab = 1 / (max(D_a, D_b) + 1)."""
+    return 1.0 / (max(degree_a, degree_b) + 1.0)
+
+
+@equation
+def add_pull(pull: Any, own: Any, neighbor: Any) -> Any:
+    """pull + (y_j - y), or pull unchanged if neighbor j has no estimate yet."""
+    difference = neighbor - own
+    return pull + difference if difference == difference else pull
+
+
+@equation
+def add_weighted_pull(pull: Any, own: Any, neighbor: Any, weight: Any) -> Any:
+    """pull + weight (y_j - y), or pull unchanged if neighbor j has no estimate yet."""
+    difference = neighbor - own
+    return pull + weight * difference if difference == difference else pull
+
+
+@equation
+def blend(mean: Any, estimate: Any, pull: Any, alpha: Any, step: Any) -> Any:
+    """(1 - alpha) X + alpha (y + b pull), where pull = sum over the kept neighbors j of (y_j - y)."""
+    return (1.0 - alpha) * mean + alpha * (estimate + step * pull)
+
+
+@equation
+def next_estimate(mean: Any, estimate: Any, pull: Any, alpha: Any, step: Any, degree: Any) -> Any:
+    """`blend`, but an agent without edges, or with its very first sample (NaN so far), reports its own mean."""
+    if degree == 0 or estimate != estimate:
+        return mean
+    return blend(mean, estimate, pull, alpha, step)
+
+
+@kernel
+def _spread(slots, offsets, cut_now, mean, old, new, t):  # type: ignore[no-untyped-def]
+    """Gossip clock: hear of the latest restart among myself and my neighbors, one hop a step. True if anyone did."""
+    n = u64(old.size)
+    changed = False
+    for block in range(u64(offsets.size - 1)):
+        start, size, first, width = block_of(offsets, block, n)
+        for lane in range(size):
+            a = start + u64(lane)
+            latest = old[a]
+            for j in range(width):
+                heard = old[slots[first + (u64(j) << u64(6)) + u64(lane)]]
+                latest = heard if heard > latest else latest
+            if cut_now[a]:
+                latest = max(latest, t)
+            if mean[a] != mean[a]:
+                latest = START  # nobody is there yet to hear or tell
+            changed |= latest != old[a]
+            new[a] = latest
+    return changed
+
+
+class Clock:
+    """When each agent's averaging last restarted. A cut means: what was averaged before may hold a stranger's data.
+
+    harmonic  never restarts: the bias from before the separation fades like t0/t
+    own       restarts an agent that cuts an edge
+    global    restarts everybody when anybody cuts (needs global knowledge; what the papers' experiments use)
+    gossip    an agent adopts the latest restart it hears of, one hop a step: one integer per message
+    constant  alpha is fixed
+    """
+
+    saved = ("restart", "settled")
+
+    def __init__(self, name: str, n_agents: int, alpha: float | None = None):
+        self.name = name
+        self.fixed = alpha if name == "constant" and alpha is not None else -1.0
+        per_agent = name in ("own", "gossip")
+        self.restart: int | NDArray[np.int32] = np.full(n_agents, START, np.int32) if per_agent else START
+        self._next = np.empty(n_agents, np.int32) if name == "gossip" else None
+        self.settled = True
+
+    def tick(self, t: int, edges: KeptEdges, mean: NDArray[np.float64], *, complete: bool) -> None:
+        """After the pruning of step t. Without gaps in the samples, settled gossip has nothing to tell."""
+        now = max(t, START)
+        if self.name == "global" and edges.any_cut:
+            self.restart = now
+        elif self.name == "own" and edges.any_cut:
+            self.restart[edges.cut_now != 0] = now  # type: ignore[index]
+        elif self._next is not None and (edges.any_cut or not self.settled or not complete):
+            changed = _spread(edges.slots, edges.offsets, edges.cut_now, mean, self.restart, self._next, now)
+            self.settled = not changed
+            self.restart, self._next = self._next, self.restart  # type: ignore[assignment]
+
+    def rate(self, t: int, restart: int) -> float:
+        """alpha of an agent whose clock restarted at this step."""
+        return float(self.fixed if self.fixed >= 0 else clock_rate(t, restart))
+
+
+def check_clock(clock: str, alpha: float | None) -> None:
+    one_of(clock, CLOCKS, "clock", MethodError)
+    if (clock == "constant") != (alpha is not None):
+        raise MethodError(
+            f"clock={clock!r} with alpha={alpha}: a constant clock needs alpha and the others take none. "
+            "Try clock='constant', alpha=0.9."
+        )
+    if alpha is not None and not 0 <= alpha < 1:
+        raise MethodError(f"alpha={alpha}: it must be at least 0 and below 1. Try alpha=0.9.")

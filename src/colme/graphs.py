@@ -1,0 +1,286 @@
+"""Who may talk to whom.
+
+A `Graph` is simple and undirected; agents are 0..n_agents-1. The neighbors of an agent have an order (it decides the
+order of floating-point sums, hence the bits), and every generator takes `rng`: a NumPy Generator or a whole number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from colme._jit import kernel
+from colme._regular import random_regular_rows
+from colme.errors import GraphError, missing_extra
+
+Rng = np.random.Generator | int | None
+
+
+class Graph:
+    """A simple undirected graph in compressed rows: the neighbors of a are indices[indptr[a]:indptr[a+1]]."""
+
+    __slots__ = ("indices", "indptr")
+
+    def __init__(self, indptr: NDArray[np.int64], indices: NDArray[np.uint32]):
+        self.indptr, self.indices = indptr, indices
+
+    def __repr__(self) -> str:
+        return f"Graph(n_agents={self.n_agents}, n_edges={self.n_edges})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return self.n_agents == other.n_agents and np.array_equal(self.edges(), other.edges())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def n_agents(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.indices) // 2
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr)
+
+    @property
+    def max_degree(self) -> int:
+        return int(self.degrees.max(initial=0))
+
+    def neighbors(self, agent: int) -> NDArray[np.uint32]:
+        return self.indices[self.indptr[agent] : self.indptr[agent + 1]]
+
+    def edges(self) -> NDArray[np.int64]:
+        """(n_edges, 2), each edge once as (low, high), sorted."""
+        a = np.repeat(np.arange(self.n_agents, dtype=np.int64), self.degrees)
+        b = self.indices.astype(np.int64)
+        pairs = np.stack([a, b], axis=1)[a < b]
+        return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+    def adjacency(self) -> NDArray[np.bool_]:
+        """The dense adjacency matrix (for small graphs)."""
+        dense = np.zeros((self.n_agents, self.n_agents), bool)
+        dense[np.repeat(np.arange(self.n_agents), self.degrees), self.indices] = True
+        return dense
+
+    def components(self) -> NDArray[np.int64]:
+        """The connected component of every agent, numbered 0, 1, ... by their first agent."""
+        return _components(self.indptr, self.indices)
+
+    def relabel(self, new_name: ArrayLike) -> Graph:
+        """The same graph where agent a is called new_name[a]; every agent keeps the order of its neighbors."""
+        names = np.asarray(new_name, np.int64)
+        if not np.array_equal(np.sort(names), np.arange(self.n_agents)):
+            raise GraphError(f"new names must be a permutation of 0..{self.n_agents - 1}.")
+        old = np.argsort(names)
+        indptr = np.concatenate([[0], np.cumsum(self.degrees[old])])
+        take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
+        return Graph(indptr, names[self.indices[take]].astype(np.uint32))
+
+    def to_networkx(self) -> Any:
+        nx = _networkx("to_networkx()")
+        graph = nx.Graph()
+        graph.add_nodes_from(range(self.n_agents))
+        graph.add_edges_from(self.edges().tolist())
+        return graph
+
+
+@kernel
+def _components(indptr, indices):  # type: ignore[no-untyped-def]
+    n = indptr.size - 1
+    label = np.full(n, -1, np.int64)
+    waiting = np.empty(n, np.int64)
+    found = 0
+    for root in range(n):
+        if label[root] >= 0:
+            continue
+        label[root] = found
+        waiting[0] = root
+        size = 1
+        while size > 0:
+            size -= 1
+            a = waiting[size]
+            for k in range(indptr[a], indptr[a + 1]):
+                b = indices[k]
+                if label[b] < 0:
+                    label[b] = found
+                    waiting[size] = b
+                    size += 1
+        found += 1
+    return label
+
+
+@kernel
+def _scatter(low, high, indptr):  # type: ignore[no-untyped-def]
+    """Neighbors of each agent in the order of the edge list."""
+    indices = np.empty(indptr[-1], np.uint32)
+    position = indptr[:-1].copy()
+    for e in range(low.size):
+        a, b = low[e], high[e]
+        indices[position[a]] = np.uint32(b)
+        position[a] += 1
+        indices[position[b]] = np.uint32(a)
+        position[b] += 1
+    return indices
+
+
+def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> Graph:
+    degrees = np.bincount(low, minlength=n_agents) + np.bincount(high, minlength=n_agents)
+    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+    return Graph(indptr, _scatter(low, high, indptr))
+
+
+def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | None = None) -> Graph:
+    """A graph from a list of edges (a, b); n_agents defaults to the largest name + 1."""
+    raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))  # type: ignore[arg-type]
+    if raw.size == 0:
+        raw = raw.reshape(0, 2).astype(np.int64)
+    if raw.ndim != 2 or raw.shape[1] != 2 or raw.dtype.kind not in "iu":
+        raise GraphError(f"edges have shape {raw.shape} and type {raw.dtype}: they must be pairs of whole numbers.")
+    pairs = raw.astype(np.int64)
+    n = int(pairs.max(initial=-1)) + 1 if n_agents is None else int(n_agents)
+    _check_agents(n)
+    outside = (pairs < 0) | (pairs >= n)
+    if outside.any():
+        a, b = pairs[np.argmax(outside.any(axis=1))].tolist()
+        raise GraphError(f"edge ({a}, {b}) names an agent that does not exist: agents are 0..{n - 1}.")
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    if (low == high).any():
+        raise GraphError(f"edge ({low[low == high][0]}, {low[low == high][0]}) is a loop: an agent is no neighbor of "
+                         "itself. Leave loops out.")  # fmt: skip
+    _, first = np.unique(low * n + high, return_index=True)
+    if len(first) < len(pairs):
+        repeated = np.setdiff1d(np.arange(len(pairs)), first)[0]
+        raise GraphError(f"edge ({low[repeated]}, {high[repeated]}) is given twice: list every edge once.")
+    return _from_pairs(n, low, high)
+
+
+def from_networkx(graph: Any) -> Graph:
+    """A graph from networkx; its nodes must be 0..n-1 (see networkx.convert_node_labels_to_integers)."""
+    n = graph.number_of_nodes()
+    if set(graph.nodes) != set(range(n)):
+        raise GraphError(
+            f"nodes must be named 0..{n - 1}. Try networkx.convert_node_labels_to_integers(graph) first."
+        )
+    if graph.is_directed() or graph.is_multigraph():
+        raise GraphError("the graph is directed or has parallel edges: it must be simple. Try networkx.Graph(graph).")
+    return from_edges(np.array(graph.edges, np.int64).reshape(-1, 2), n)
+
+
+def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
+    """A uniformly random simple graph in which everybody has the same degree."""
+    _check_agents(n_agents)
+    if not 0 <= degree < n_agents:
+        raise GraphError(
+            f"a {degree}-regular graph on {n_agents} agents does not exist: the degree must be between 0 and n-1 "
+            f"(n={n_agents}, d={degree}). Try degree={min(max(degree, 0), n_agents - 1)}."
+        )
+    if n_agents * degree % 2:
+        raise GraphError(
+            f"a {degree}-regular graph on {n_agents} agents does not exist: n*d must be even "
+            f"(n={n_agents}, d={degree}). Try n={n_agents + 1} or d={degree + 1}."
+        )
+    rows = random_regular_rows(n_agents, degree, _key(rng))
+    return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1))
+
+
+def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
+    """Every pair is an edge with probability p, independently (Erdos-Renyi), by geometric jumps between edges."""
+    _check_agents(n_agents)
+    _check_probability("p", p)
+    n_pairs = n_agents * (n_agents - 1) // 2
+    generator = np.random.default_rng(rng)
+    if p <= 0 or n_pairs == 0:
+        return _from_pairs(n_agents, np.empty(0, np.int64), np.empty(0, np.int64))
+    if p >= 1:
+        return complete_graph(n_agents)
+    chosen, last = [], -1
+    while last < n_pairs:
+        expected = (n_pairs - last) * p
+        jumps = generator.geometric(p, size=int(expected + 4 * np.sqrt(expected) + 16))
+        chosen.append(last + np.cumsum(jumps, dtype=np.int64))
+        last = int(chosen[-1][-1])
+    pair = np.concatenate(chosen)
+    pair = pair[pair < n_pairs]
+    # pair number k = high (high - 1) / 2 + low; the square root may be off by one at large numbers
+    high = ((1 + np.sqrt(1 + 8 * pair.astype(float))) / 2).astype(np.int64)
+    high -= high * (high - 1) // 2 > pair
+    high += high * (high + 1) // 2 <= pair
+    return _from_pairs(n_agents, pair - high * (high - 1) // 2, high)
+
+
+def ring_lattice_graph(n_agents: int, degree: int) -> Graph:
+    """Agents on a ring, each joined to its degree/2 nearest on both sides."""
+    low, high = _ring(n_agents, degree)
+    return _from_pairs(n_agents, low, high)
+
+
+def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = None) -> Graph:
+    """A small world: a ring lattice in which every edge moves one end to a random agent with probability p."""
+    _check_probability("p", p)
+    low, high = _ring(n_agents, degree)
+    generator = np.random.default_rng(rng)
+    moved = np.flatnonzero(generator.random(len(low)) < p)
+    if degree >= n_agents - 1:
+        moved = moved[:0]  # everybody knows everybody: no edge can move
+    high = high.copy()
+    redraw = moved
+    while len(redraw):
+        high[redraw] = generator.integers(n_agents, size=len(redraw))
+        key = np.minimum(low, high) * n_agents + np.maximum(low, high)
+        # a moved edge yields to an unmoved one, and of two moved edges the later one is drawn again
+        is_moved = np.zeros(len(low), bool)
+        is_moved[moved] = True
+        order = np.lexsort((is_moved, key))
+        repeated = np.zeros(len(low), bool)
+        repeated[order[1:]] = key[order[1:]] == key[order[:-1]]
+        redraw = np.flatnonzero(repeated | (low == high))
+    return _from_pairs(n_agents, np.minimum(low, high), np.maximum(low, high))
+
+
+def complete_graph(n_agents: int) -> Graph:
+    """Everybody is everybody's neighbor."""
+    _check_agents(n_agents)
+    low, high = np.triu_indices(n_agents, 1)
+    return _from_pairs(n_agents, low, high)
+
+
+def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    _check_agents(n_agents)
+    if degree % 2 or not 0 <= degree < n_agents:
+        raise GraphError(
+            f"a ring lattice of degree {degree} on {n_agents} agents does not exist: the degree must be even and "
+            f"below n. Try degree={max(0, min(degree + degree % 2, (n_agents - 1) // 2 * 2))}."
+        )
+    low = np.tile(np.arange(n_agents, dtype=np.int64), degree // 2)
+    return low, (low + np.repeat(np.arange(1, degree // 2 + 1), n_agents)) % n_agents
+
+
+def _check_agents(n: int) -> None:
+    if not 1 <= n < 2**32:
+        raise GraphError(f"{n} agents: a graph has between 1 and 2^32 - 1 agents.")
+
+
+def _check_probability(name: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise GraphError(f"{name}={p}: it must be a probability between 0 and 1.")
+
+
+def _key(rng: Rng) -> int:
+    if isinstance(rng, int | np.integer):
+        return int(rng) & 0xFFFFFFFFFFFFFFFF
+    return int(np.random.default_rng(rng).integers(2**64, dtype=np.uint64))
+
+
+def _networkx(purpose: str) -> Any:
+    try:
+        import networkx
+    except ImportError:
+        raise missing_extra("networkx", "graph", purpose) from None
+    return networkx

@@ -1,0 +1,134 @@
+"""What a method is.
+
+A `Method` is a frozen configuration. It can run in two ways, from the same equations:
+
+``method.start(world, graph)``  all agents in one array: a `State` whose `step(world)` advances everybody
+``method.agent(place)``         one agent: its `step(sample)` is a generator that yields what it sends and is sent what it hears
+
+`World` is what the engine tells an array; `Place` is what a device knows about where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.graphs import Graph
+from colme.samples import running_mean
+
+Inbox = dict[Hashable, Any]
+"""Who said what."""
+Round = Generator[dict[Hashable, Any], Inbox, None]
+"""A step of an agent: every `yield outbox` is one exchange of messages and returns the inbox."""
+
+EVERYONE = "everyone"
+"""An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
+
+
+@dataclass
+class World:
+    """Everything the agents of an array share: who they are, and what they have seen up to step t (centered)."""
+
+    class_: NDArray[Any]  # true classes (zeros if unknown): for judging, and for the oracle
+    sigma: Any  # known scale: a float, one per agent, or None
+    width: float | None  # length of an interval that holds all samples of an agent
+    mean: NDArray[np.float64]  # local means; NaN before an agent's first sample
+    count: NDArray[np.int32] | None  # samples per agent; None: everybody has t
+    exchange: type = np.float32  # the type in which neighbors hear estimates
+    t: int = 0
+
+    @property
+    def n_agents(self) -> int:
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one agent knows about where it stands."""
+
+    agent: int
+    neighbors: tuple[int, ...]
+    n_agents: int
+    n_edges: int
+    max_degree: int
+    sigma: float | None
+    width: float | None = None
+    exchange: type = np.float32
+    class_: int | None = None  # the true class, told to nobody but the oracle
+
+
+class State(Protocol):
+    """The array form of a method between two steps."""
+
+    saved: ClassVar[tuple[str, ...]]
+    """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
+
+    estimate: NDArray[np.float64]
+    """Collaborative estimates; NaN where an agent has none yet."""
+
+    def step(self, world: World) -> None:
+        """Advance everybody; `world` already holds the means and counts of step world.t."""
+
+    @property
+    def wrong_share(self) -> float:
+        """Share of links between classes still believed."""
+
+    @property
+    def lost_share(self) -> float:
+        """Share of links within a class no longer believed."""
+
+    @property
+    def isolated(self) -> int:
+        """Agents who believe nobody else."""
+
+    def graph(self) -> Graph:
+        """Whom everybody believes now."""
+
+    def groups(self) -> NDArray[np.int64]:
+        """The group that each agent finds itself in, numbered from 0."""
+
+
+class Agent:
+    """The per-agent form of a method: own samples in, messages out and in, an estimate."""
+
+    def __init__(self, place: Place):
+        self.place = place
+        self.t = 0
+        self.count = 0
+        self.mean = float("nan")
+        self.estimate = float("nan")
+
+    def observe(self, sample: float) -> None:
+        """A new step begins; NaN means that it brings no sample."""
+        self.t += 1
+        if sample == sample:
+            self.count += 1
+            self.mean = running_mean(self.mean, sample, self.count)
+
+    def step(self, sample: float) -> Round:
+        """One step. Yields outboxes {agent: message}; each yield returns the inbox of that exchange."""
+        raise NotImplementedError  # pragma: no cover
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True,
+             tag_field="method"):  # fmt: skip
+    """The parent of every method's configuration."""
+
+    label: ClassVar[str] = "?"
+    """The name in tables and figures."""
+
+    def check(self, n_agents: int, graph: Graph) -> None:
+        """Refuse what cannot work for these agents on this graph, before any work starts."""
+
+    def start(self, world: World, graph: Graph) -> State:
+        """The array form, before the first step."""
+        raise NotImplementedError  # pragma: no cover
+
+    def agent(self, place: Place) -> Agent:
+        """The per-agent form, before the first step."""
+        raise NotImplementedError  # pragma: no cover

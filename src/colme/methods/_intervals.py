@@ -1,0 +1,126 @@
+"""What the interval methods share: the parameters of the confidence intervals, and radii for arrays and for agents."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.confidence import BOUNDS, Bound, RadiusTable, check_probability, level_gamma, scale_radii
+from colme.errors import MethodError, one_of
+from colme.graphs import Graph
+from colme.methods._base import Method, World
+from colme.pruning import KeptEdges
+
+
+class IntervalMethod(Method, frozen=True, kw_only=True):
+    """A method that compares confidence intervals.
+
+    delta     failure probability, turned into gamma by `level`
+    level     "agent", "edge" or "population" (see `colme.confidence.level_gamma`)
+    gamma     the level itself; overrides delta and level
+    sigma     the scale the agents know; default: that of the scenario or recording
+    bound     "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
+    kurtosis  E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound
+    width     length of an interval that holds every sample of an agent, for Hoeffding's bound
+    """
+
+    delta: float = 0.1
+    level: str = "edge"
+    gamma: float | None = None
+    sigma: float | None = None
+    bound: str = "laplace"
+    kurtosis: float = 3.0
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        check_probability("delta", self.delta)
+        if self.gamma is not None:
+            check_probability("gamma", self.gamma)
+        level_gamma(self.level, self.delta, n_agents=1, n_edges=1)
+        one_of(self.bound, BOUNDS, "bound", MethodError)
+        for name in ("sigma", "width"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise MethodError(f"{name}={value}: it must be positive and finite. Try {name}=2.0.")
+        if not 1 <= self.kurtosis < math.inf:
+            raise MethodError(f"kurtosis={self.kurtosis}: it must be at least 1. Try kurtosis=3.0 (Gaussian).")
+
+    def bound_for(self, n_agents: int, n_edges: int) -> Bound:
+        """The radius function at the level that this population asks for."""
+        gamma = self.gamma
+        if gamma is None:
+            gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
+        return Bound(gamma=gamma, name=self.bound, kurtosis=self.kurtosis)
+
+    def scale_for(self, sigma: Any, width: float | None) -> Any:
+        """The scale that multiplies the radius, from what the method says or else the samples' source knows."""
+        if self.bound == "hoeffding":
+            known = self.width if self.width is not None else width
+            if known is None:
+                raise MethodError(
+                    "Hoeffding's bound needs the width of the interval that holds the samples. "
+                    "Try width=..., or bound='laplace' with sigma=..."
+                )
+            return 0.5 * known
+        scale = self.sigma if self.sigma is not None else sigma
+        if scale is None:
+            raise MethodError(
+                "the scale of the samples is not known: intervals need it. Try sigma=... in the method or recording."
+            )
+        return scale
+
+    def radii(self, world: World, graph: Graph) -> Radii:
+        return Radii(self.bound_for(world.n_agents, graph.n_edges), self.scale_for(world.sigma, world.width))
+
+    def check(self, n_agents: int, graph: Graph) -> None:
+        bound = self.bound_for(n_agents, graph.n_edges)
+        if not bound.radius(1) > 0:
+            raise MethodError(f"gamma={bound.gamma}: the radius is not positive. Try a smaller delta.")
+
+
+class Radii:
+    """The radius of every agent now: one number while all have equal counts and scales, else an array."""
+
+    def __init__(self, bound: Bound, sigma: Any):
+        self.table, self.sigma = RadiusTable(bound), sigma
+
+    def now(self, world: World) -> float | NDArray[np.float64]:
+        unit = self.table.up_to(world.t)
+        if world.count is not None:
+            out = np.empty(world.n_agents)
+            scale_radii(out, world.count, unit, self.sigma)
+            return out
+        return self.sigma * unit[world.t]  # type: ignore[no-any-return]
+
+
+class PruningState:
+    """Array form of a method that irrevocably cuts edges whose intervals part."""
+
+    def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        self.edges = KeptEdges(graph, world.class_)
+        self.radii = method.radii(world, graph)
+        self.estimate = np.full(world.n_agents, np.nan)
+
+    def prune(self, world: World) -> None:
+        self.edges.prune(world.mean, self.radii.now(world))
+
+    @property
+    def wrong_share(self) -> float:
+        return self.edges.wrong_share
+
+    @property
+    def lost_share(self) -> float:
+        return self.edges.lost_share
+
+    @property
+    def isolated(self) -> int:
+        return self.edges.isolated
+
+    def graph(self) -> Graph:
+        return self.edges.graph()
+
+    def groups(self) -> NDArray[np.int64]:
+        return self.graph().components()

@@ -1,0 +1,322 @@
+"""What the agents see: streams of samples, drawn from a scenario or read from your own array.
+
+A drawn sample is a function of (seed, agent, t) alone, so any block of agents and steps can be made anywhere, in any
+order, and has the same bits. NaN means "no sample at this step".
+
+A stream speaks in *centered* units: sample - origin, with an origin in the middle of the data. Every method commutes
+with a shift, so nothing changes but the rounding: values near a million that differ by a thousandth keep their digits
+when estimates are exchanged as float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from colme import _random
+from colme._jit import HAVE_NUMBA, LANES, at, bits_to_float, equation, helper, kernel, lanes_like, select
+from colme._random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
+from colme.errors import SampleError
+from colme.scenario import Scenario, check_seed
+
+f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
+
+GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI = range(5)
+_KINDS = {"gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI}
+
+
+# Unit noise: mean 0, deviation 1, from words. Each runs on scalars in the kernel and on arrays in NumPy.
+
+
+@equation
+def uniform_noise(word: Any) -> Any:
+    """Uniform on (-sqrt 3, sqrt 3)."""
+    return (uniform(word) - 0.5) * 3.4641016151377544
+
+
+@equation
+def laplace_noise(word: Any, sign_word: Any) -> Any:
+    """Two-sided exponential: -ln(u) / sqrt 2 with a random sign."""
+    size = f64(minus_two_log(word)) * 0.35355339059327373
+    return select((sign_word & u32(1)) != u32(0), -size, size)
+
+
+@equation
+def student_noise(word0: Any, word1: Any, df: Any) -> Any:
+    """Student's t scaled to deviation 1, by Bailey's polar method (Math. Comp. 62, 1994): one sample from two words.
+
+    t = sqrt(df (u^(-2/df) - 1)) cos(angle); the power is exp(-2 ln(u) / df) = 2^k times a Taylor polynomial.
+    """
+    power = f64(minus_two_log(word0)) * (1.4426950408889634 / df)
+    k = i32(power + 0.5)
+    x = power - f64(k)
+    p = 1.3215486790144305e-06
+    p = p * x + 1.5252733804059838e-05
+    p = p * x + 0.00015403530393381606
+    p = p * x + 0.0013333558146428441
+    p = p * x + 0.009618129107628477
+    p = p * x + 0.055504108664821576
+    p = p * x + 0.2402265069591007
+    p = p * x + 0.6931471805599453
+    p = p * x + 1.0
+    grown = p * f64(bits_to_float(i32((k + i32(127)) << i32(23)))) - 1.0
+    cos, _ = circle_point(word1)
+    return np.sqrt(select(grown > 0.0, grown, 0.0) * (df - 2.0)) * f64(cos)
+
+
+@kernel
+def _fill_gaussian(out, first, t0, key0, key1, location, scale):  # type: ignore[no-untyped-def]
+    """out[row] = samples of agents first, first+1, ... at step t0 + row. Apart from the others because it is hot."""
+    n = u64(out.shape[1])
+    noise = lanes_like(np.empty(0, f32))
+    for row in range(out.shape[0]):
+        line = out[row]
+        for block in range((n + u64(63)) >> u64(6)):
+            start = u64(block) << u64(6)
+            counter = (u64(first) >> u64(2)) + (u64(block) << u64(4))
+            for lane in range(u64(16)):
+                w0, w1, w2, w3 = philox(counter + u64(lane), t0 + row, VALUE, 0, key0, key1)
+                noise[lane], noise[lane + u64(16)] = box_muller(w0, w1)
+                noise[lane + u64(32)], noise[lane + u64(48)] = box_muller(w2, w3)
+            for lane in range(min(u64(64), n - start)):
+                i = start + u64(lane)
+                line[i] = location[i] + at(scale, i) * f64(noise[lane])
+
+
+@helper
+def _noise(kind, word, word_2, df):  # type: ignore[no-untyped-def]
+    if kind == UNIFORM:
+        return uniform_noise(word)
+    if kind == LAPLACE:
+        return laplace_noise(word, word_2)
+    if kind == STUDENT:
+        return student_noise(word, word_2, df)
+    return uniform(word)
+
+
+@kernel
+def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):  # type: ignore[no-untyped-def]
+    n = u64(out.shape[1])
+    noise = lanes_like(location)
+    for row in range(out.shape[0]):
+        line = out[row]
+        for block in range((n + u64(63)) >> u64(6)):
+            start = u64(block) << u64(6)
+            counter = (u64(first) >> u64(2)) + (u64(block) << u64(4))
+            for lane in range(u64(16)):
+                w0, w1, w2, w3 = philox(counter + u64(lane), t0 + row, VALUE, 0, key0, key1)
+                v0, v1, v2, v3 = philox(counter + u64(lane), t0 + row, VALUE_2, 0, key0, key1)
+                noise[lane] = _noise(kind, w0, v0, df)
+                noise[lane + u64(16)] = _noise(kind, w1, v1, df)
+                noise[lane + u64(32)] = _noise(kind, w2, v2, df)
+                noise[lane + u64(48)] = _noise(kind, w3, v3, df)
+            for lane in range(min(u64(64), n - start)):
+                i = start + u64(lane)
+                if kind == BERNOULLI:
+                    line[i] = 1.0 if noise[lane] < location[i] else 0.0
+                else:
+                    line[i] = location[i] + at(scale, i) * noise[lane]
+
+
+def _fill_numpy(
+    out: NDArray[f64], first: int, t0: int, seed: int, kind: int, df: float, location: Any, scale: Any
+) -> None:
+    """The NumPy form of the two kernels: the same bits."""
+    n = out.shape[1]
+    for row, line in enumerate(out):
+        t = t0 + row
+        w = _random.words_numpy(seed, VALUE, t, first=first, n=-(-n // LANES) * LANES)
+        if kind == GAUSSIAN:
+            w0, w1, w2, w3 = w.reshape(-1, 4, 16).swapaxes(0, 1)
+            noise = np.stack([*box_muller(w0, w1), *box_muller(w2, w3)], axis=1).reshape(-1)
+        elif kind == UNIFORM:
+            noise = uniform_noise(w)
+        elif kind == BERNOULLI:
+            noise = uniform(w)
+        else:
+            v = _random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
+            noise = laplace_noise(w, v) if kind == LAPLACE else student_noise(w, v, df)
+        noise = noise[:n].astype(f64)
+        line[:] = noise < location if kind == BERNOULLI else location + scale * noise
+
+
+# What an agent makes of them: its local mean
+
+
+@equation
+def running_mean(mean: Any, sample: Any, n: Any) -> Any:
+    """The mean of n samples from that of the n-1 before and the newest: X + (x - X) / n."""
+    return sample if n == 1 else mean + (sample - mean) * (1.0 / n)
+
+
+@kernel
+def observe_all(mean, sample, t):  # type: ignore[no-untyped-def]
+    """Every agent sees its t-th sample."""
+    for a in range(mean.size):
+        mean[a] = running_mean(mean[a], sample[a], t)
+
+
+@kernel
+def observe_some(mean, count, sample):  # type: ignore[no-untyped-def]
+    """Agents whose sample is a number see it; the others wait."""
+    for a in range(mean.size):
+        if sample[a] == sample[a]:
+            count[a] += 1
+            mean[a] = running_mean(mean[a], sample[a], count[a])
+
+
+class Stream(Protocol):
+    """What the engine asks of a source of samples. All values are centered: true value = value + origin."""
+
+    n_agents: int
+    n_steps: int | None  # None: endless
+    origin: float
+    complete: bool  # every agent has a sample at every step
+    sigma: Any  # the scale that agents know: a float, one per agent, or None
+    width: float | None
+    class_: NDArray[Any] | None
+
+    def fill(self, out: NDArray[f64], t0: int) -> None: ...
+
+    def truth(self, t: int) -> NDArray[f64] | None: ...
+
+
+class ScenarioStream:
+    """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them."""
+
+    n_steps = None
+
+    def __init__(self, scenario: Scenario, seed: int, *, first: int = 0, n: int | None = None):
+        if first % LANES:
+            raise SampleError(f"first={first}: a shard starts at a multiple of {LANES} agents.")
+        shard = slice(first, None if n is None else first + n)
+        population = scenario.populate(check_seed(seed))
+        self.scenario, self.seed, self.first = scenario, seed, first
+        self.class_: NDArray[Any] | None = population.class_[shard]
+        self.n_agents = len(population.class_[shard])
+        self.sigma: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
+        self.width = scenario.width
+        self.joins = None if population.joins is None else population.joins[shard]
+        rate = scenario.skip_rate
+        self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else rate
+        self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
+        kind = _KINDS[scenario.distribution]
+        # 0/1 samples compare with the mean itself, so they stay uncentered.
+        every = scenario.means + (scenario.shift_means or ())
+        self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
+        self._kind, self._key = kind, _random.key_of(seed)
+        self._era = 0
+        self._location = self._means(1)
+
+    def _means(self, t: int) -> NDArray[f64]:
+        assert self.class_ is not None
+        return (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self.class_]
+
+    def truth(self, t: int) -> NDArray[f64]:
+        """The true mean of every agent at step t, centered."""
+        shift = self.scenario.shift_step
+        era = int(shift is not None and t >= shift)
+        if era != self._era:
+            self._era, self._location = era, self._means(t)
+        return self._location
+
+    def fill(self, out: NDArray[f64], t0: int) -> None:
+        """out[k] = the samples of step t0 + k."""
+        shift = self.scenario.shift_step
+        if shift is not None and t0 < shift < t0 + len(out):
+            self.fill(out[: shift - t0], t0)
+            self.fill(out[shift - t0 :], shift)
+            return
+        location, df = self.truth(t0), float(self.scenario.df)
+        if HAVE_NUMBA and self._kind == GAUSSIAN:
+            _fill_gaussian(out, self.first, t0, *self._key, location, self.sigma)
+        elif HAVE_NUMBA:
+            _fill_other(out, self.first, t0, *self._key, self._kind, df, location, self.sigma)
+        else:
+            _fill_numpy(out, self.first, t0, self.seed, self._kind, df, location, self.sigma)
+        if self.complete:
+            return
+        for row, line in enumerate(out):
+            if np.any(self.skip_rate):
+                word = _random.words(self.seed, SKIP, t0 + row, first=self.first, n=self.n_agents)
+                line[uniform(word) < self.skip_rate] = np.nan
+            if self.joins is not None:
+                line[t0 + row < self.joins] = np.nan
+
+
+class Recording:
+    """Your own samples: values[t-1, a] is what agent a saw at step t, NaN where it saw nothing.
+
+    means    the true mean of each agent, if known (then errors can be reported)
+    classes  the true class of each agent, if known (default: agents of equal means, where means are given)
+    sigma    the scale that agents may use: one number or one per agent (methods can also carry it)
+    width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
+    """
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        *,
+        means: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        sigma: float | ArrayLike | None = None,
+        width: float | None = None,
+    ):
+        self.values = np.asarray(values, f64)
+        if self.values.ndim != 2 or 0 in self.values.shape:
+            raise SampleError(
+                f"samples have shape {self.values.shape}: they must be (steps, agents) with at least one of each."
+            )
+        if np.isinf(self.values).any():
+            row, agent = (int(k) for k in np.argwhere(np.isinf(self.values))[0])
+            raise SampleError(
+                f"sample of agent {agent} at step {row + 1} is infinite: samples must be finite, or NaN for "
+                "'no sample at this step'. Replace it by NaN."
+            )
+        if np.isnan(self.values).all():
+            raise SampleError("all samples are NaN: at least one agent must see a number.")
+        self.n_steps, self.n_agents = self.values.shape
+        self.complete = not np.isnan(self.values).any()
+        self.width = width
+        self.origin = float(np.nanmedian(self.values[: max(1, 4096 // self.n_agents + 1)]))
+        if math.isnan(self.origin):
+            self.origin = float(np.nanmedian(self.values))
+        self._truth = None
+        if means is not None:
+            self._truth = self._per_agent(means, "means") - self.origin
+        self.class_: NDArray[Any] | None = None
+        if classes is None and self._truth is not None:
+            classes = self._truth
+        if classes is not None:
+            self.class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)[1].astype(np.uint32)
+        self.sigma: Any = None
+        if sigma is not None:
+            values_ = np.asarray(sigma, f64)
+            if not np.all((values_ > 0) & np.isfinite(values_)):
+                raise SampleError("sigma must be positive and finite. Try sigma=2.0.")
+            self.sigma = float(values_) if values_.ndim == 0 else self._per_agent(sigma, "sigma")
+
+    def _per_agent(self, values: ArrayLike, name: str, dtype: Any = f64) -> NDArray[Any]:
+        array = np.asarray(values, dtype)
+        if array.shape != (self.n_agents,):
+            raise SampleError(f"{name} has shape {array.shape}: it must have one entry per agent, ({self.n_agents},).")
+        if dtype is f64 and not np.isfinite(array).all():
+            raise SampleError(f"{name} must be finite for every agent.")
+        return array
+
+    def truth(self, t: int) -> NDArray[f64] | None:
+        return self._truth
+
+    def fill(self, out: NDArray[f64], t0: int) -> None:
+        np.subtract(self.values[t0 - 1 : t0 - 1 + len(out)], self.origin, out=out)
+
+
+def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[f64]:
+    """The samples of a scenario as an array (steps, agents), not centered: row t-1 is step t."""
+    stream = ScenarioStream(scenario, seed, first=first, n=n)
+    out = np.empty((steps, stream.n_agents))
+    stream.fill(out, 1)
+    return out + stream.origin

@@ -1,0 +1,202 @@
+"""Who is there: classes, their means, the noise, who comes late, who skips, what changes.
+
+A `Scenario` is a recipe; a seed turns it into a `Population`: who is in which class, and when each agent joins. What
+the agents then see is the business of `samples`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme import _random
+from colme.errors import RunError, ScenarioError, one_of
+
+DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
+ASSIGNMENTS = ("equal", "random", "blocks")
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """A population of agents that see noisy numbers around the mean of their class.
+
+    n_agents      how many agents
+    means         the mean of each class
+    sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1). It is also
+                  the scale that the agents know. Bernoulli samples have none; their known scale is 1/2 (Hoeffding).
+    sizes         agents per class (default: as equal as possible)
+    assignment    "equal": classes of the given sizes, placed at random; "random": every agent draws its class, with
+                  probabilities in proportion to `sizes`; "blocks": in order, the first class first
+    distribution  "gaussian", "uniform", "laplace", "student" (with `df` degrees of freedom) or "bernoulli"
+    skip_rate     probability that an agent sees no sample at a step: one number, or one per agent
+    late_share    share of agents, chosen at random, who see nothing before step `late_step`
+    shift_step    from this step on the means are `shift_means`
+    """
+
+    n_agents: int
+    means: tuple[float, ...]
+    sigma: float | tuple[float, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    assignment: str = "equal"
+    distribution: str = "gaussian"
+    df: float = 5.0
+    skip_rate: float | tuple[float, ...] = 0.0
+    late_share: float = 0.0
+    late_step: int = 1
+    shift_step: int | None = None
+    shift_means: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("means", "sigma", "sizes", "skip_rate", "shift_means"):  # accept lists and arrays
+            value = getattr(self, name)
+            if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+                msgspec.structs.force_setattr(self, name, tuple(np.asarray(value).tolist()))
+        self._check_classes()
+        self._check_noise()
+        self._check_time()
+
+    def _check_classes(self) -> None:
+        if not isinstance(self.n_agents, int) or self.n_agents < 1:
+            raise ScenarioError(f"n_agents={self.n_agents!r}: there must be at least one agent. Try n_agents=5000.")
+        if not self.means or not all(map(math.isfinite, self.means)):
+            raise ScenarioError(f"means={self.means!r}: every class needs a finite mean. Try means=(1.2, 2.0).")
+        one_of(self.assignment, ASSIGNMENTS, "assignment", ScenarioError)
+        if self.sizes is None:
+            if self.assignment != "random" and len(self.means) > self.n_agents:
+                raise ScenarioError(
+                    f"{len(self.means)} classes for {self.n_agents} agents: every class needs an agent. "
+                    "Try fewer means or assignment='random'."
+                )
+            return
+        if len(self.sizes) != len(self.means) or min(self.sizes) < 0:
+            raise ScenarioError(
+                f"sizes={self.sizes}: there must be one size >= 0 for each of the {len(self.means)} means."
+            )
+        total = sum(self.sizes)
+        if self.assignment == "random" and total <= 0:
+            raise ScenarioError(f"sizes={self.sizes}: at least one class must have a positive size.")
+        if self.assignment != "random" and total != self.n_agents:
+            raise ScenarioError(
+                f"sizes={self.sizes} add up to {total}: they must add up to n_agents={self.n_agents}. "
+                "Try assignment='random' to use them as proportions."
+            )
+
+    def _check_noise(self) -> None:
+        one_of(self.distribution, DISTRIBUTIONS, "distribution", ScenarioError)
+        if self.distribution == "bernoulli":
+            if self.sigma is not None:
+                raise ScenarioError(f"sigma={self.sigma}: a 0/1 sample has no free scale. Leave sigma out.")
+            all_means = self.means + (self.shift_means or ())
+            if not all(0 <= mean <= 1 for mean in all_means):
+                raise ScenarioError(f"means={all_means}: the mean of a 0/1 sample must be between 0 and 1.")
+        if self.distribution == "student" and not self.df > 2:
+            raise ScenarioError(f"df={self.df}: Student samples need df > 2 to have a deviation. Try df=5.")
+        if isinstance(self.sigma, tuple):
+            self._check_length("sigma", self.sigma, len(self.means))
+            values: tuple[float, ...] = self.sigma
+        else:
+            values = () if self.sigma is None else (self.sigma,)
+        if not all(0 < value < math.inf for value in values):
+            raise ScenarioError(f"sigma={_short(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
+
+    def _check_time(self) -> None:
+        rates = self.skip_rate if isinstance(self.skip_rate, tuple) else (self.skip_rate,)
+        if isinstance(self.skip_rate, tuple):
+            self._check_length("skip_rate", rates, None)
+        if not all(0 <= rate < 1 for rate in rates):
+            raise ScenarioError(f"skip_rate={_short(self.skip_rate)}: it must be at least 0 and below 1. Try 0.2.")
+        if not 0 <= self.late_share <= 1 or self.late_step < 1:
+            raise ScenarioError(
+                f"late_share={self.late_share}, late_step={self.late_step}: the share must be between 0 and 1 and "
+                "the step at least 1. Try late_share=0.1, late_step=500."
+            )
+        if (self.shift_step is None) != (self.shift_means is None):
+            raise ScenarioError("shift_step and shift_means go together: give both or neither.")
+        if self.shift_step is not None and self.shift_means is not None:
+            if len(self.shift_means) != len(self.means) or not all(map(math.isfinite, self.shift_means)):
+                raise ScenarioError(
+                    f"shift_means={self.shift_means}: there must be a finite new mean for each of the "
+                    f"{len(self.means)} classes. Repeat the old mean of a class that does not move."
+                )
+            if self.shift_step < 2:
+                raise ScenarioError(f"shift_step={self.shift_step}: means can shift from step 2 on.")
+
+    def _check_length(self, name: str, values: tuple[float, ...], per_class: int | None) -> None:
+        if len(values) not in (self.n_agents, per_class):
+            rule = f"one per agent ({self.n_agents})" + (f" or one per class ({per_class})" if per_class else "")
+            raise ScenarioError(f"{name} has {len(values)} values: it must be one number, or {rule}.")
+
+    @property
+    def known_scale(self) -> float | tuple[float, ...]:
+        """The sub-Gaussian scale that the agents may use."""
+        if self.distribution == "bernoulli":
+            return 0.5
+        return 1.0 if self.sigma is None else self.sigma
+
+    @property
+    def width(self) -> float | None:
+        """Length of the interval that holds every sample of an agent, where there is one (for Hoeffding's bound)."""
+        if self.distribution == "bernoulli":
+            return 1.0
+        if self.distribution == "uniform":
+            return 2.0 * math.sqrt(3.0) * float(np.max(self.known_scale))
+        return None
+
+    def means_at(self, t: int) -> tuple[float, ...]:
+        """The mean of each class at step t."""
+        if self.shift_step is not None and self.shift_means is not None and t >= self.shift_step:
+            return self.shift_means
+        return self.means
+
+    def populate(self, seed: int) -> Population:
+        """Who is who under this seed."""
+        n, n_classes = self.n_agents, len(self.means)
+        dtype = np.uint16 if n_classes <= 0xFFFF else np.uint32
+        if self.assignment == "random":
+            weights = np.asarray(self.sizes or (1,) * n_classes, float)
+            edges = np.cumsum(weights)[:-1] / weights.sum()
+            draw = _random.uniform(_random.words(seed, _random.ASSIGN, 0, n=n))
+            class_ = np.searchsorted(edges, draw, side="right").astype(dtype)
+        else:
+            sizes = self.sizes or [n * (k + 1) // n_classes - n * k // n_classes for k in range(n_classes)]
+            class_ = np.repeat(np.arange(n_classes, dtype=dtype), sizes)
+            if self.assignment == "equal":
+                class_ = class_[_random.ranks(seed, _random.ASSIGN, n)]
+        joins = None
+        if self.late_share > 0 and self.late_step > 1:
+            late = _random.ranks(seed, _random.JOIN, n) < round(self.late_share * n)
+            joins = np.where(late, self.late_step, 1).astype(np.int32)
+        scale = self.known_scale
+        sigma: float | NDArray[np.float64]
+        if not isinstance(scale, tuple):
+            sigma = float(scale)
+        else:
+            per_class_or_agent = np.asarray(scale, float)
+            sigma = per_class_or_agent[class_] if len(scale) == n_classes else per_class_or_agent
+        return Population(class_, sigma, joins)
+
+
+@dataclass(frozen=True)
+class Population:
+    """A scenario under a seed: each agent's class, known scale, and the step at which it joins (None: all at 1)."""
+
+    class_: NDArray[Any]
+    sigma: float | NDArray[np.float64]
+    joins: NDArray[np.int32] | None
+
+
+def check_seed(seed: object) -> int:
+    """A seed is a whole number of 64 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
+        raise RunError(f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0.")
+    return int(seed)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,213 @@
+"""The loop: samples in blocks, then for each step observe, advance every method, judge.
+
+All methods of a run see the same samples and begin on the same graph. Python drives time; kernels do the work, without
+the GIL, so runs of different seeds share the cores.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import CheckpointError
+from colme.graphs import Graph
+from colme.methods import Method, State, World
+from colme.metrics import METRICS, Judge
+from colme.samples import Stream, observe_all, observe_some
+from colme.sim.recorder import Recorder
+from colme.sim.store import read_arrays, write_arrays
+from colme.sim.trace import Final, Trace
+
+CHECKPOINT = "colme checkpoint 1"
+TELL_EVERY = 0.1
+"""Seconds between two calls of the progress callback."""
+BLOCK = 2**15
+"""Samples made at a time: a quarter of a megabyte, which the cache holds."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Told to the progress callback: run `seed` has done `step` of `steps`."""
+
+    seed: int
+    step: int
+    steps: int
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its checkpoint, if it has one, is written."""
+
+
+class Run:
+    """All methods on the samples of one seed."""
+
+    def __init__(
+        self,
+        methods: list[Method],
+        stream: Stream,
+        graph: Graph,
+        steps: NDArray[np.int64],
+        *,
+        seed: int,
+        tolerance: float,
+        exchange: type,
+        configuration: dict[str, Any],
+        checkpoint: Path | None = None,
+        checkpoint_every: float = 60.0,
+    ):
+        n = stream.n_agents
+        self.methods, self.stream, self.seed = methods, stream, seed
+        self.configuration = configuration
+        class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
+        self.world = World(
+            class_=class_, sigma=stream.sigma, width=stream.width, exchange=exchange,
+            mean=np.full(n, np.nan), count=None if stream.complete else np.zeros(n, np.int32),
+        )  # fmt: skip
+        self.states: list[State] = [method.start(self.world, graph) for method in methods]
+        self.judge = Judge(class_, tolerance)
+        self.recorder = Recorder(steps, len(methods))
+        self.n_steps = int(steps[-1])
+        self._block = np.empty((max(1, min(self.n_steps, BLOCK // n)), n))
+        self._checkpoint, self._every = checkpoint, checkpoint_every
+        if checkpoint is not None and checkpoint.exists():
+            self._resume(checkpoint)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays of the run, without what was recorded."""
+        parts = [self.world, self.stream, self.judge, *self.states]
+        return self._block.nbytes + _array_bytes(parts, set())
+
+    def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event) -> list[Trace]:
+        """Run to the end and return one trace per method."""
+        world = self.world
+        saved_at = told_at = time.monotonic()
+        row = rows = 0
+        for t in range(world.t + 1, self.n_steps + 1):
+            if row == rows:
+                rows = min(len(self._block), self.n_steps - t + 1)
+                self.stream.fill(self._block[:rows], t)
+                row = 0
+            self._step(t, self._block[row])
+            row += 1
+            now = time.monotonic()
+            if tell is not None and (now - told_at > TELL_EVERY or t == self.n_steps):
+                tell(Progress(self.seed, t, self.n_steps))
+                told_at = now
+            if self._checkpoint is not None and now - saved_at > self._every:
+                self.save()
+                saved_at = now
+            if stop.is_set() and t < self.n_steps:
+                self.save()
+                raise Interrupted
+        self.save()
+        return self._traces()
+
+    def _step(self, t: int, sample: NDArray[np.float64]) -> None:
+        world = self.world
+        world.t = t
+        if world.count is None:
+            observe_all(world.mean, sample, t)
+        else:
+            observe_some(world.mean, world.count, sample)
+        for state in self.states:
+            state.step(world)
+        if self.recorder.wants(t):
+            self.recorder.write(world, self.states, self.judge, self.stream.truth(t))
+
+    def save(self) -> None:
+        """Write the checkpoint, if there is one."""
+        if self._checkpoint is None:
+            return
+        filled = self.recorder.filled
+        arrays = {"t": np.array(self.world.t), "mean": self.world.mean}
+        if self.world.count is not None:
+            arrays["count"] = self.world.count
+        arrays |= {"steps": self.recorder.steps[:filled], "values": self.recorder.values[:, :, :filled]}
+        for number, state in enumerate(self.states):
+            arrays |= snapshot(state, f"state{number}")
+        write_arrays(self._checkpoint, CHECKPOINT, {"configuration": self.configuration}, arrays)
+
+    def _resume(self, path: Path) -> None:
+        head, arrays = read_arrays(path, CHECKPOINT)
+        theirs, ours = head["configuration"], self.configuration
+        different = [key for key in ours if theirs.get(key) != ours[key]]
+        if different:
+            key = different[0]
+            raise CheckpointError(
+                f"{path.name} belongs to another run: its {key} is {theirs.get(key)!r}, here it is {ours[key]!r}. "
+                "Use another checkpoint or delete it."
+            )
+        if arrays["t"] > self.n_steps:
+            raise CheckpointError(f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for more steps.")
+        self.world.t = int(arrays["t"])
+        self.world.mean[:] = arrays["mean"]
+        if self.world.count is not None:
+            self.world.count[:] = arrays["count"]
+        self.recorder.take_over(arrays["steps"], arrays["values"])
+        for number, state in enumerate(self.states):
+            restore(state, f"state{number}", arrays)
+        if self.world.t == self.n_steps and self.recorder.wants(self.n_steps):
+            self.recorder.write(self.world, self.states, self.judge, self.stream.truth(self.n_steps))
+
+    def _traces(self) -> list[Trace]:
+        world, origin = self.world, self.stream.origin
+        count = np.full(world.n_agents, world.t, np.int32) if world.count is None else world.count
+        truth = self.stream.truth(world.t)
+        traces = []
+        for method, state, values in zip(self.methods, self.states, self.recorder.values, strict=True):
+            final = Final(
+                estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=state.graph(),
+                groups=state.groups(), class_=self.stream.class_, truth=None if truth is None else truth + origin,
+            )  # fmt: skip
+            metrics: dict[str, Any] = dict(zip(METRICS, values, strict=True))
+            metrics["isolated"] = metrics["isolated"].astype(np.int64)
+            traces.append(
+                Trace(method, self.seed, self.recorder.steps, **metrics, final=final, configuration=self.configuration)
+            )
+        return traces
+
+
+def snapshot(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
+    """The attributes that `thing.saved` names, as arrays; objects with `saved` of their own go down a level."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in thing.saved:
+        value = getattr(thing, name)
+        if hasattr(value, "saved"):
+            arrays |= snapshot(value, f"{prefix}.{name}")
+        else:
+            arrays[f"{prefix}.{name}"] = np.asarray(value)
+    return arrays
+
+
+def restore(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+    """Put back what `snapshot` took."""
+    for name in thing.saved:
+        value = getattr(thing, name)
+        if hasattr(value, "saved"):
+            restore(value, f"{prefix}.{name}", arrays)
+        elif isinstance(value, np.ndarray):
+            value[...] = arrays[f"{prefix}.{name}"]
+        else:
+            setattr(thing, name, arrays[f"{prefix}.{name}"].item())
+
+
+def _array_bytes(things: list[Any], seen: set[int]) -> int:
+    total = 0
+    for thing in things:
+        if isinstance(thing, np.ndarray):
+            owner = thing if thing.base is None else thing.base
+            if id(owner) not in seen:
+                seen.add(id(owner))
+                total += thing.nbytes
+        elif type(thing).__module__.startswith("colme") and id(thing) not in seen and hasattr(thing, "__dict__"):
+            seen.add(id(thing))
+            total += _array_bytes(list(vars(thing).values()), seen)
+    return total

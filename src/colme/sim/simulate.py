@@ -1,0 +1,253 @@
+"""`simulate`: check everything, then run the seeds side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme import _random
+from colme.errors import RunError, one_of
+from colme.graphs import Graph, random_regular_graph
+from colme.methods import Method
+from colme.samples import Recording, ScenarioStream, Stream
+from colme.scenario import Scenario, check_seed
+from colme.sim.engine import Interrupted, Progress, Run
+from colme.sim.recorder import Record, recorded_steps
+from colme.sim.trace import Trace, Traces
+
+Source = Scenario | Recording | NDArray[np.float64]
+GraphSource = Graph | Callable[[np.random.Generator], Graph]
+
+DEFAULT_DEGREE = 10
+_EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
+
+
+@overload
+def simulate(method: Method, source: Source, *, seeds: None = None, **options: Any) -> Trace: ...
+@overload
+def simulate(
+    method: Method | Sequence[Method], source: Source, *, seeds: Iterable[int], **options: Any
+) -> Traces: ...
+@overload
+def simulate(method: Sequence[Method], source: Source, *, seeds: None = None, **options: Any) -> Traces: ...
+def simulate(
+    method: Method | Sequence[Method],
+    source: Source,
+    *,
+    degree: int | None = None,
+    graph: GraphSource | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    seeds: Iterable[int] | None = None,
+    tolerance: float = 0.1,
+    record: Record = "all",
+    precision: str = "mixed",
+    progress: Callable[[Progress], None] | bool | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    n_jobs: int | None = None,
+) -> Trace | Traces:
+    """Run one or more methods on a scenario, or on your own array of samples (steps, agents).
+
+    One method and one seed give a `Trace`; several methods or `seeds=` give `Traces`. All methods of a seed see the
+    same samples and begin on the same graph.
+
+    degree            of the random regular graph (default 10, or what so few agents allow)
+    graph             another graph, or a function of an rng that makes one for each seed
+    steps             how long to run (default 1000, or all steps of a recording)
+    tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
+    record            which steps to record: "all", "log", every k-th (an int), or a list of steps
+    precision         "mixed": neighbors hear float32, all else is float64; "double": float64 throughout
+    progress          a function of `Progress`, called about ten times a second; True shows a bar
+    checkpoint        a file (with `seeds`: a folder) that is written every `checkpoint_every` seconds, on Ctrl-C and at
+                      the end. If it exists, the run continues from it, also to more steps than it had.
+    n_jobs            seeds run at once (default: the cores)
+    """
+    methods = [method] if isinstance(method, Method) else list(method)
+    if not methods or not all(isinstance(each, Method) for each in methods):
+        raise RunError(f"method={method!r}: it must be a method or a list of them. Try colme.CLColME(delta=0.1).")
+    one_of(precision, _EXCHANGE, "precision", RunError)
+    if not 0 < tolerance < math.inf:
+        raise RunError(f"tolerance={tolerance}: it must be positive and finite. Try tolerance=0.1.")
+    if graph is not None and degree is not None:
+        raise RunError("both degree and graph are given: a graph has its own degrees. Leave one out.")
+    if isinstance(source, np.ndarray):
+        source = Recording(source)
+    elif not isinstance(source, Scenario | Recording):
+        raise RunError(f"source={source!r}: samples come from a Scenario, a Recording or an array (steps, agents).")
+    n_steps = _n_steps(source, steps)
+    all_seeds = [check_seed(seed)] if seeds is None else [check_seed(each) for each in seeds]
+    if not all_seeds or len(set(all_seeds)) < len(all_seeds):
+        raise RunError(f"seeds={all_seeds}: there must be at least one seed, each once. Try seeds=range(10).")
+    record_at = recorded_steps(record, n_steps)
+    folder = _checkpoint_folder(checkpoint, seeds is not None)
+
+    def prepare(one_seed: int) -> Run:
+        stream: Stream = ScenarioStream(source, one_seed) if isinstance(source, Scenario) else source
+        first_graph = _graph(graph, degree, stream.n_agents, one_seed)
+        for each in methods:
+            each.check(stream.n_agents, first_graph)
+        return Run(
+            methods, stream, first_graph, record_at, seed=one_seed, tolerance=tolerance,
+            exchange=_EXCHANGE[precision],
+            configuration=_configuration(methods, source, graph, first_graph, one_seed, tolerance, record, precision),
+            checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder,
+            checkpoint_every=checkpoint_every,
+        )  # fmt: skip
+
+    with _reporter(progress, n_steps * len(all_seeds)) as tell:
+        results = _run_all(prepare, all_seeds, tell, n_jobs)
+    if seeds is None and isinstance(method, Method):
+        return results[0][0]
+    return Traces([results[s][m] for m in range(len(methods)) for s in range(len(all_seeds))])
+
+
+def _run_all(
+    prepare: Callable[[int], Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int | None
+) -> list[list[Trace]]:
+    """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
+    stop between two steps, so that a checkpoint is never taken halfway."""
+    ready = {0: prepare(seeds[0])}  # errors of configuration surface here, before any thread starts
+    stop = threading.Event()
+
+    def work(number: int) -> list[Trace]:
+        if stop.is_set():
+            raise Interrupted
+        run = ready.pop(number, None) or prepare(seeds[number])
+        return run.go(tell, stop)
+
+    with ThreadPoolExecutor(max_workers=min(len(seeds), n_jobs or available_cores())) as pool:
+        futures = [pool.submit(work, number) for number in range(len(seeds))]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        except KeyboardInterrupt:
+            stop.set()
+            wait(futures)
+            raise
+        if any(future.exception() is not None for future in done):
+            stop.set()
+    failures = [future.exception() for future in futures if future.exception() is not None]
+    for failure in failures:
+        if not isinstance(failure, Interrupted):  # the runs that were stopped because of it say nothing new
+            raise failure  # type: ignore[misc]
+    return [future.result() for future in futures]
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _n_steps(source: Scenario | Recording, steps: int | None) -> int:
+    longest = None if isinstance(source, Scenario) else source.n_steps
+    n_steps = (longest or 1000) if steps is None else steps
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise RunError(f"steps={steps!r}: a run has at least one step. Try steps=2000.")
+    if n_steps >= 2**31:
+        raise RunError(f"steps={steps}: a run has fewer than 2^31 steps.")
+    if longest is not None and n_steps > longest:
+        raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
+    return int(n_steps)
+
+
+def _graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:
+    if isinstance(graph, Graph):
+        made = graph
+    else:
+        high, low = (int(word) for word in _random.words(seed, _random.GRAPH, 0, n=2))
+        key = high << 32 | low
+        if graph is not None:
+            made = graph(np.random.default_rng(key))
+            if not isinstance(made, Graph):
+                raise RunError(f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph.")
+        else:
+            if degree is None:
+                degree = min(DEFAULT_DEGREE, n_agents - 1)
+                degree -= n_agents * degree % 2
+            made = random_regular_graph(n_agents, degree, rng=key)
+    if made.n_agents != n_agents:
+        raise RunError(f"the graph has {made.n_agents} agents and the samples {n_agents}: they must be the same.")
+    return made
+
+
+def _configuration(
+    methods: list[Method], source: Scenario | Recording, graph: GraphSource | None, made: Graph, seed: int,
+    tolerance: float, record: Record, precision: str,
+) -> dict[str, Any]:  # fmt: skip
+    """What determines the run, in plain types (but not its length: a run can be continued)."""
+    from colme import __version__
+
+    return {
+        "version": __version__,
+        "methods": [msgspec.to_builtins(method) for method in methods],
+        "source": msgspec.to_builtins(source) if isinstance(source, Scenario) else {"recording": _digest(source.values)},
+        "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indices)}),
+        "seed": seed,
+        "tolerance": tolerance,
+        "record": record if isinstance(record, str | int) else [int(step) for step in record],
+        "precision": precision,
+    }
+
+
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
+
+
+def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) -> Path | None:
+    if checkpoint is None:
+        return None
+    path = Path(checkpoint)
+    if many:
+        if path.is_file():
+            raise RunError(f"checkpoint={path}: with seeds= it must be a folder, and this is a file.")
+        path.mkdir(parents=True, exist_ok=True)
+    elif path.is_dir():
+        raise RunError(f"checkpoint={path}: it must be a file, and this is a folder. Try {path / 'run.npz'}.")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def _reporter(
+    progress: Callable[[Progress], None] | bool | None, total: int
+) -> Iterator[Callable[[Progress], None] | None]:
+    """The progress callback, never called twice at once; True becomes a bar on stderr."""
+    lock = threading.Lock()
+    if progress is None or progress is False:
+        yield None
+    elif callable(progress):
+        report = progress
+
+        def tell(news: Progress) -> None:
+            with lock:
+                report(news)
+
+        yield tell
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        done: dict[int, int] = {}
+        columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
+        with Bar(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("", total=total)
+
+            def advance(news: Progress) -> None:
+                with lock:
+                    done[news.seed] = news.step
+                    bar.update(task, completed=sum(done.values()))
+
+            yield advance

@@ -1,0 +1,55 @@
+"""Arrays in one file that is never half-written: NumPy's .npz with a JSON head, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import CheckpointError
+
+_HEAD = "head"
+
+
+def write_arrays(
+    path: str | os.PathLike[str], form: str, head: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Write to a temporary file beside `path`, flush it to the disk, and rename it: all or nothing."""
+    target = Path(path)
+    text = json.dumps({"format": form} | head)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `write_arrays` wrote, or an error that says what is wrong with the file."""
+    name = Path(path).name
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        head = json.loads(arrays.pop(_HEAD).tobytes())
+        found = head.pop("format")
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no file {path}.") from None
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
+        raise CheckpointError(f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew.") from None
+    if found != form:
+        raise CheckpointError(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
+    return head, arrays

@@ -1,0 +1,173 @@
+"""What a run recorded, and where it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import CheckpointError, ColmeError, missing_extra
+from colme.graphs import Graph
+from colme.methods import METHODS, Method
+from colme.metrics import METRICS
+from colme.sim.store import read_arrays, write_arrays
+
+FORMAT = "colme trace 1"
+
+
+@dataclass(frozen=True)
+class Final:
+    """Where a run ended, agent by agent."""
+
+    estimate: NDArray[np.float64]
+    """Collaborative estimates; NaN where an agent never saw a sample."""
+    mean: NDArray[np.float64]
+    """Local means."""
+    count: NDArray[np.int32]
+    """Samples seen."""
+    graph: Graph
+    """Whom everybody still believes."""
+    groups: NDArray[np.int64]
+    """The group that each agent found itself in."""
+    class_: NDArray[Any] | None
+    """True classes, where known."""
+    truth: NDArray[np.float64] | None
+    """True means, where known."""
+
+
+@dataclass(frozen=True, repr=False)
+class Trace:
+    """One method, one seed: metrics over the recorded steps (see `colme.metrics.METRICS`) and the final state."""
+
+    method: Method | dict[str, Any]
+    seed: int
+    t: NDArray[np.int64]
+    mse: NDArray[np.float64]
+    error_rate: NDArray[np.float64]
+    local_mse: NDArray[np.float64]
+    local_error_rate: NDArray[np.float64]
+    oracle_mse: NDArray[np.float64]
+    wrong_edges: NDArray[np.float64]
+    lost_edges: NDArray[np.float64]
+    isolated: NDArray[np.int64]
+    final: Final
+    configuration: dict[str, Any] = field(default_factory=dict)
+    """What determined the run: scenario, graph, tolerance, precision, version."""
+
+    def __repr__(self) -> str:
+        return f"Trace({self.method!r}, seed={self.seed}, t={self.t[0]}..{self.t[-1]}, mse={self.mse[-1]:.3g})"
+
+    def at(self, step: int) -> dict[str, float]:
+        """All metrics at the last recorded step that is not after `step`."""
+        k = int(np.searchsorted(self.t, step, side="right")) - 1
+        if k < 0:
+            raise ColmeError(f"nothing was recorded up to step {step}: the first recorded step is {self.t[0]}.")
+        return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in METRICS}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one file (NumPy's .npz, no pickle), atomically."""
+        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
+        final = self.final
+        arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
+        arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
+        if final.class_ is not None:
+            arrays["class"] = final.class_
+        if final.truth is not None:
+            arrays["truth"] = final.truth
+        head = {"seed": self.seed, "method": msgspec.to_builtins(self.method), "configuration": self.configuration}
+        write_arrays(path, FORMAT, head, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read what `save` wrote."""
+        head, arrays = read_arrays(path, FORMAT)
+        try:
+            final = Final(
+                arrays["estimate"], arrays["mean"], arrays["count"], Graph(arrays["indptr"], arrays["indices"]),
+                arrays["groups"], arrays.get("class"), arrays.get("truth"),
+            )  # fmt: skip
+            metrics = {name: arrays[name] for name in ("t", *METRICS)}
+            return cls(
+                method=decode_method(head["method"]), seed=head["seed"], final=final,
+                configuration=head["configuration"], **metrics,
+            )  # fmt: skip
+        except KeyError as error:
+            raise CheckpointError(f"{Path(path).name} lacks {error}: it was not written by Trace.save.") from None
+
+    def to_xarray(self) -> Any:
+        """The metrics as an xarray.Dataset over t."""
+        return Traces([self]).to_xarray().isel(method=0, seed=0)
+
+
+class Traces(Sequence[Trace]):
+    """Several methods and seeds, in the order asked for: all seeds of the first method, then of the next."""
+
+    def __init__(self, traces: Sequence[Trace]):
+        self._traces = list(traces)
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def __iter__(self) -> Iterator[Trace]:
+        return iter(self._traces)
+
+    @overload
+    def __getitem__(self, index: int) -> Trace: ...
+    @overload
+    def __getitem__(self, index: slice) -> Traces: ...
+    def __getitem__(self, index: int | slice) -> Trace | Traces:
+        return Traces(self._traces[index]) if isinstance(index, slice) else self._traces[index]
+
+    def __repr__(self) -> str:
+        return "Traces([\n" + "".join(f"    {trace!r},\n" for trace in self) + "])"
+
+    def select(self, *, method: Method | None = None, seed: int | None = None) -> Traces:
+        """Those of this method, of this seed, or of both."""
+        return Traces([
+            trace for trace in self
+            if (method is None or trace.method == method) and (seed is None or trace.seed == seed)
+        ])  # fmt: skip
+
+    def to_xarray(self) -> Any:
+        """The metrics as an xarray.Dataset with dimensions method, seed and t."""
+        try:
+            import xarray
+        except ImportError:
+            raise missing_extra("xarray", "lab", "to_xarray()") from None
+        methods: list[Any] = []
+        for trace in self:
+            if trace.method not in methods:
+                methods.append(trace.method)
+        seeds = sorted({trace.seed for trace in self})
+        by_key = {(methods.index(trace.method), trace.seed): trace for trace in self}
+        if len(by_key) != len(methods) * len(seeds):
+            raise ColmeError("some method lacks some seed: a dataset needs every method with every seed.")
+        table = [[by_key[m, seed] for seed in seeds] for m in range(len(methods))]
+        data = {
+            name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
+            for name in METRICS
+        }
+        coordinates = {"method": _labels(methods), "seed": seeds, "t": self[0].t}
+        configuration = json.dumps(self[0].configuration)
+        return xarray.Dataset(data, coords=coordinates, attrs={"configuration": configuration})
+
+
+def _labels(methods: list[Any]) -> list[str]:
+    """Short names where they tell the methods apart, else what you would type."""
+    short = [method.label if isinstance(method, Method) else str(method.get("method")) for method in methods]
+    return [name if short.count(name) == 1 else repr(method) for name, method in zip(short, methods, strict=True)]
+
+
+def decode_method(data: dict[str, Any]) -> Method | dict[str, Any]:
+    """A method from its plain form; a method that is not one of ours stays plain."""
+    for method in METHODS:
+        if method.__struct_config__.tag == data.get("method"):
+            return msgspec.convert(data, method)
+    return data

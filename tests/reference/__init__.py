@@ -1,0 +1,31 @@
+"""Slow reference implementations, written straight from the formulas and used only to judge the package.
+
+Dense matrices and plain loops; only numpy and the standard library; no code shared with the package. The
+section numbers in the docstrings are those of METHODS, the papers are
+
+* colME: Asadi, Bellet, Maillard, Tommasi, TMLR 2022 (arXiv 2208.11530)
+* B-colME and C-colME: Galante, Neglia, Leonardi, AAAI 2025 (arXiv 2402.12812)
+* CL-colME: Stankovic, 2026 (arXiv 2602.06070)
+"""
+
+from .b_colme import b_colme, b_colme_literal
+from .c_colme import c_colme
+from .cl_colme import cl_colme
+from .colme import colme
+from .common import Result, fourth_moment_radius, laplace_radius, prune, running_means
+from .local_oracle import local, oracle
+
+__all__ = [
+    "Result",
+    "b_colme",
+    "b_colme_literal",
+    "c_colme",
+    "cl_colme",
+    "colme",
+    "fourth_moment_radius",
+    "laplace_radius",
+    "local",
+    "oracle",
+    "prune",
+    "running_means",
+]

@@ -1,0 +1,85 @@
+"""CL-colME: consensus with the graph Laplacian (METHODS section 7; arXiv 2602.06070).
+
+    y(t) = (1 - alpha(t)) X(t) + alpha(t) (I - b L(t)) y(t-1),      y(1) = X(1)
+
+L = D - A of the graph after the pruning of t.
+"""
+
+import numpy as np
+
+from . import clocks
+from .common import (
+    Array,
+    Radius,
+    Result,
+    initial_graph,
+    laplace_radius,
+    per_agent,
+    prune,
+    radii,
+    running_means,
+)
+
+
+def laplacian(adjacency: Array) -> Array:
+    """L = D - A."""
+    L: Array = np.diag(adjacency.sum(axis=1).astype(float)) - adjacency.astype(float)
+    return L
+
+
+def cl_colme(
+    samples: Array,
+    adjacency: Array,
+    *,
+    sigma: float | Array,
+    gamma: float,
+    step: float,
+    clock: str,
+    alpha: float | None = None,
+    radius: Radius = laplace_radius,
+) -> Result:
+    """Run CL-colME; `step` is b. The adjacency of the result is the graph after the pruning of each step."""
+    clocks.check(clock, alpha)
+    steps, agents = samples.shape
+    mean, count = running_means(samples)
+    scale = per_agent(sigma, agents)
+    graph = initial_graph(adjacency, agents)
+    own = [2] * agents
+    restart = [2] * agents
+    y = np.full(agents, np.nan)
+    estimate = np.full((steps, agents), np.nan)
+    graphs = np.zeros((steps, agents, agents), dtype=bool)
+
+    for t in range(1, steps + 1):
+        X = mean[t - 1]
+        n = count[t - 1]
+
+        # pruning with X(t), n(t)
+        before = graph
+        graph = prune(before, X, radii(n, scale, gamma, radius))
+
+        # clocks
+        own = clocks.own_last_cut(t, own, before, graph)
+        restart = clocks.restarts(clock, t, restart, own, before, graph, n)
+
+        # the Laplacian of the edges that carry a message: both ends have an estimate y(t-1)
+        speaks = ~np.isnan(y)
+        L = laplacian(graph & np.outer(speaks, speaks))
+        mixed = (np.eye(agents) - step * L) @ np.where(speaks, y, 0.0)
+
+        # the recursion
+        new = np.full(agents, np.nan)
+        for a in range(agents):
+            if n[a] == 0:
+                continue
+            first_sample = not speaks[a]
+            isolated = not graph[a].any()
+            if first_sample or isolated:
+                new[a] = X[a]
+            else:
+                rate = clocks.rate(clock, t, restart[a], alpha)
+                new[a] = (1 - rate) * X[a] + rate * mixed[a]
+        y = new
+        estimate[t - 1] = y
+        graphs[t - 1] = graph
+    return Result(mean, count, estimate, graphs)
