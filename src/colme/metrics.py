@@ -6,17 +6,19 @@ same bits on every machine. Agents without an estimate (NaN) are left out.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, at, kernel, lanes_like
+from colme._jit import LANES, helper, kernel, lanes_like
 from colme.errors import ColmeError
 
 u64 = np.uint64
 
-METRICS = (
-    "mse", "error_rate", "local_mse", "local_error_rate", "oracle_mse", "wrong_edges", "lost_edges", "isolated",
-)  # fmt: skip
+OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated")
+OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
+METRICS = OF_METHOD + OF_RUN
 """What a trace records at a step.
 
 mse, error_rate              mean squared error of the estimates; share of agents with |estimate - mean| > tolerance
@@ -27,9 +29,9 @@ isolated                     agents without an edge
 """
 
 
-@kernel
+@helper
 def squared_errors(estimate, truth, tolerance):  # type: ignore[no-untyped-def]
-    """(sum of squared errors, agents beyond the tolerance, agents with an estimate)."""
+    """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
     n = u64(estimate.size)
     square = lanes_like(estimate)
     for lane in range(u64(LANES)):
@@ -46,77 +48,77 @@ def squared_errors(estimate, truth, tolerance):  # type: ignore[no-untyped-def]
     total = 0.0
     for lane in range(u64(LANES)):
         total += square[lane]
-    return total, beyond, present
+    if present == 0:
+        return np.nan, np.nan
+    return total / present, beyond / present
 
 
 @kernel
-def class_squared_errors(mean, count, class_, class_truth, total, weight, present):  # type: ignore[no-untyped-def]
-    """Sum over agents with a sample of (mean of all samples of the class - truth)^2. The last three are scratch space
-    (4, classes): four rows taken in turn, so that an addition need not wait for the one before."""
-    total[:] = 0.0
-    weight[:] = 0.0
-    present[:] = 0.0
+def judge_estimates(estimate, truth, tolerance, out, k):  # type: ignore[no-untyped-def]
+    """out[0:2, k] = mean squared error and error rate."""
+    out[0, k], out[1, k] = squared_errors(estimate, truth, tolerance)
+
+
+@kernel
+def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out, k):  # type: ignore[no-untyped-def]
+    """out[:, k] = local mean squared error and error rate, and the oracle's mean squared error.
+
+    scratch[i, row, class]: sums of samples, samples, agents; four rows taken in turn, so that an addition need not
+    wait for the one before. `count` is None where all agents have equally many samples."""
+    out[0, k], out[1, k] = squared_errors(mean, truth, tolerance)
+    scratch[:] = 0.0
     for a in range(mean.size):
         row, c = a & 3, class_[a]
-        n = float(at(count, a))
-        if n > 0.0:
-            total[row, c] += n * mean[a]
-            weight[row, c] += n
-            present[row, c] += 1.0
-    result = 0.0
+        if count is None:
+            scratch[0, row, c] += mean[a]
+            scratch[2, row, c] += 1.0
+        elif count[a] > 0:
+            scratch[0, row, c] += count[a] * mean[a]
+            scratch[1, row, c] += count[a]
+            scratch[2, row, c] += 1.0
+    square = present = 0.0
     for c in range(class_truth.size):
-        agents = present[0, c] + present[1, c] + present[2, c] + present[3, c]
+        agents = scratch[2, 0, c] + scratch[2, 1, c] + scratch[2, 2, c] + scratch[2, 3, c]
+        samples = scratch[1, 0, c] + scratch[1, 1, c] + scratch[1, 2, c] + scratch[1, 3, c]
+        if count is None:
+            samples = agents
         if agents > 0.0:
-            samples = weight[0, c] + weight[1, c] + weight[2, c] + weight[3, c]
-            error = (total[0, c] + total[1, c] + total[2, c] + total[3, c]) / samples - class_truth[c]
-            result += agents * error * error
-    return result
-
-
-@kernel
-def class_squared_errors_equal(mean, class_, class_truth, class_size, total):  # type: ignore[no-untyped-def]
-    """The same where every agent has the same number of samples."""
-    total[:] = 0.0
-    for a in range(mean.size):
-        total[a & 3, class_[a]] += mean[a]
-    result = 0.0
-    for c in range(class_truth.size):
-        if class_size[c] > 0.0:
-            error = (total[0, c] + total[1, c] + total[2, c] + total[3, c]) / class_size[c] - class_truth[c]
-            result += class_size[c] * error * error
-    return result
+            pooled = (scratch[0, 0, c] + scratch[0, 1, c] + scratch[0, 2, c] + scratch[0, 3, c]) / samples
+            square += agents * (pooled - class_truth[c]) ** 2
+            present += agents
+    out[2, k] = square / present if present > 0.0 else np.nan
 
 
 def oracle_variance(sigma: float, t: int, class_size: int) -> float:
-    """The oracle's exact mean squared error: sigma^2 / (t |class|) for t samples from each agent of the class."""
+    """The oracle's exact mean squared error: sigma^2 / (t |class|) for t samples from each agent of the class.
+
+    >>> oracle_variance(sigma=2.0, t=1000, class_size=2500)
+    1.6e-06
+    """
     if not sigma > 0 or t < 1 or class_size < 1:
         raise ColmeError(f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive.")
     return sigma * sigma / (t * class_size)
 
 
 class Judge:
-    """Computes the metrics of a step."""
+    """Writes the errors of a step into column k of a table."""
 
-    def __init__(self, class_: NDArray[np.integer], tolerance: float):
+    def __init__(self, class_: NDArray[Any], tolerance: float):
         self.class_, self.tolerance = class_, tolerance
         n_classes = int(class_.max()) + 1
-        self.size = np.bincount(class_, minlength=n_classes).astype(float)
-        self._first = np.full(n_classes, -1)
-        self._first[class_[::-1]] = np.arange(len(class_))[::-1]
-        self._scratch = [np.empty((4, n_classes)) for _ in range(3)]
+        self._member = np.zeros(n_classes, np.int64)  # some agent of each class
+        self._member[class_] = np.arange(len(class_))
+        self._scratch = np.empty((3, 4, n_classes))
+        self._truth: NDArray[np.float64] | None = None
+        self._class_truth = np.empty(n_classes)
 
-    def errors(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
-        """(mean squared error, share beyond the tolerance) over the agents who have an estimate."""
-        square, beyond, present = squared_errors(estimate, truth, self.tolerance)
-        return (square / present, beyond / present) if present else (np.nan, np.nan)
+    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64], out: NDArray[Any], k: int) -> None:
+        judge_estimates(estimate, truth, self.tolerance, out, k)
 
-    def oracle_mse(
-        self, mean: NDArray[np.float64], count: NDArray[np.int32] | None, truth: NDArray[np.float64]
-    ) -> float:
-        class_truth = truth[self._first]
-        if count is None:
-            square = class_squared_errors_equal(mean, self.class_, class_truth, self.size, self._scratch[0])
-            return float(square / len(mean))
-        present = np.count_nonzero(count)
-        square = class_squared_errors(mean, count, self.class_, class_truth, *self._scratch)
-        return float(square / present) if present else np.nan
+    def means(
+        self, mean: NDArray[np.float64], count: NDArray[np.int32] | None, truth: NDArray[np.float64],
+        out: NDArray[np.float64], k: int,
+    ) -> None:  # fmt: skip
+        if truth is not self._truth:
+            self._truth, self._class_truth = truth, truth[self._member]
+        judge_means(mean, count, truth, self.tolerance, self.class_, self._class_truth, self._scratch, out, k)

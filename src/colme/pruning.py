@@ -16,24 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, at, equation, kernel
+from colme._jit import LANES, at, kernel
+from colme._watch import WatchList, block_of, cut, too_far
 from colme.graphs import Graph
 
 u32, u64 = np.uint32, np.uint64
-
-
-@equation
-def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
-    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line."""
-    return abs(mean_a - mean_b) > radius_a + radius_b
-
-
-@equation
-def block_of(offsets: Any, block: Any, n: Any) -> Any:
-    """(first agent, agents, first slot, width) of a block."""
-    start = u64(block) << u64(6)
-    first = u64(offsets[block])
-    return start, min(u64(64), n - start), first, (u64(offsets[block + u64(1)]) - first) >> u64(6)
 
 
 @kernel
@@ -55,25 +42,19 @@ def _lay_out(indptr, indices, offsets, slots):  # type: ignore[no-untyped-def]
 
 @kernel
 def _prune(slots, offsets, degree, cut_now, mean, radius, class_):  # type: ignore[no-untyped-def]
-    """Cut every edge whose intervals part. Both ends see the same two means, so both cut in the same pass.
+    """Cut every edge whose intervals part: the plain form, which also serves unequal radii.
 
-    Returns directed counts: cut edges between classes, cut edges within a class, agents that lost their last edge.
-    """
+    Returns (cut between classes, cut within, agents now alone)."""
     wrong = lost = alone = 0
     n = u64(degree.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
-            row = first + (u64(j) << u64(6))
             for lane in range(size):
                 a = start + u64(lane)
-                b = slots[row + u64(lane)]
+                b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 if too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
-                    slots[row + u64(lane)] = u32(a)
-                    degree[a] -= u32(1)
-                    cut_now[a] = 1
-                    if degree[a] == 0:
-                        alone += 1
+                    alone += cut(slots, offsets, degree, cut_now, a, b)
                     if class_[a] != class_[b]:
                         wrong += 1
                     else:
@@ -137,14 +118,19 @@ class KeptEdges:
         self.wrong = self.n_wrong  # edges between classes that live
         self.lost = 0  # edges within a class that were cut
         self.isolated = int((self.degree == 0).sum())
+        self._watch = WatchList(graph.n_agents)
 
-    def prune(self, mean: NDArray[np.float64], radius: float | NDArray[np.float64]) -> None:
-        """Cut what the intervals part."""
+    def prune(self, mean: NDArray[np.float64], radius: float | NDArray[np.float64], *, lazy: bool = True) -> None:
+        """Cut what the intervals part. With one radius for all only edges that can have parted are looked at."""
         if self.any_cut:
             self.cut_now[:] = 0
-        wrong, lost, alone = _prune(self.slots, self.offsets, self.degree, self.cut_now, mean, radius, self.class_)
-        self.wrong -= wrong // 2
-        self.lost += lost // 2
+        table = self.slots, self.offsets, self.degree, self.cut_now
+        if lazy and not isinstance(radius, np.ndarray):
+            wrong, lost, alone = self._watch.prune(table, mean, radius, self.class_)
+        else:
+            wrong, lost, alone = _prune(*table, mean, radius, self.class_)
+        self.wrong -= wrong
+        self.lost += lost
         self.isolated += alone
         self.any_cut = wrong + lost > 0
 

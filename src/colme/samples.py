@@ -179,7 +179,7 @@ class Stream(Protocol):
     width: float | None
     class_: NDArray[Any] | None
 
-    def fill(self, out: NDArray[f64], t0: int) -> None: ...
+    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None: ...
 
     def truth(self, t: int) -> NDArray[f64] | None: ...
 
@@ -201,7 +201,7 @@ class ScenarioStream:
         self.width = scenario.width
         self.joins = None if population.joins is None else population.joins[shard]
         rate = scenario.skip_rate
-        self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else rate
+        self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else float(rate)
         self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
         kind = _KINDS[scenario.distribution]
         # 0/1 samples compare with the mean itself, so they stay uncentered.
@@ -223,28 +223,35 @@ class ScenarioStream:
             self._era, self._location = era, self._means(t)
         return self._location
 
-    def fill(self, out: NDArray[f64], t0: int) -> None:
-        """out[k] = the samples of step t0 + k."""
+    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None:
+        """out[k, i] = the sample of agent first + i at step t0 + k (first a multiple of 64)."""
         shift = self.scenario.shift_step
         if shift is not None and t0 < shift < t0 + len(out):
-            self.fill(out[: shift - t0], t0)
-            self.fill(out[shift - t0 :], shift)
+            self.fill(out[: shift - t0], t0, first)
+            self.fill(out[shift - t0 :], shift, first)
             return
-        location, df = self.truth(t0), float(self.scenario.df)
+        part = slice(first, first + out.shape[1])
+        location, df = self.truth(t0)[part], float(self.scenario.df)
+        scale = self.sigma[part] if isinstance(self.sigma, np.ndarray) else self.sigma
         if HAVE_NUMBA and self._kind == GAUSSIAN:
-            _fill_gaussian(out, self.first, t0, *self._key, location, self.sigma)
+            _fill_gaussian(out, self.first + first, t0, *self._key, location, scale)
         elif HAVE_NUMBA:
-            _fill_other(out, self.first, t0, *self._key, self._kind, df, location, self.sigma)
+            _fill_other(out, self.first + first, t0, *self._key, self._kind, df, location, scale)
         else:
-            _fill_numpy(out, self.first, t0, self.seed, self._kind, df, location, self.sigma)
-        if self.complete:
-            return
+            _fill_numpy(out, self.first + first, t0, self.seed, self._kind, df, location, scale)
+        if not self.complete:
+            self._leave_out(out, t0, first)
+
+    def _leave_out(self, out: NDArray[f64], t0: int, first: int) -> None:
+        """NaN for who skips and who has not joined."""
+        part = slice(first, first + out.shape[1])
+        rate = self.skip_rate[part] if isinstance(self.skip_rate, np.ndarray) else self.skip_rate
         for row, line in enumerate(out):
-            if np.any(self.skip_rate):
-                word = _random.words(self.seed, SKIP, t0 + row, first=self.first, n=self.n_agents)
-                line[uniform(word) < self.skip_rate] = np.nan
+            if np.any(rate):
+                word = _random.words(self.seed, SKIP, t0 + row, first=self.first + first, n=len(line))
+                line[uniform(word) < rate] = np.nan
             if self.joins is not None:
-                line[t0 + row < self.joins] = np.nan
+                line[t0 + row < self.joins[part]] = np.nan
 
 
 class Recording:
@@ -310,8 +317,9 @@ class Recording:
     def truth(self, t: int) -> NDArray[f64] | None:
         return self._truth
 
-    def fill(self, out: NDArray[f64], t0: int) -> None:
-        np.subtract(self.values[t0 - 1 : t0 - 1 + len(out)], self.origin, out=out)
+    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None:
+        n_steps, n_agents = out.shape
+        np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
 
 
 def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[f64]:

@@ -46,6 +46,11 @@ class World:
     def n_agents(self) -> int:
         return len(self.mean)
 
+    @property
+    def gaps(self) -> bool | None:
+        """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
+        return None if self.count is None else True
+
 
 @dataclass(frozen=True)
 class Place:
@@ -121,6 +126,10 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     label: ClassVar[str] = "?"
     """The name in tables and figures."""
+    irrevocable: ClassVar[bool] = True
+    """Links once given up are never taken up again."""
+    conserves: ClassVar[bool] = False
+    """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
 
     def check(self, n_agents: int, graph: Graph) -> None:
         """Refuse what cannot work for these agents on this graph, before any work starts."""

@@ -19,6 +19,8 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     """Interval parameters, and `clock`: how alpha(t) restarts ("gossip", "global", "own", "harmonic", or "constant"
     with `alpha`). Simulations that reproduce the papers use "global"; "gossip" needs no global knowledge."""
 
+    conserves: ClassVar[bool] = True
+
     clock: str = "gossip"
     alpha: float | None = None
 

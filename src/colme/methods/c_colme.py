@@ -74,7 +74,7 @@ def mend_weights(slots, offsets, degree, changed, weights):  # type: ignore[no-u
 
 
 @kernel
-def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, estimate, t, restart, fixed):  # type: ignore[no-untyped-def]
+def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, estimate, t, restart, fixed, gaps):  # type: ignore[no-untyped-def]
     """Equations (3), (5) and (6) for every agent, in place."""
     n = u64(mean.size)
     pull = lanes_like(heard)
@@ -86,7 +86,7 @@ def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, es
             total = pull[lane]
             for j in range(width):
                 k = first + (u64(j) << u64(6)) + u64(lane)
-                total = add_weighted_pull(total, own, heard[slots[k]], weights[k])  # (5)
+                total = add_weighted_pull(total, own, heard[slots[k]], weights[k], gaps)  # (5)
             pull[lane] = total
         for lane in range(size):
             a = start + u64(lane)
@@ -112,7 +112,7 @@ class CState(ConsensusState):
             self._mend(self.edges.cut_now)
         metropolis_consensus(
             self.edges.slots, self.edges.offsets, self.edges.degree, self.weights, self.heard, self.spare,
-            world.mean, self.estimate, world.t, self.clock.restart, self.clock.fixed,
+            world.mean, self.estimate, world.t, self.clock.restart, self.clock.fixed, world.gaps,
         )  # fmt: skip
 
 
@@ -125,5 +125,5 @@ class CAgent(ConsensusAgent):
         for b, y in heard.items():
             if b in degrees:
                 weight = exchange(metropolis_weight(degree, degrees[b]))  # (4)
-                pull = add_weighted_pull(pull, own, y, weight)  # (5)
+                pull = add_weighted_pull(pull, own, y, weight, True)  # (5)
         self.estimate = next_estimate(self.mean, self.estimate, float(pull), alpha, 1.0, degree)  # (6)

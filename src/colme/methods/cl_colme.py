@@ -70,7 +70,7 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
 
 
 @kernel
-def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t, restart, fixed, step):  # type: ignore[no-untyped-def]
+def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t, restart, fixed, step, gaps):  # type: ignore[no-untyped-def]
     """Equations (3) to (5) for every agent, in place."""
     n = u64(mean.size)
     pull = lanes_like(heard)
@@ -81,7 +81,7 @@ def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t,
             pull[lane] = 0
             total = pull[lane]
             for j in range(width):
-                total = add_pull(total, own, heard[slots[first + (u64(j) << u64(6)) + u64(lane)]])  # (4)
+                total = add_pull(total, own, heard[slots[first + (u64(j) << u64(6)) + u64(lane)]], gaps)  # (4)
             pull[lane] = total
         for lane in range(size):
             a = start + u64(lane)
@@ -99,7 +99,7 @@ class CLState(ConsensusState):
     def average(self, world: World) -> None:
         laplacian_consensus(
             self.edges.slots, self.edges.offsets, self.edges.degree, self.heard, self.spare, world.mean,
-            self.estimate, world.t, self.clock.restart, self.clock.fixed, self.step_size,
+            self.estimate, world.t, self.clock.restart, self.clock.fixed, self.step_size, world.gaps,
         )  # fmt: skip
 
 
@@ -111,6 +111,6 @@ class CLAgent(ConsensusAgent):
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         pull = self.place.exchange(0)
         for y in heard.values():
-            pull = add_pull(pull, own, y)  # (4)
+            pull = add_pull(pull, own, y, True)  # (4)
         degree = len(self.neighbors)
         self.estimate = next_estimate(self.mean, self.estimate, float(pull), alpha, self.step_size, degree)  # (5)

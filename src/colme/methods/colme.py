@@ -49,6 +49,7 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     """Ask agents in turn, pool those whose last-heard intervals touch one's own."""
 
     label: ClassVar[str] = "colME"
+    irrevocable: ClassVar[bool] = False
 
     level: str = "population"
     weights: str = "simple"

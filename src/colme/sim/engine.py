@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from colme.errors import CheckpointError
 from colme.graphs import Graph
 from colme.methods import Method, State, World
-from colme.metrics import METRICS, Judge
+from colme.metrics import Judge
 from colme.samples import Stream, observe_all, observe_some
 from colme.sim.recorder import Recorder
 from colme.sim.store import read_arrays, write_arrays
@@ -74,7 +74,8 @@ class Run:
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods))
         self.n_steps = int(steps[-1])
-        self._block = np.empty((max(1, min(self.n_steps, BLOCK // n)), n))
+        self._block = np.empty((max(1, min(self.n_steps, BLOCK // n)), min(n, BLOCK)))
+        self._filled_from = self._filled_to = 0
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
@@ -89,14 +90,8 @@ class Run:
         """Run to the end and return one trace per method."""
         world = self.world
         saved_at = told_at = time.monotonic()
-        row = rows = 0
         for t in range(world.t + 1, self.n_steps + 1):
-            if row == rows:
-                rows = min(len(self._block), self.n_steps - t + 1)
-                self.stream.fill(self._block[:rows], t)
-                row = 0
-            self._step(t, self._block[row])
-            row += 1
+            self.step(t)
             now = time.monotonic()
             if tell is not None and (now - told_at > TELL_EVERY or t == self.n_steps):
                 tell(Progress(self.seed, t, self.n_steps))
@@ -110,27 +105,44 @@ class Run:
         self.save()
         return self._traces()
 
-    def _step(self, t: int, sample: NDArray[np.float64]) -> None:
+    def step(self, t: int) -> None:
+        """Step t, which must follow the last one."""
         world = self.world
         world.t = t
-        if world.count is None:
-            observe_all(world.mean, sample, t)
-        else:
-            observe_some(world.mean, world.count, sample)
+        self._perceive(t)
         for state in self.states:
             state.step(world)
-        if self.recorder.wants(t):
+        if t == self.recorder.next:
             self.recorder.write(world, self.states, self.judge, self.stream.truth(t))
+
+    def _perceive(self, t: int) -> None:
+        """Everybody sees its sample: many steps are drawn at once for few agents, few agents at a time for many."""
+        n, (rows, width) = self.world.n_agents, self._block.shape
+        if width == n:
+            if not self._filled_from <= t < self._filled_to:
+                self._filled_from, self._filled_to = t, min(t + rows, self.n_steps + 1)
+                self.stream.fill(self._block[: self._filled_to - t], t)
+            self._observe(t, self._block[t - self._filled_from], slice(0, n))
+            return
+        for first in range(0, n, width):
+            part = slice(first, min(first + width, n))
+            self.stream.fill(self._block[:, : part.stop - first], t, first)
+            self._observe(t, self._block[0, : part.stop - first], part)
+
+    def _observe(self, t: int, sample: NDArray[np.float64], part: slice) -> None:
+        if self.world.count is None:
+            observe_all(self.world.mean[part], sample, t)
+        else:
+            observe_some(self.world.mean[part], self.world.count[part], sample)
 
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
         if self._checkpoint is None:
             return
-        filled = self.recorder.filled
         arrays = {"t": np.array(self.world.t), "mean": self.world.mean}
         if self.world.count is not None:
             arrays["count"] = self.world.count
-        arrays |= {"steps": self.recorder.steps[:filled], "values": self.recorder.values[:, :, :filled]}
+        arrays |= self.recorder.snapshot()
         for number, state in enumerate(self.states):
             arrays |= snapshot(state, f"state{number}")
         write_arrays(self._checkpoint, CHECKPOINT, {"configuration": self.configuration}, arrays)
@@ -151,10 +163,10 @@ class Run:
         self.world.mean[:] = arrays["mean"]
         if self.world.count is not None:
             self.world.count[:] = arrays["count"]
-        self.recorder.take_over(arrays["steps"], arrays["values"])
+        self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
             restore(state, f"state{number}", arrays)
-        if self.world.t == self.n_steps and self.recorder.wants(self.n_steps):
+        if self.world.t == self.recorder.next:  # it ended here, at a step that only its end made it record
             self.recorder.write(self.world, self.states, self.judge, self.stream.truth(self.n_steps))
 
     def _traces(self) -> list[Trace]:
@@ -162,13 +174,12 @@ class Run:
         count = np.full(world.n_agents, world.t, np.int32) if world.count is None else world.count
         truth = self.stream.truth(world.t)
         traces = []
-        for method, state, values in zip(self.methods, self.states, self.recorder.values, strict=True):
+        for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
             final = Final(
                 estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=state.graph(),
                 groups=state.groups(), class_=self.stream.class_, truth=None if truth is None else truth + origin,
             )  # fmt: skip
-            metrics: dict[str, Any] = dict(zip(METRICS, values, strict=True))
-            metrics["isolated"] = metrics["isolated"].astype(np.int64)
+            metrics = self.recorder.metrics(number)
             traces.append(
                 Trace(method, self.seed, self.recorder.steps, **metrics, final=final, configuration=self.configuration)
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import RunError, one_of
 from colme.methods import State, World
-from colme.metrics import METRICS, Judge
+from colme.metrics import OF_METHOD, OF_RUN, Judge
 
 Record = str | int | Sequence[int]
 
@@ -34,29 +35,44 @@ def recorded_steps(record: Record, n_steps: int) -> NDArray[np.int64]:
 
 
 class Recorder:
-    """The metrics of every method at the recorded steps."""
+    """The metrics at the recorded steps: `of_method[m]` those of each method, `of_run` those that all share."""
 
     def __init__(self, steps: NDArray[np.int64], n_methods: int):
         self.steps = steps
-        self.values = np.full((n_methods, len(METRICS), len(steps)), np.nan)
+        self.of_method = np.full((n_methods, len(OF_METHOD), len(steps)), np.nan)
+        self.of_run = np.full((len(OF_RUN), len(steps)), np.nan)
+        self._tables = list(self.of_method)
         self.filled = 0
-
-    def wants(self, t: int) -> bool:
-        return self.filled < len(self.steps) and self.steps[self.filled] == t
+        self.next = int(steps[0])
+        """The step to record next; 0 when all are."""
 
     def write(self, world: World, states: list[State], judge: Judge, truth: NDArray[np.float64] | None) -> None:
         k = self.filled
-        local = oracle = (np.nan, np.nan)
         if truth is not None:
-            local = judge.errors(world.mean, truth)
-            oracle = (judge.oracle_mse(world.mean, world.count, truth), np.nan)
-        for row, state in zip(self.values, states, strict=True):
-            mse = judge.errors(state.estimate, truth) if truth is not None else (np.nan, np.nan)
-            row[:, k] = (*mse, *local, oracle[0], state.wrong_share, state.lost_share, state.isolated)
-        self.filled += 1
+            judge.means(world.mean, world.count, truth, self.of_run, k)
+        for table, state in zip(self._tables, states, strict=True):
+            if truth is not None:
+                judge.estimates(state.estimate, truth, table, k)
+            table[2, k], table[3, k], table[4, k] = state.wrong_share, state.lost_share, state.isolated
+        self._advance(k + 1)
 
-    def take_over(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Continue a record that was saved; steps that this run does not want (an earlier end) are dropped."""
-        wanted = np.isin(steps, self.steps)
-        self.filled = int(wanted.sum())
-        self.values[:, :, : self.filled] = values[:, :, wanted]
+    def _advance(self, filled: int) -> None:
+        self.filled = filled
+        self.next = int(self.steps[filled]) if filled < len(self.steps) else 0
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        k = self.filled
+        return {"steps": self.steps[:k], "of_method": self.of_method[:, :, :k], "of_run": self.of_run[:, :k]}
+
+    def take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Continue from a snapshot; steps that this run does not want (an earlier end) are dropped."""
+        wanted = np.isin(arrays["steps"], self.steps)
+        k = int(wanted.sum())
+        self.of_method[:, :, :k] = arrays["of_method"][:, :, wanted]
+        self.of_run[:, :k] = arrays["of_run"][:, wanted]
+        self._advance(k)
+
+    def metrics(self, number: int) -> dict[str, NDArray[Any]]:
+        """All metrics of a method by name."""
+        table = dict(zip(OF_METHOD, self.of_method[number], strict=True)) | dict(zip(OF_RUN, self.of_run, strict=True))
+        return table | {"isolated": table["isolated"].astype(np.int64)}

@@ -1,0 +1,295 @@
+"""What every method promises. `check_method(MyMethod(...))` raises an AssertionError that names the broken promise.
+
+Promises are small functions of a `Case`; add one here and every method must keep it.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import SampleError
+from colme.graphs import Graph, from_edges, random_regular_graph
+from colme.methods import Method
+from colme.methods._intervals import IntervalMethod
+from colme.samples import Recording, draw
+from colme.scenario import Scenario
+from colme.sim import engine
+from colme.sim.recorder import recorded_steps
+from colme.sim.simulate import simulate
+from colme.testing._lockstep import lockstep
+
+Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
+"""Estimates (steps, agents) from (samples, graph, classes, sigma), by somebody who shares no code with the method."""
+
+N, STEPS, SIGMA = 24, 60, 0.5
+WIDTH = 2.0 * math.sqrt(3.0) * SIGMA
+"""The samples are uniform, so that every bound applies."""
+HEARD = 2e-6
+"""Rounding of estimates heard in float32, relative to the spread of the data (2^-24 per exchange, and many exchanges)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method under test, and a small world in which classes do part: 24 agents, two means 2.5 sigma apart."""
+
+    method: Method
+    reference: Reference | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        return Scenario(n_agents=N, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform")
+
+    @property
+    def samples(self) -> NDArray[np.float64]:
+        return draw(self.scenario, 5, STEPS)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return self.scenario.populate(5).class_
+
+    @property
+    def graph(self) -> Graph:
+        return random_regular_graph(N, 6, rng=3)
+
+    def gappy(self) -> NDArray[np.float64]:
+        """Samples with gaps: a third missing, some agents late, one never there."""
+        samples = self.samples
+        samples[np.random.default_rng(1).random(samples.shape) < 0.3] = np.nan
+        samples[:20, :5] = np.nan
+        samples[:, 7] = np.nan
+        return samples
+
+    def record(
+        self, samples: NDArray[np.float64], *, sigma: Any = SIGMA, width: float = WIDTH,
+        classes: NDArray[Any] | None = None,
+    ) -> Recording:  # fmt: skip
+        return Recording(samples, classes=self.classes if classes is None else classes, sigma=sigma, width=width)
+
+    def run(
+        self, samples: NDArray[np.float64], *, graph: Graph | None = None, exchange: type = np.float32, **known: Any
+    ) -> NDArray[np.float64]:
+        """The array form: estimates (steps, agents)."""
+        recording = self.record(samples, **known)
+        run = _run(self.method, recording, self.graph if graph is None else graph, len(samples), exchange)
+        estimates = np.empty(samples.shape)
+        for t in range(1, len(samples) + 1):
+            run.step(t)
+            estimates[t - 1] = run.states[0].estimate + recording.origin
+        return estimates
+
+
+def _run(method: Method, recording: Recording, graph: Graph, n_steps: int, exchange: type = np.float32,
+         checkpoint: Path | None = None) -> engine.Run:  # fmt: skip
+    method.check(recording.n_agents, graph)
+    return engine.Run(
+        [method], recording, graph, recorded_steps("all", n_steps), seed=0, tolerance=0.1, exchange=exchange,
+        configuration={}, checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+def _same(got: NDArray[Any], wanted: NDArray[Any], what: str, tolerance: float = 0.0) -> None:
+    assert got.shape == wanted.shape, f"{what}: shapes {got.shape} and {wanted.shape}"
+    off = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.abs(got - wanted) <= tolerance))
+    if off.any():
+        where = tuple(int(k) for k in np.argwhere(off)[0])
+        raise AssertionError(
+            f"{what}: first difference at {where}: {got[where]!r} instead of {wanted[where]!r}, "
+            f"{int(off.sum())} in all, tolerance {tolerance:g}"
+        )
+
+
+def agent_form_equals_array_form(case: Case) -> None:
+    """One object per agent that only sends messages gives the same bits as the array."""
+    unequal = np.linspace(0.3, 0.7, N)
+    for name, samples, sigma in (
+        ("plain", case.samples, SIGMA), ("gaps", case.gappy(), SIGMA), ("unequal sigma", case.samples, unequal),
+    ):  # fmt: skip
+        origin = Recording(samples).origin
+        alone = lockstep(case.method, samples - origin, case.graph, sigma=sigma, width=WIDTH, classes=case.classes)
+        _same(case.run(samples, sigma=sigma), alone + origin, f"agent form, {name}")
+
+
+def matches_the_reference(case: Case) -> None:
+    """The independent reading of the paper agrees, up to the rounding of what neighbors hear."""
+    if case.reference is None:
+        return
+    unequal = np.linspace(0.3, 0.7, N)
+    for samples, sigma in ((case.samples, SIGMA), (case.gappy(), SIGMA), (case.samples, unequal)):
+        wanted = case.reference(samples, case.graph, case.classes, sigma)
+        _same(case.run(samples, sigma=sigma), wanted, "reference, mixed precision", HEARD * np.nanmax(np.abs(samples)))
+        _same(case.run(samples, sigma=sigma, exchange=np.float64), wanted, "reference, double precision", 1e-11)
+
+
+def seed_decides_everything(case: Case) -> None:
+    """The same seed gives the same bits, another seed other ones."""
+    first, again, other = (simulate(case.method, case.scenario, degree=6, steps=30, seed=s) for s in (4, 4, 5))
+    _same(first.final.estimate, again.final.estimate, "same seed")
+    _same(first.mse, again.mse, "same seed, mse")
+    assert not np.array_equal(first.final.estimate, other.final.estimate), "another seed gave the same estimates"
+
+
+def threads_and_blocks_do_not_matter(case: Case) -> None:
+    """Seeds side by side, or samples in blocks of another size, change no bit."""
+    alone = [simulate(case.method, case.scenario, degree=6, steps=30, seed=s) for s in range(3)]
+    together = simulate(case.method, case.scenario, degree=6, steps=30, seeds=range(3), n_jobs=3)
+    for one, other in zip(alone, together, strict=True):
+        _same(other.final.estimate, one.final.estimate, "three threads")
+    recorded, block = case.record(case.samples), engine.BLOCK
+    wanted = case.run(case.samples)[-1]
+    try:
+        for size in (1, 64, 7 * N):  # one step at a time, and agents in parts of 64
+            engine.BLOCK = size
+            run = _run(case.method, recorded, case.graph, STEPS)
+            run.go(None, threading.Event())
+            _same(run.states[0].estimate + recorded.origin, wanted, f"blocks of {size} samples")
+    finally:
+        engine.BLOCK = block
+
+
+def resume_is_invisible(case: Case) -> None:
+    """A run that is stopped and continued ends in the same bits as one that is not."""
+    for samples in (case.samples, case.gappy()):
+        recording = case.record(samples)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.npz"
+            whole = _run(case.method, recording, case.graph, STEPS).go(None, threading.Event())[0]
+            broken = _run(case.method, recording, case.graph, STEPS, checkpoint=path)
+            for t in range(1, 24):
+                broken.step(t)
+            broken.save()
+            resumed = _run(case.method, recording, case.graph, STEPS, checkpoint=path)
+            assert resumed.world.t == 23, f"resumed at step {resumed.world.t} instead of 23"
+            trace = resumed.go(None, threading.Event())[0]
+        for name in ("wrong_edges", "lost_edges", "isolated"):
+            _same(getattr(trace, name), getattr(whole, name), f"resumed run, {name}")
+        _same(trace.final.estimate, whole.final.estimate, "resumed run, estimate")
+        assert trace.final.graph == whole.final.graph, "resumed run ended with another graph"
+
+
+def relabelling_relabels(case: Case) -> None:
+    """Agents have no favourite numbers. (Methods that go round by number, such as colME, promise it for one class.)"""
+    names = np.random.default_rng(8).permutation(N)
+    old = np.argsort(names)
+    if not case.method.irrevocable:
+        return
+    wanted = case.run(case.samples)
+    got = case.run(case.samples[:, old], graph=case.graph.relabel(names), classes=case.classes[old])
+    _same(got[:, names], wanted, "relabelled agents", 1e-12)
+
+
+def shift_and_scale_pass_through(case: Case) -> None:
+    """Celsius or Fahrenheit: estimates of c x + d are c times the estimates of x, plus d."""
+    wanted = case.run(case.samples)
+    spread = float(np.abs(case.samples).max())
+    for scale, shift in ((1.0, 1e6), (1000.0, 0.0), (0.5, -40.0)):
+        got = case.run(scale * case.samples + shift, sigma=scale * SIGMA, width=scale * WIDTH)
+        rounding = HEARD * scale * spread + 1e-9 * abs(shift) * 1e-3
+        _same(got, scale * wanted + shift, f"{scale} x + {shift}", rounding)
+
+
+def pruning_is_monotone_and_symmetric(case: Case) -> None:
+    """Links are given up by both ends and, if irrevocable, for good."""
+    run = _run(case.method, case.record(case.samples), case.graph, STEPS)
+    trace = run.go(None, threading.Event())[0]
+    adjacency = trace.final.graph.adjacency()
+    assert (adjacency == adjacency.T).all() and not adjacency.diagonal().any(), "the final graph is not simple"
+    if case.method.irrevocable:
+        assert (np.diff(trace.wrong_edges) <= 0).all(), "an edge between classes came back"
+        assert (np.diff(trace.lost_edges) >= 0).all(), "a cut edge came back"
+        assert (np.diff(trace.isolated) >= 0).all(), "an isolated agent got an edge"
+
+
+def mass_is_conserved(case: Case) -> None:
+    """Where local means stay put, exchanges only move mass: the mean of all estimates stays put too.
+
+    The means are close together, so that no edge is cut and all clocks agree."""
+    if not case.method.conserves:
+        return
+    values = 0.01 * case.samples[0]
+    wanted = np.full(STEPS, values.mean())
+    for exchange, tolerance in ((np.float64, 1e-14), (np.float32, HEARD)):
+        estimates = case.run(np.tile(values, (STEPS, 1)), exchange=exchange)
+        assert np.ptp(estimates[-1]) < 0.5 * np.ptp(values), "the agents did not exchange anything"
+        _same(estimates.mean(axis=1), wanted, "mean of estimates", tolerance * np.abs(values).max())
+
+
+def alone_is_local(case: Case) -> None:
+    """An agent without neighbors, or the only one there is, reports its own mean."""
+    nobody = from_edges([], 1)
+    samples = case.samples[:, :1]
+    estimates = case.run(samples, graph=nobody, classes=np.zeros(1, int))
+    counts = np.arange(1, STEPS + 1)[:, None]
+    _same(estimates, np.cumsum(samples, axis=0) / counts, "one agent", 1e-12)
+
+
+def gaps_are_skipped_and_infinities_refused(case: Case) -> None:
+    """NaN is 'no sample now': an agent has an estimate from its first sample on. Infinite samples are refused."""
+    samples = case.gappy()
+    estimates = case.run(samples)
+    seen = np.cumsum(~np.isnan(samples), axis=0) > 0
+    assert np.isfinite(estimates[seen]).all(), "an agent with a sample has no estimate"
+    assert np.isnan(estimates[~seen]).all(), "an agent without a sample has an estimate"
+    bad = case.samples
+    bad[3, 2] = np.inf
+    try:
+        simulate(case.method, bad)
+    except SampleError as error:
+        assert "agent 2 at step 4" in str(error), f"the error does not say where: {error}"
+    else:
+        raise AssertionError("an infinite sample was accepted")
+
+
+def configuration_round_trips(case: Case) -> None:
+    """The method survives JSON, and its repr is what you would type."""
+    text = msgspec.json.encode(case.method)
+    assert msgspec.json.decode(text, type=type(case.method)) == case.method, f"{text!r} came back different"
+    assert repr(case.method).startswith(type(case.method).__name__ + "("), repr(case.method)
+
+
+def false_pruning_stays_below_delta(case: Case) -> None:
+    """With one class, runs that cut any edge are rarer than delta (at the levels that promise it)."""
+    method = case.method
+    if not isinstance(method, IntervalMethod) or method.level == "agent" or method.gamma is not None:
+        return
+    runs = 40
+    scenario = Scenario(n_agents=N, means=(1.0,), sigma=SIGMA, distribution="uniform")
+    traces = simulate(method, scenario, degree=6, steps=150, seeds=range(runs))
+    broken = sum(trace.lost_edges.max() > 0 for trace in traces)
+    allowed = method.delta * runs + 3.0 * np.sqrt(method.delta * (1.0 - method.delta) * runs)
+    assert broken <= allowed, f"{broken} of {runs} runs cut a true edge; delta={method.delta} allows {allowed:.1f}"
+
+
+PROMISES: tuple[Callable[[Case], None], ...] = (
+    agent_form_equals_array_form,
+    matches_the_reference,
+    seed_decides_everything,
+    threads_and_blocks_do_not_matter,
+    resume_is_invisible,
+    relabelling_relabels,
+    shift_and_scale_pass_through,
+    pruning_is_monotone_and_symmetric,
+    mass_is_conserved,
+    alone_is_local,
+    gaps_are_skipped_and_infinities_refused,
+    configuration_round_trips,
+    false_pruning_stays_below_delta,
+)
+
+
+def check_method(method: Method, reference: Reference | None = None) -> None:
+    """Hold a method to every promise; the AssertionError names the first one it breaks."""
+    for promise in PROMISES:
+        try:
+            promise(Case(method, reference))
+        except AssertionError as error:
+            raise AssertionError(f"{method!r} breaks the promise {promise.__name__!r}: {error}") from error
