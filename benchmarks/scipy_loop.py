@@ -1,4 +1,4 @@
-"""The baseline: CL-colME and C-colME as a careful researcher writes them, vectorised with NumPy and SciPy's CSR matrices.
+"""The baseline: CL-colME and C-colME as a careful researcher writes them, vectorised with NumPy and SciPy's CSR.
 
 Honest: matrices are rebuilt only at steps that cut an edge, normals come from NumPy's fastest generator, and the same
 metrics are recorded at every step.
@@ -40,7 +40,16 @@ def run(
              (np.concatenate([rows, diagonal]), np.concatenate([columns, diagonal]))), shape=(n, n),
         )  # fmt: skip
 
-    names = ("mse", "error_rate", "local_mse", "local_error_rate", "oracle_mse", "wrong_edges", "lost_edges", "isolated")
+    names = (
+        "mse",
+        "error_rate",
+        "local_mse",
+        "local_error_rate",
+        "oracle_mse",
+        "wrong_edges",
+        "lost_edges",
+        "isolated",
+    )
     out = {name: np.empty(n_steps) for name in names}
     weights = matrix()
     mean, estimate, restart = np.zeros(n), np.zeros(n), 2

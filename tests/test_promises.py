@@ -86,7 +86,9 @@ def test_every_method_is_checked() -> None:
 def test_the_small_world_does_part() -> None:
     """The promises are tested where something happens: edges are cut, but not all, and classes separate."""
     case = Case(colme.CLColME(delta=0.1))
-    trace = colme.simulate(case.method, colme.Recording(case.samples, classes=case.classes, sigma=0.5), graph=case.graph)
+    trace = colme.simulate(
+        case.method, colme.Recording(case.samples, classes=case.classes, sigma=0.5), graph=case.graph
+    )
     assert trace.wrong_edges[0] == 1.0 and trace.wrong_edges[-1] < 0.1
     assert trace.lost_edges[-1] == 0.0
 

@@ -109,7 +109,7 @@ if HAVE_NUMBA:
     # One look at the disk per process: asking again for each kernel would slow the import.
     _folder = functools.cache(cache_folder)
 
-    class _SourceHashLocator(caching._CacheLocator):  # type: ignore[misc]
+    class _SourceHashLocator(caching._CacheLocator):
         def __init__(self, py_func: Callable[..., Any], py_file: str):
             self._py_file = py_file
             # Kernels of one name in two files must not share an index; line numbers alone could collide.
@@ -128,10 +128,10 @@ if HAVE_NUMBA:
         def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceHashLocator:
             return cls(py_func, py_file)
 
-    class _SourceHashImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes = [_SourceHashLocator]
+    class _SourceHashImpl(caching.CompileResultCacheImpl):
+        _locator_classes = (_SourceHashLocator,)
 
-    class _SourceHashCache(caching.FunctionCache):  # type: ignore[misc]
+    class _SourceHashCache(caching.FunctionCache):
         _impl_class = _SourceHashImpl
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -156,41 +156,41 @@ if HAVE_NUMBA:
     equation = register_jitable(forceinline=True)
 
     @intrinsic
-    def _stack_like(typing_context, array):  # type: ignore[no-untyped-def]
+    def _stack_like(typing_context, array):
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=LANES)
 
         return types.CPointer(array.dtype)(array), generate
 
     @intrinsic
-    def _float_of(typing_context, bits):  # type: ignore[no-untyped-def]
+    def _float_of(typing_context, bits):
         return types.float32(bits), lambda context, builder, signature, args: builder.bitcast(args[0], ir.FloatType())
 
     @intrinsic
-    def _int_of(typing_context, value):  # type: ignore[no-untyped-def]
+    def _int_of(typing_context, value):
         return types.int32(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(32))
 
     # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
     @overload(lanes_like, inline="always")
-    def _lanes_like(array):  # type: ignore[no-untyped-def]
+    def _lanes_like(array):
         return lambda array: carray(_stack_like(array), LANES)
 
     @overload(at)
-    def _at(value, i):  # type: ignore[no-untyped-def]
+    def _at(value, i):
         if isinstance(value, types.Array):
             return lambda value, i: value[i]
         return lambda value, i: value
 
     @overload(bits_to_float)
-    def _bits_to_float(bits):  # type: ignore[no-untyped-def]
+    def _bits_to_float(bits):
         return lambda bits: _float_of(bits)
 
     @overload(float_to_bits)
-    def _float_to_bits(value):  # type: ignore[no-untyped-def]
+    def _float_to_bits(value):
         return lambda value: _int_of(value)
 
     @overload(select)
-    def _select(condition, yes, no):  # type: ignore[no-untyped-def]
+    def _select(condition, yes, no):
         return lambda condition, yes, no: yes if condition else no
 
 else:

@@ -66,7 +66,7 @@ def minus_two_log(word: Any) -> Any:
 
 @equation
 def circle_point(word: Any) -> Any:
-    """A point (cos, sin) of the unit circle, as float32: 29 bits of angle within an octant pair, 3 bits choose which."""
+    """A point (cos, sin) of the unit circle, as float32: 29 bits of angle within a quarter, 3 bits choose which."""
     v = f32(i32(word & u32(0x1FFFFFFF))) * f32(2.0**-28) + f32(2.0**-29 - 1.0)
     z = v * v
     s = f32(-3.5950452188328095e-05)
@@ -101,7 +101,7 @@ def uniform(word: Any) -> Any:
 
 
 @kernel
-def _fill_words(out, first, t, stream, k0, k1):  # type: ignore[no-untyped-def]
+def _fill_words(out, first, t, stream, k0, k1):
     n = u64(out.size)
     for block in range((n + u64(63)) >> u64(6)):
         start = u64(block) << u64(6)

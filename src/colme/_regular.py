@@ -25,7 +25,7 @@ _TRIES_PER_SWITCH = 10_000
 
 
 @equation
-def _mix(x):  # type: ignore[no-untyped-def]
+def _mix(x):
     """SplitMix64's finalizer: a random 64-bit word for each counter."""
     x = (x ^ (x >> u64(30))) * u64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> u64(27))) * u64(0x94D049BB133111EB)
@@ -33,13 +33,13 @@ def _mix(x):  # type: ignore[no-untyped-def]
 
 
 @equation
-def _below(word, n):  # type: ignore[no-untyped-def]
+def _below(word, n):
     """A whole number in 0..n-1 from the high half of a random word (n < 2^32)."""
     return ((word >> u64(32)) * n) >> u64(32)
 
 
 @kernel
-def _shuffled_stubs(n, d, key, log_buckets):  # type: ignore[no-untyped-def]
+def _shuffled_stubs(n, d, key, log_buckets):
     """The owners of all n*d stubs in uniformly random order."""
     n_stubs, n_buckets = u64(n) * u64(d), u64(1) << u64(log_buckets)
     shift = u64(64) - u64(log_buckets)
@@ -74,7 +74,7 @@ def _shuffled_stubs(n, d, key, log_buckets):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _rows(stubs, n, d):  # type: ignore[no-untyped-def]
+def _rows(stubs, n, d):
     """Pair stub 2e with 2e+1; row a = the partners of agent a. Two passes through buckets of agents for the cache."""
     n_stubs, shift = u64(stubs.size), u64(13)
     n_buckets = (u64(n) >> shift) + u64(1)
@@ -102,7 +102,7 @@ def _rows(stubs, n, d):  # type: ignore[no-untyped-def]
 
 
 @equation
-def _count(row, value):  # type: ignore[no-untyped-def]
+def _count(row, value):
     found = 0
     for x in row:
         if x == value:
@@ -111,7 +111,7 @@ def _count(row, value):  # type: ignore[no-untyped-def]
 
 
 @equation
-def _slot(row, value, but):  # type: ignore[no-untyped-def]
+def _slot(row, value, but):
     """Where the row holds the value, other than at slot `but`."""
     for k in range(row.size):
         if row[k] == value and k != but:
@@ -120,7 +120,7 @@ def _slot(row, value, but):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _make_simple(rows, key, tries):  # type: ignore[no-untyped-def]
+def _make_simple(rows, key, tries):
     """Switch loops and double edges away; False if some edge found no partner within so many tries."""
     n, d = rows.shape
     state = _mix(u64(key) ^ u64(0xABCDEF))

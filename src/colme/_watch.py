@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, equation, helper, kernel, lanes_like
+from colme._jit import LANES, helper, kernel, lanes_like
+from colme._slots import block_of, cut
+from colme.confidence import too_far
 
 u32, u64 = np.uint32, np.uint64
 
@@ -28,37 +30,8 @@ _ROUNDING = 2.0**-22
 """Relative to the largest mean: what the float32 copy of X0 may be off, and then some."""
 
 
-@equation
-def too_far(mean_a, mean_b, radius_a, radius_b):  # type: ignore[no-untyped-def]
-    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line."""
-    return abs(mean_a - mean_b) > radius_a + radius_b
-
-
-@equation
-def block_of(offsets, block, n):  # type: ignore[no-untyped-def]
-    """(first agent, agents, first slot, width) of a block."""
-    start = u64(block) << u64(6)
-    first = u64(offsets[block])
-    return start, min(u64(64), n - start), first, (u64(offsets[block + u64(1)]) - first) >> u64(6)
-
-
-@equation
-def cut(slots, offsets, degree, cut_now, a, b):  # type: ignore[no-untyped-def]
-    """Cut the edge {a, b} at both ends; how many of the two are now alone."""
-    n = u64(degree.size)
-    for end, other in ((a, b), (b, a)):
-        _, _, first, width = block_of(offsets, end >> u64(6), n)
-        for j in range(width):
-            k = first + (u64(j) << u64(6)) + (end & u64(63))
-            if slots[k] == u32(other):
-                slots[k] = u32(end)
-        degree[end] -= u32(1)
-        cut_now[end] = 1
-    return int(degree[a] == 0) + int(degree[b] == 0)
-
-
 @helper
-def drift(mean, reference):  # type: ignore[no-untyped-def]
+def drift(mean, reference):
     """max |mean - reference|."""
     n = u64(mean.size)
     most = lanes_like(mean)
@@ -76,7 +49,7 @@ def drift(mean, reference):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, reference, found):  # type: ignore[no-untyped-def]
+def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, reference, found):
     """Cut what is parted, remember the means, and find the edges with slack below `skin`.
 
     Returns (cut between classes, cut within, agents now alone, edges found, whether all of them are)."""
@@ -114,7 +87,7 @@ def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, ref
 
 
 @kernel
-def sort_into_buckets(mean, threshold, skin, found, n_found, listed, ends):  # type: ignore[no-untyped-def]
+def sort_into_buckets(mean, threshold, skin, found, n_found, listed, ends):
     """List the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]."""
     scale = ends.size / skin
     ends[:] = 0
@@ -133,10 +106,12 @@ def sort_into_buckets(mean, threshold, skin, found, n_found, listed, ends):  # t
 
 
 @kernel
-def look_at_listed(slots, offsets, degree, cut_now, mean, radius, class_, reference, threshold, skin, rounding, ends, listed):  # type: ignore[no-untyped-def]
+def look_at_listed(
+    slots, offsets, degree, cut_now, mean, radius, class_, reference, threshold, skin, rounding, ends, listed
+):
     """Cut what is parted, if the list still covers all that can be.
 
-    Returns (cut between classes, cut within, agents now alone, listed edges looked at, or -1 if the list is too old)."""
+    Returns (cut between classes, cut within, agents now alone, edges looked at, or -1 if the list is too old)."""
     wrong = lost = alone = 0
     moved = 2.0 * (drift(mean, reference) + rounding)
     needed = (moved + (threshold - 2.0 * radius)) * (1.0 + 1e-9)

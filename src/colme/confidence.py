@@ -50,6 +50,12 @@ def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
     return laplace_radius(n, 0.5 * width, gamma)
 
 
+@equation
+def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
+    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line."""
+    return abs(mean_a - mean_b) > radius_a + radius_b
+
+
 class Bound(msgspec.Struct, frozen=True):
     """A radius for every count: which inequality, at which level gamma. For Hoeffding, sigma is half the width."""
 
@@ -79,7 +85,7 @@ class RadiusTable:
 
 
 @kernel
-def scale_radii(out, count, unit, sigma):  # type: ignore[no-untyped-def]
+def scale_radii(out, count, unit, sigma):
     """out[a] = sigma[a] * R(count[a])."""
     for a in range(out.size):
         out[a] = at(sigma, a) * unit[count[a]]

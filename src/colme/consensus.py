@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import equation, kernel
+from colme._slots import block_of
 from colme.errors import MethodError, one_of
-from colme.pruning import KeptEdges, block_of
+from colme.pruning import KeptEdges
 
 u64 = np.uint64
 
@@ -73,7 +74,7 @@ def next_estimate(mean: Any, estimate: Any, pull: Any, alpha: Any, step: Any, de
 
 
 @kernel
-def _spread(slots, offsets, cut_now, mean, old, new, t):  # type: ignore[no-untyped-def]
+def _spread(slots, offsets, cut_now, mean, old, new, t):
     """Gossip clock: hear of the latest restart among myself and my neighbors, one hop a step. True if anyone did."""
     n = u64(old.size)
     changed = False
@@ -124,7 +125,7 @@ class Clock:
         elif self._next is not None and (edges.any_cut or not self.settled or not complete):
             changed = _spread(edges.slots, edges.offsets, edges.cut_now, mean, self.restart, self._next, now)
             self.settled = not changed
-            self.restart, self._next = self._next, self.restart  # type: ignore[assignment]
+            self.restart, self._next = self._next, self.restart
 
     def rate(self, t: int, restart: int) -> float:
         """alpha of an agent whose clock restarted at this step."""

@@ -92,7 +92,7 @@ class Graph:
 
 
 @kernel
-def _components(indptr, indices):  # type: ignore[no-untyped-def]
+def _components(indptr, indices):
     n = indptr.size - 1
     label = np.full(n, -1, np.int64)
     waiting = np.empty(n, np.int64)
@@ -117,7 +117,7 @@ def _components(indptr, indices):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _scatter(low, high, indptr):  # type: ignore[no-untyped-def]
+def _scatter(low, high, indptr):
     """Neighbors of each agent in the order of the edge list."""
     indices = np.empty(indptr[-1], np.uint32)
     position = indptr[:-1].copy()
@@ -165,9 +165,7 @@ def from_networkx(graph: Any) -> Graph:
     """A graph from networkx; its nodes must be 0..n-1 (see networkx.convert_node_labels_to_integers)."""
     n = graph.number_of_nodes()
     if set(graph.nodes) != set(range(n)):
-        raise GraphError(
-            f"nodes must be named 0..{n - 1}. Try networkx.convert_node_labels_to_integers(graph) first."
-        )
+        raise GraphError(f"nodes must be named 0..{n - 1}. Try networkx.convert_node_labels_to_integers(graph) first.")
     if graph.is_directed() or graph.is_multigraph():
         raise GraphError("the graph is directed or has parallel edges: it must be simple. Try networkx.Graph(graph).")
     return from_edges(np.array(graph.edges, np.int64).reshape(-1, 2), n)

@@ -30,7 +30,7 @@ isolated                     agents without an edge
 
 
 @helper
-def squared_errors(estimate, truth, tolerance):  # type: ignore[no-untyped-def]
+def squared_errors(estimate, truth, tolerance):
     """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
     n = u64(estimate.size)
     square = lanes_like(estimate)
@@ -54,13 +54,13 @@ def squared_errors(estimate, truth, tolerance):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def judge_estimates(estimate, truth, tolerance, out, k):  # type: ignore[no-untyped-def]
+def judge_estimates(estimate, truth, tolerance, out, k):
     """out[0:2, k] = mean squared error and error rate."""
     out[0, k], out[1, k] = squared_errors(estimate, truth, tolerance)
 
 
 @kernel
-def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out, k):  # type: ignore[no-untyped-def]
+def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out, k):
     """out[:, k] = local mean squared error and error rate, and the oracle's mean squared error.
 
     scratch[i, row, class]: sums of samples, samples, agents; four rows taken in turn, so that an addition need not

@@ -68,7 +68,7 @@ def student_noise(word0: Any, word1: Any, df: Any) -> Any:
 
 
 @kernel
-def _fill_gaussian(out, first, t0, key0, key1, location, scale):  # type: ignore[no-untyped-def]
+def _fill_gaussian(out, first, t0, key0, key1, location, scale):
     """out[row] = samples of agents first, first+1, ... at step t0 + row. Apart from the others because it is hot."""
     n = u64(out.shape[1])
     noise = lanes_like(np.empty(0, f32))
@@ -87,7 +87,7 @@ def _fill_gaussian(out, first, t0, key0, key1, location, scale):  # type: ignore
 
 
 @helper
-def _noise(kind, word, word_2, df):  # type: ignore[no-untyped-def]
+def _noise(kind, word, word_2, df):
     if kind == UNIFORM:
         return uniform_noise(word)
     if kind == LAPLACE:
@@ -98,7 +98,7 @@ def _noise(kind, word, word_2, df):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):  # type: ignore[no-untyped-def]
+def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):
     n = u64(out.shape[1])
     noise = lanes_like(location)
     for row in range(out.shape[0]):
@@ -122,7 +122,7 @@ def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):  # type:
 
 
 def _fill_numpy(
-    out: NDArray[f64], first: int, t0: int, seed: int, kind: int, df: float, location: Any, scale: Any
+    out: NDArray[np.float64], first: int, t0: int, seed: int, kind: int, df: float, location: Any, scale: Any
 ) -> None:
     """The NumPy form of the two kernels: the same bits."""
     n = out.shape[1]
@@ -153,14 +153,14 @@ def running_mean(mean: Any, sample: Any, n: Any) -> Any:
 
 
 @kernel
-def observe_all(mean, sample, t):  # type: ignore[no-untyped-def]
+def observe_all(mean, sample, t):
     """Every agent sees its t-th sample."""
     for a in range(mean.size):
         mean[a] = running_mean(mean[a], sample[a], t)
 
 
 @kernel
-def observe_some(mean, count, sample):  # type: ignore[no-untyped-def]
+def observe_some(mean, count, sample):
     """Agents whose sample is a number see it; the others wait."""
     for a in range(mean.size):
         if sample[a] == sample[a]:
@@ -179,15 +179,15 @@ class Stream(Protocol):
     width: float | None
     class_: NDArray[Any] | None
 
-    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None: ...
+    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
 
-    def truth(self, t: int) -> NDArray[f64] | None: ...
+    def truth(self, t: int) -> NDArray[np.float64] | None: ...
 
 
 class ScenarioStream:
     """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them."""
 
-    n_steps = None
+    n_steps: int | None = None
 
     def __init__(self, scenario: Scenario, seed: int, *, first: int = 0, n: int | None = None):
         if first % LANES:
@@ -211,11 +211,11 @@ class ScenarioStream:
         self._era = 0
         self._location = self._means(1)
 
-    def _means(self, t: int) -> NDArray[f64]:
+    def _means(self, t: int) -> NDArray[np.float64]:
         assert self.class_ is not None
         return (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self.class_]
 
-    def truth(self, t: int) -> NDArray[f64]:
+    def truth(self, t: int) -> NDArray[np.float64]:
         """The true mean of every agent at step t, centered."""
         shift = self.scenario.shift_step
         era = int(shift is not None and t >= shift)
@@ -223,7 +223,7 @@ class ScenarioStream:
             self._era, self._location = era, self._means(t)
         return self._location
 
-    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None:
+    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
         """out[k, i] = the sample of agent first + i at step t0 + k (first a multiple of 64)."""
         shift = self.scenario.shift_step
         if shift is not None and t0 < shift < t0 + len(out):
@@ -242,7 +242,7 @@ class ScenarioStream:
         if not self.complete:
             self._leave_out(out, t0, first)
 
-    def _leave_out(self, out: NDArray[f64], t0: int, first: int) -> None:
+    def _leave_out(self, out: NDArray[np.float64], t0: int, first: int) -> None:
         """NaN for who skips and who has not joined."""
         part = slice(first, first + out.shape[1])
         rate = self.skip_rate[part] if isinstance(self.skip_rate, np.ndarray) else self.skip_rate
@@ -285,7 +285,8 @@ class Recording:
             )
         if np.isnan(self.values).all():
             raise SampleError("all samples are NaN: at least one agent must see a number.")
-        self.n_steps, self.n_agents = self.values.shape
+        self.n_steps: int | None = len(self.values)
+        self.n_agents = self.values.shape[1]
         self.complete = not np.isnan(self.values).any()
         self.width = width
         self.origin = float(np.nanmedian(self.values[: max(1, 4096 // self.n_agents + 1)]))
@@ -314,15 +315,15 @@ class Recording:
             raise SampleError(f"{name} must be finite for every agent.")
         return array
 
-    def truth(self, t: int) -> NDArray[f64] | None:
+    def truth(self, t: int) -> NDArray[np.float64] | None:
         return self._truth
 
-    def fill(self, out: NDArray[f64], t0: int, first: int = 0) -> None:
+    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
         n_steps, n_agents = out.shape
         np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
 
 
-def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[f64]:
+def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[np.float64]:
     """The samples of a scenario as an array (steps, agents), not centered: row t-1 is step t."""
     stream = ScenarioStream(scenario, seed, first=first, n=n)
     out = np.empty((steps, stream.n_agents))

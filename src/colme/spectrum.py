@@ -43,7 +43,7 @@ class Spectrum:
 
 
 @kernel
-def _laplacian_times(indptr, indices, x, out):  # type: ignore[no-untyped-def]
+def _laplacian_times(indptr, indices, x, out):
     for a in range(x.size):
         total = 0.0
         for k in range(indptr[a], indptr[a + 1]):
@@ -89,7 +89,7 @@ def _lanczos(
 
     v = project(rng.standard_normal(n))
     v /= np.linalg.norm(v)
-    basis, diagonal, off = [v], [], []
+    basis, diagonal, off = [v], list[float](), list[float]()
     product = np.empty(n)
     steps = min(n - 1, 300 if limit is None else 60)
     low = high = 0.0

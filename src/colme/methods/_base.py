@@ -3,7 +3,7 @@
 A `Method` is a frozen configuration. It can run in two ways, from the same equations:
 
 ``method.start(world, graph)``  all agents in one array: a `State` whose `step(world)` advances everybody
-``method.agent(place)``         one agent: its `step(sample)` is a generator that yields what it sends and is sent what it hears
+``method.agent(place)``         one agent: its `step(sample)` is a generator that yields messages and gets answers
 
 `World` is what the engine tells an array; `Place` is what a device knows about where it stands.
 """

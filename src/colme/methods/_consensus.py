@@ -1,4 +1,4 @@
-"""What C-colME and CL-colME share: prune by intervals, keep a clock, tell the neighbors; they differ in the averaging."""
+"""What C-colME and CL-colME share: prune by intervals, keep a clock, tell the neighbors. They differ in averaging."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from colme.confidence import too_far
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Agent, Inbox, Place, Round, World
 from colme.methods._intervals import IntervalMethod, PruningState
-from colme.pruning import too_far
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class ConsensusState(PruningState):
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.clock = Clock(method.clock, world.n_agents, method.alpha)
-        self.heard = np.full(world.n_agents, np.nan, world.exchange)
+        self.heard: NDArray[Any] = np.full(world.n_agents, np.nan, world.exchange)
         self.spare = np.empty_like(self.heard)
 
     def step(self, world: World) -> None:
@@ -87,7 +88,7 @@ class ConsensusAgent(Agent):
         ]
         cut = len(kept) < len(self.neighbors)
         self.neighbors = kept
-        told = {b: inbox[b] for b in kept if b in inbox}
+        told: dict[Hashable, Hello] = {b: inbox[b] for b in kept if b in inbox}
         yield from self._tick(cut, told)
         degrees = (yield dict.fromkeys(kept, len(kept))) if self.needs_degrees else {}
         alpha = self.clock.rate(self.t, self.restart)

@@ -93,7 +93,7 @@ class Radii:
             out = np.empty(world.n_agents)
             scale_radii(out, world.count, unit, self.sigma)
             return out
-        return self.sigma * unit[world.t]  # type: ignore[no-any-return]
+        return self.sigma * unit[world.t]
 
 
 class PruningState:

@@ -30,11 +30,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colme._jit import at, equation, kernel
+from colme._slots import block_of
+from colme.confidence import too_far
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
 from colme.methods._intervals import IntervalMethod, PruningState
-from colme.pruning import block_of, too_far
 
 u32, u64 = np.uint32, np.uint64
 
@@ -65,7 +66,7 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 
 @kernel
-def reverse_slots(slots, offsets, n):  # type: ignore[no-untyped-def]
+def reverse_slots(slots, offsets, n):
     """Where the other end keeps the same edge: slots[reverse[k]] is the agent that owns slot k."""
     reverse = np.zeros(slots.size, np.uint32)
     for a in range(u64(n)):
@@ -82,7 +83,7 @@ def reverse_slots(slots, offsets, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def exchange_and_pool(slots, offsets, degree, reverse, own, sums, held, new_sums, new_held, mean, count, estimate):  # type: ignore[no-untyped-def]
+def exchange_and_pool(slots, offsets, degree, reverse, own, sums, held, new_sums, new_held, mean, count, estimate):
     """Equations (3) and (4) for every agent. held[k, h] = (S, K) of slot k at hop h+1; sums: over an agent's slots."""
     n, depth = u64(mean.size), u64(held.shape[1])
     for block in range(u64(offsets.size - 1)):

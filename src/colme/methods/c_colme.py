@@ -26,13 +26,14 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colme._jit import at, kernel, lanes_like
+from colme._slots import block_of
 from colme.consensus import add_weighted_pull, clock_rate, metropolis_weight, next_estimate
 from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.pruning import block_of
 
 u32, u64 = np.uint32, np.uint64
 
@@ -50,7 +51,7 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
 
 
 @kernel
-def mend_weights(slots, offsets, degree, changed, weights):  # type: ignore[no-untyped-def]
+def mend_weights(slots, offsets, degree, changed, weights):
     """Equation (4) on the edges of agents whose degree changed, at both ends."""
     n = u64(degree.size)
     for a in range(n):
@@ -74,7 +75,7 @@ def mend_weights(slots, offsets, degree, changed, weights):  # type: ignore[no-u
 
 
 @kernel
-def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, estimate, t, restart, fixed, gaps):  # type: ignore[no-untyped-def]
+def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, estimate, t, restart, fixed, gaps):
     """Equations (3), (5) and (6) for every agent, in place."""
     n = u64(mean.size)
     pull = lanes_like(heard)
@@ -101,7 +102,7 @@ class CState(ConsensusState):
 
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.weights = np.zeros(len(self.edges.slots), world.exchange)
+        self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)
         self._mend(np.ones(world.n_agents, np.uint8))
 
     def _mend(self, changed: Any) -> None:

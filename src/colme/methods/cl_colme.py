@@ -31,12 +31,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colme._jit import at, kernel, lanes_like
+from colme._slots import block_of
 from colme.consensus import add_pull, clock_rate, next_estimate
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.pruning import block_of
 from colme.spectrum import check_step, stable_step
 
 u64 = np.uint64
@@ -70,7 +70,7 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
 
 
 @kernel
-def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t, restart, fixed, step, gaps):  # type: ignore[no-untyped-def]
+def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t, restart, fixed, step, gaps):
     """Equations (3) to (5) for every agent, in place."""
     n = u64(mean.size)
     pull = lanes_like(heard)

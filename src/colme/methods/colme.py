@@ -34,11 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import at, equation, kernel
+from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
 from colme.methods._intervals import IntervalMethod
-from colme.pruning import too_far
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
@@ -89,7 +89,7 @@ def interval_weight(mean_a: Any, radius_a: Any, mean_b: Any, radius_b: Any, weig
 
 
 @kernel
-def ask(known_mean, known_count, cursor, mean, count, unit, sigma, restricted, queries):  # type: ignore[no-untyped-def]
+def ask(known_mean, known_count, cursor, mean, count, unit, sigma, restricted, queries):
     """Equations (2) to (4): the next `queries` agents in turn tell their mean and count."""
     n = mean.size
     for a in range(n):
@@ -113,7 +113,7 @@ def ask(known_mean, known_count, cursor, mean, count, unit, sigma, restricted, q
 
 
 @kernel
-def pool(known_mean, known_count, member, mean, count, unit, sigma, weights, class_, estimate):  # type: ignore[no-untyped-def]
+def pool(known_mean, known_count, member, mean, count, unit, sigma, weights, class_, estimate):
     """Equations (5) and (6). Returns how many links between classes live, within a class died, agents are alone."""
     n = mean.size
     wrong = lost = alone = 0
@@ -147,7 +147,7 @@ def pool(known_mean, known_count, member, mean, count, unit, sigma, weights, cla
 
 
 @kernel
-def _mutual(member):  # type: ignore[no-untyped-def]
+def _mutual(member):
     n = member.shape[0]
     indptr = np.zeros(n + 1, np.int64)
     for a in range(n):
@@ -189,7 +189,15 @@ class ColState:
         known = self.known_mean, self.known_count
         ask(*known, self.cursor, world.mean, count, unit, sigma, method.restricted, method.queries)
         self.wrong, self.lost, self.isolated = pool(
-            *known, self.member, world.mean, count, unit, sigma, WEIGHTS.index(method.weights), self.class_, self.estimate
+            *known,
+            self.member,
+            world.mean,
+            count,
+            unit,
+            sigma,
+            WEIGHTS.index(method.weights),
+            self.class_,
+            self.estimate,
         )
 
     @property

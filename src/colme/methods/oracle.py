@@ -30,7 +30,7 @@ class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
 
 
 @kernel
-def class_means(mean, count, class_, total, weight):  # type: ignore[no-untyped-def]
+def class_means(mean, count, class_, total, weight):
     """total[c] = mean of all samples of class c, NaN if there are none; `count` per agent, or one for all."""
     total[:] = 0.0
     weight[:] = 0.0

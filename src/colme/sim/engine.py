@@ -158,7 +158,9 @@ class Run:
                 "Use another checkpoint or delete it."
             )
         if arrays["t"] > self.n_steps:
-            raise CheckpointError(f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for more steps.")
+            raise CheckpointError(
+                f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for more steps."
+            )
         self.world.t = int(arrays["t"])
         self.world.mean[:] = arrays["mean"]
         if self.world.count is not None:

@@ -49,7 +49,9 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
     except FileNotFoundError:
         raise CheckpointError(f"there is no file {path}.") from None
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
-        raise CheckpointError(f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew.") from None
+        raise CheckpointError(
+            f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew."
+        ) from None
     if found != form:
         raise CheckpointError(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
     return head, arrays

@@ -56,6 +56,6 @@ def lockstep(
             for a, outbox in outboxes.items():
                 for to, message in outbox.items():
                     for b in range(n) if to == EVERYONE else (to,):
-                        inboxes[b][a] = message  # type: ignore[index, call-overload]
+                        inboxes[b][a] = message  # type: ignore[call-overload]
         estimates[t] = [agent.estimate for agent in agents]
     return estimates

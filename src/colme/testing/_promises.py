@@ -25,7 +25,7 @@ from colme.samples import Recording, draw
 from colme.scenario import Scenario
 from colme.sim import engine
 from colme.sim.recorder import recorded_steps
-from colme.sim.simulate import simulate
+from colme.sim.simulation import simulate
 from colme.testing._lockstep import lockstep
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
@@ -35,7 +35,7 @@ N, STEPS, SIGMA = 24, 60, 0.5
 WIDTH = 2.0 * math.sqrt(3.0) * SIGMA
 """The samples are uniform, so that every bound applies."""
 HEARD = 2e-6
-"""Rounding of estimates heard in float32, relative to the spread of the data (2^-24 per exchange, and many exchanges)."""
+"""Rounding of estimates heard in float32, relative to the spread of the data (2^-24 per exchange, many exchanges)."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import msgspec
 import numpy as np
@@ -33,14 +33,30 @@ DEFAULT_DEGREE = 10
 _EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
 
 
+class Options(TypedDict, total=False):
+    """The keywords of `simulate`, for type checkers."""
+
+    degree: int | None
+    graph: GraphSource | None
+    steps: int | None
+    seed: int
+    tolerance: float
+    record: Record
+    precision: str
+    progress: Callable[[Progress], None] | bool | None
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: float
+    n_jobs: int | None
+
+
 @overload
-def simulate(method: Method, source: Source, *, seeds: None = None, **options: Any) -> Trace: ...
+def simulate(method: Method, source: Source, *, seeds: None = None, **options: Unpack[Options]) -> Trace: ...
 @overload
 def simulate(
-    method: Method | Sequence[Method], source: Source, *, seeds: Iterable[int], **options: Any
+    method: Method | Sequence[Method], source: Source, *, seeds: Iterable[int], **options: Unpack[Options]
 ) -> Traces: ...
 @overload
-def simulate(method: Sequence[Method], source: Source, *, seeds: None = None, **options: Any) -> Traces: ...
+def simulate(method: Sequence[Method], source: Source, *, seeds: None = None, **options: Unpack[Options]) -> Traces: ...
 def simulate(
     method: Method | Sequence[Method],
     source: Source,
@@ -191,7 +207,9 @@ def _configuration(
     return {
         "version": __version__,
         "methods": [msgspec.to_builtins(method) for method in methods],
-        "source": msgspec.to_builtins(source) if isinstance(source, Scenario) else {"recording": _digest(source.values)},
+        "source": msgspec.to_builtins(source)
+        if isinstance(source, Scenario)
+        else {"recording": _digest(source.values)},
         "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indices)}),
         "seed": seed,
         "tolerance": tolerance,
@@ -241,7 +259,13 @@ def _reporter(
         from rich.progress import Progress as Bar
 
         done: dict[int, int] = {}
-        columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
+        columns = (
+            TextColumn("simulating"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+            TimeRemainingColumn(),
+        )
         with Bar(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task("", total=total)
 
