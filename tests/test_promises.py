@@ -13,6 +13,7 @@ from colme.confidence import level_gamma
 from colme.graphs import Graph
 from colme.methods import METHODS, Method
 from colme.methods._intervals import IntervalMethod
+from colme.methods._skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import WIDTH, Case
 from tests import reference
@@ -91,6 +92,10 @@ def test_the_small_world_does_part() -> None:
     )
     assert trace.wrong_edges[0] == 1.0 and trace.wrong_edges[-1] < 0.1
     assert trace.lost_edges[-1] == 0.0
+
+
+def test_the_skeleton_is_a_method() -> None:
+    check_method(OneHop(delta=0.1))
 
 
 class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]

@@ -1,0 +1,266 @@
+"""Radii are the papers' formulas, hold as often as they promise, and tell how long two means take to part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colme import confidence
+from colme.confidence import (
+    Bound,
+    RadiusTable,
+    fourth_moment_radius,
+    hoeffding_radius,
+    laplace_radius,
+    level_gamma,
+    scale_radii,
+    separation_time,
+    too_far,
+)
+from colme.errors import ColmeError, MethodError
+from colme.samples import draw
+from colme.scenario import Scenario
+
+counts = st.integers(1, 10**6)
+scales = st.floats(1e-3, 1e3)
+levels = st.floats(1e-9, 0.5)
+
+
+# Formulas
+
+
+def test_radii_computed_by_hand() -> None:
+    # n = 1: 2 * 2 * ln(sqrt(2) / 0.05) = 4 (0.34657 + 2.99573) = 13.36923
+    assert laplace_radius(1, 1.0, 0.05) == pytest.approx(3.65640, abs=1e-5)
+    # n = 99: 2/99 * 100/99 * ln(10 / 0.1) = 0.0204061 * 4.6051702 = 0.0939736
+    assert laplace_radius(99, 2.0, 0.1) == pytest.approx(2 * math.sqrt(0.0939736), abs=1e-6)
+    # n = 1: (2 * 6 / 0.12)^(1/4) = 100^(1/4)
+    assert fourth_moment_radius(1, 1.0, 0.12) == pytest.approx(math.sqrt(10.0), rel=1e-14)
+    # an interval of length 4 is 2-sub-Gaussian
+    assert hoeffding_radius(99, 4.0, 0.1) == laplace_radius(99, 2.0, 0.1)
+
+
+@settings(deadline=None)
+@given(n=counts, sigma=scales, gamma=levels)
+def test_laplace_radius_is_its_formula(n: int, sigma: float, gamma: float) -> None:
+    squared = sigma**2 * 2 / n * (1 + 1 / n) * (math.log(n + 1) / 2 - math.log(gamma))
+    assert laplace_radius(n, sigma, gamma) ** 2 == pytest.approx(squared, rel=1e-12)
+
+
+@settings(deadline=None)
+@given(n=counts, sigma=scales, gamma=levels, kurtosis=st.floats(1.0, 100.0))
+def test_fourth_moment_radius_is_its_formula(n: int, sigma: float, gamma: float, kurtosis: float) -> None:
+    fourth_power = 2 * (kurtosis + 3) * sigma**4 / gamma * (1 + math.log(n) ** 2) / n
+    assert fourth_moment_radius(n, sigma, gamma, kurtosis) ** 4 == pytest.approx(fourth_power, rel=1e-12)
+
+
+def test_the_fourth_moment_radius_is_made_for_gaussian_kurtosis_by_default() -> None:
+    assert fourth_moment_radius(7, 1.0, 0.1) == fourth_moment_radius(7, 1.0, 0.1, 3.0)
+
+
+RADII: list[Callable[..., float]] = [laplace_radius, fourth_moment_radius, hoeffding_radius]
+
+
+@pytest.mark.parametrize("radius", RADII)
+def test_nobody_is_sure_without_a_sample(radius: Callable[..., float]) -> None:
+    assert radius(0, 1.0, 0.1) == math.inf
+
+
+@pytest.mark.parametrize("radius", RADII)
+@settings(deadline=None)
+@given(n=counts, sigma=scales, gamma=levels)
+def test_a_radius_shrinks_with_samples_and_grows_with_scale_and_certainty(
+    radius: Callable[..., float], n: int, sigma: float, gamma: float
+) -> None:
+    here = radius(n, sigma, gamma)
+    assert 0 < here < math.inf
+    assert radius(n + 1, sigma, gamma) <= here
+    assert radius(2 * n + 3, sigma, gamma) < here
+    assert radius(n, sigma, gamma / 2) > here
+    assert radius(n, 2 * sigma, gamma) == pytest.approx(2 * here, rel=1e-14)
+
+
+@pytest.mark.parametrize("radius", RADII)
+def test_a_radius_never_grows_from_one_step_to_the_next(radius: Callable[..., float]) -> None:
+    for gamma in (1e-8, 0.05, 0.5, 0.99):
+        values = [radius(n, 1.0, gamma) for n in range(1, 3000)]
+        assert np.all(np.diff(values) <= 0) and values[-1] < values[0]
+
+
+@pytest.mark.parametrize("name", confidence.BOUNDS)
+def test_a_bound_is_the_function_of_its_name(name: str) -> None:
+    bound = Bound(gamma=0.03, name=name, kurtosis=5.0)
+    expected = {
+        "laplace": laplace_radius(17, 2.0, 0.03),
+        "fourth-moment": fourth_moment_radius(17, 2.0, 0.03, 5.0),
+        "hoeffding": hoeffding_radius(17, 4.0, 0.03),
+    }
+    assert bound.radius(17, 2.0) == expected[name]
+    assert bound.radius(0) == math.inf
+
+
+@pytest.mark.parametrize("name", confidence.BOUNDS)
+def test_a_table_holds_the_radii_and_only_grows(name: str) -> None:
+    table = RadiusTable(Bound(gamma=0.03, name=name))
+    before = table.up_to(3).copy()
+    after = table.up_to(1000)
+    np.testing.assert_array_equal(after[: len(before)], before)
+    assert len(after) > 1000 and after[0] == math.inf
+    for n in (1, 64, 65, 1000):
+        assert after[n] == Bound(gamma=0.03, name=name).radius(n)
+    assert table.up_to(5) is after
+
+
+def test_radii_of_agents_are_their_scale_times_the_table() -> None:
+    unit = RadiusTable(Bound(gamma=0.1)).up_to(10)
+    count, sigma = np.array([0, 3, 10, 3], np.int32), np.array([1.0, 2.0, 3.0, 0.5])
+    out = np.empty(4)
+    scale_radii(out, count, unit, sigma)
+    np.testing.assert_array_equal(out, sigma * unit[count])
+    scale_radii(out, count, unit, 2.0)
+    np.testing.assert_array_equal(out, 2.0 * unit[count])
+
+
+def test_closed_intervals_that_touch_are_not_too_far() -> None:
+    assert not too_far(0.0, 1.0, 0.5, 0.5)
+    assert not too_far(1.0, 0.0, 0.25, 0.75)
+    assert too_far(0.0, 1.0, 0.5, np.nextafter(0.5, 0.0))
+    assert not too_far(math.nan, 1.0, math.inf, 0.1)
+
+
+# Levels
+
+
+@pytest.mark.parametrize(
+    ("level", "gamma"),
+    [("agent", 0.1 / 2), ("edge", 0.1 / (4 * 10 * 5000)), ("population", 0.1 / (8 * 5000))],
+)
+def test_the_papers_levels_for_5000_agents_of_degree_10(level: str, gamma: float) -> None:
+    assert level_gamma(level, 0.1, n_agents=5000, n_edges=25_000) == pytest.approx(gamma, rel=1e-15)
+
+
+def test_a_graph_without_edges_has_a_level() -> None:
+    assert level_gamma("edge", 0.1, n_agents=3, n_edges=0) == 0.1 / 4
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(MethodError, match="unknown level 'egde': .* Did you mean 'edge'?"):
+        level_gamma("egde", 0.1, n_agents=3, n_edges=3)
+
+
+# How long two means take to part
+
+
+def test_separation_times_of_the_papers_setting() -> None:
+    assert separation_time(0.8, sigma=2.0, gamma=0.05) == 293
+    assert separation_time(0.8, sigma=2.0, gamma=0.1 / (4 * 10 * 5000)) == 897
+
+
+def by_trying(gap: float, sigma: float, gamma: float, factor: float, radius: Callable[..., float]) -> int:
+    t = 1
+    while factor * radius(t, sigma, gamma) > gap:
+        t += 1
+    return t
+
+
+@pytest.mark.parametrize("radius", [laplace_radius, fourth_moment_radius])
+@settings(deadline=None, max_examples=60)
+@given(gap=st.floats(0.5, 20.0), sigma=st.floats(0.05, 1.0), gamma=st.floats(1e-6, 0.9), guaranteed=st.booleans())
+def test_separation_time_is_the_first_step_at_which_intervals_part(
+    radius: Callable[..., float], gap: float, sigma: float, gamma: float, guaranteed: bool
+) -> None:
+    factor = 4.0 if guaranteed else 2.0
+    assume(factor * radius(3000, sigma, gamma) <= gap)
+    found = separation_time(gap, sigma=sigma, gamma=gamma, guaranteed=guaranteed, radius=radius)
+    assert found == by_trying(gap, sigma, gamma, factor, radius)
+
+
+@settings(deadline=None)
+@given(gap=st.floats(1e-3, 100.0), sigma=scales, gamma=levels)
+def test_the_guaranteed_time_is_not_before_the_expected_one(gap: float, sigma: float, gamma: float) -> None:
+    expected = separation_time(gap, sigma=sigma, gamma=gamma)
+    guaranteed = separation_time(gap, sigma=sigma, gamma=gamma, guaranteed=True)
+    assert guaranteed >= expected
+    assert guaranteed == separation_time(gap / 2, sigma=sigma, gamma=gamma)
+
+
+def test_a_wide_gap_is_seen_at_once() -> None:
+    assert separation_time(1e6, sigma=1.0, gamma=0.1) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"gap": 0.0}, r"gap=0\.0: it must be positive and finite"),
+        ({"gap": -1.0}, r"gap=-1\.0: it must be positive and finite"),
+        ({"gap": math.nan}, "gap=nan: it must be positive and finite"),
+        ({"gap": math.inf}, "gap=inf: it must be positive and finite"),
+        ({"sigma": 0.0}, r"sigma=0\.0: it must be positive and finite"),
+        ({"gamma": 1.0}, r"gamma=1\.0: it must be between 0 and 1, both excluded\. Try gamma=0\.1"),
+        ({"gamma": 0.0}, r"gamma=0\.0: it must be between 0 and 1"),
+        ({"gap": 1e-12}, r"a gap of 1e-12 at sigma=1\.0 takes more than 2\^60 steps to see\. Try a larger gap"),
+    ],
+)
+def test_a_separation_that_makes_no_sense_is_refused(wrong: dict[str, float], message: str) -> None:
+    options = {"gap": 1.0, "sigma": 1.0, "gamma": 0.1} | wrong
+    with pytest.raises(ColmeError, match=message):
+        separation_time(options["gap"], sigma=options["sigma"], gamma=options["gamma"])
+
+
+# Coverage: how many of 4000 agents ever see their mean outside the interval within 300 steps
+
+N, STEPS, SIGMA = 4000, 300, 2.0
+
+
+def share_ever_outside(values: NDArray[Any], truth: float, radii: NDArray[Any]) -> float:
+    means = np.cumsum(values, axis=0) / np.arange(1, STEPS + 1)[:, None]
+    return float((np.abs(means - truth) > radii[:, None]).any(axis=0).mean())
+
+
+def allowed(probability: float) -> float:
+    """The promise, and three standard deviations of a share of N agents."""
+    return probability + 3.0 * math.sqrt(probability * (1 - probability) / N)
+
+
+def radii_of(radius: Callable[..., float], *parameters: float) -> NDArray[np.float64]:
+    return np.array([radius(n, *parameters) for n in range(1, STEPS + 1)])
+
+
+@pytest.fixture(scope="module")
+def gaussian() -> NDArray[Any]:
+    return draw(Scenario(n_agents=N, means=(1.0,), sigma=SIGMA), 0, STEPS)
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.2])
+def test_laplace_intervals_hold_over_all_steps(gaussian: NDArray[Any], gamma: float) -> None:
+    radii = radii_of(laplace_radius, SIGMA, gamma)
+    assert share_ever_outside(gaussian, 1.0, radii) <= allowed(2 * gamma)
+    # and the test would notice intervals of 0.6 of the length
+    assert share_ever_outside(gaussian, 1.0, 0.6 * radii) > allowed(2 * gamma)
+
+
+@pytest.mark.parametrize(("distribution", "kurtosis"), [("gaussian", 3.0), ("laplace", 6.0), ("student", 9.0)])
+def test_fourth_moment_intervals_hold_over_all_steps(distribution: str, kurtosis: float) -> None:
+    gamma = 0.05
+    scenario = Scenario(n_agents=N, means=(1.0,), sigma=SIGMA, distribution=distribution, df=5.0)
+    values = draw(scenario, 1, STEPS)
+    radii = radii_of(fourth_moment_radius, SIGMA, gamma, kurtosis)
+    assert share_ever_outside(values, 1.0, radii) <= allowed(1.29 * gamma)
+    # Markov's inequality is generous: a third of the length would be noticed, a half would not
+    assert share_ever_outside(values, 1.0, radii / 3) > allowed(1.29 * gamma)
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.5])
+def test_hoeffding_intervals_hold_over_all_steps_for_bernoulli_samples(mean: float) -> None:
+    gamma = 0.05
+    values = draw(Scenario(n_agents=N, means=(mean,), distribution="bernoulli"), 2, STEPS)
+    radii = radii_of(hoeffding_radius, 1.0, gamma)
+    assert share_ever_outside(values, mean, radii) <= allowed(2 * gamma)
+    assert share_ever_outside(values, mean, 0.5 * radii) > allowed(2 * gamma)

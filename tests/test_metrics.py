@@ -1,0 +1,182 @@
+"""Judges give the numbers that NumPy gives in the plainest way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colme.errors import ColmeError
+from colme.metrics import METRICS, OF_METHOD, OF_RUN, Judge, oracle_variance
+
+Array = NDArray[np.float64]
+NAN = math.nan
+CLOSE: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-15}
+
+
+def plain_errors(estimate: Array, truth: Array, tolerance: float) -> list[float]:
+    there = ~np.isnan(estimate)
+    error = np.abs(estimate - truth)[there]
+    return [float(np.mean(error**2)), float(np.mean(error > tolerance))]
+
+
+def plain_oracle(mean: Array, count: NDArray[Any], truth: Array, class_: NDArray[Any]) -> float:
+    """Mean over the agents with a sample of the squared error of the mean of all samples of their class."""
+    squares = []
+    for a in np.flatnonzero(count > 0):
+        mine = (class_ == class_[a]) & (count > 0)
+        squares.append((np.average(mean[mine], weights=count[mine]) - truth[a]) ** 2)
+    return float(np.mean(squares))
+
+
+def world(n: int, n_classes: int, seed: int) -> tuple[Array, Array, NDArray[Any]]:
+    """(means or estimates, truth, classes)."""
+    rng = np.random.default_rng(seed)
+    class_ = rng.integers(n_classes, size=n).astype(np.uint16)
+    truth = rng.normal(size=n_classes)[class_]
+    return truth + 0.2 * rng.normal(size=n), truth, class_
+
+
+def judged_means(
+    judge: Judge, mean: Array, count: NDArray[np.int32] | None, truth: Array
+) -> list[float]:  # fmt: skip
+    out = np.full((3, 2), -1.0)
+    judge.means(mean, count, truth, out, 1)
+    assert (out[:, 0] == -1.0).all()  # only column k is written
+    return out[:, 1].tolist()
+
+
+def judged_estimates(judge: Judge, estimate: Array, truth: Array) -> list[float]:
+    out = np.full((5, 2), -1.0)
+    judge.estimates(estimate, truth, out, 1)
+    assert (out[:, 0] == -1.0).all() and (out[2:] == -1.0).all()
+    return out[:2, 1].tolist()
+
+
+SIZES = [1, 2, 63, 64, 65, 128, 1000]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_errors_of_estimates(n: int) -> None:
+    estimate, truth, class_ = world(n, 3, seed=n)
+    for tolerance in (0.05, 0.1, 0.3):
+        got = judged_estimates(Judge(class_, tolerance), estimate, truth)
+        np.testing.assert_allclose(got, plain_errors(estimate, truth, tolerance), **CLOSE)
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_agents_without_an_estimate_are_left_out(n: int) -> None:
+    estimate, truth, class_ = world(n, 3, seed=n)
+    estimate[::3] = NAN
+    got = judged_estimates(Judge(class_, 0.1), estimate, truth)
+    np.testing.assert_allclose(got, plain_errors(estimate, truth, 0.1), **CLOSE)
+
+
+def test_nobody_with_an_estimate_is_nan_not_zero() -> None:
+    _, truth, class_ = world(70, 3, seed=0)
+    assert np.isnan(judged_estimates(Judge(class_, 0.1), np.full(70, NAN), truth)).all()
+    nobody = np.zeros(70, np.int32)
+    assert np.isnan(judged_means(Judge(class_, 0.1), np.full(70, NAN), nobody, truth)).all()
+
+
+def test_an_error_equal_to_the_tolerance_is_within_it() -> None:
+    judge = Judge(np.zeros(4, np.uint16), 0.25)
+    errors = np.array([0.25, -0.25, 0.26, -0.26])
+    assert judged_estimates(judge, errors, np.zeros(4))[1] == 0.5
+
+
+def test_a_large_error_is_not_lost() -> None:
+    estimate, truth, class_ = world(1000, 3, seed=1)
+    estimate[777] = 1e9
+    assert judged_estimates(Judge(class_, 0.1), estimate, truth)[0] == pytest.approx(1e15, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_errors_of_local_means_and_of_the_oracle_with_equal_counts(n: int, n_classes: int) -> None:
+    mean, truth, class_ = world(n, n_classes, seed=n)
+    got = judged_means(Judge(class_, 0.1), mean, None, truth)
+    expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, np.ones(n), truth, class_)]
+    np.testing.assert_allclose(got, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_errors_of_local_means_and_of_the_oracle_with_unequal_counts(n: int) -> None:
+    mean, truth, class_ = world(n, 3, seed=n)
+    count = np.random.default_rng(n).integers(0, 9, size=n).astype(np.int32)
+    count[0] = 5
+    mean[count == 0] = NAN
+    got = judged_means(Judge(class_, 0.1), mean, count, truth)
+    expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, count, truth, class_)]
+    np.testing.assert_allclose(got, expected, **CLOSE)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_the_oracle_weighs_agents_by_their_samples(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 12))
+    count = np.array(data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n)), np.int32)
+    count[0] += 1
+    class_ = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), np.uint16)
+    mean = np.array(data.draw(st.lists(st.floats(-10, 10), min_size=n, max_size=n)))
+    mean[count == 0] = NAN
+    truth = np.array([0.0, 1.0, -2.5])[class_]
+    got = judged_means(Judge(class_, 0.1), mean, count, truth)
+    np.testing.assert_allclose(got[2], plain_oracle(mean, count, truth, class_), rtol=1e-9, atol=1e-12)
+
+
+def test_equal_counts_given_or_implied_are_the_same() -> None:
+    mean, truth, class_ = world(300, 3, seed=4)
+    judge = Judge(class_, 0.1)
+    implied = judged_means(judge, mean, None, truth)
+    given_ = judged_means(judge, mean, np.full(300, 7, np.int32), truth)
+    np.testing.assert_allclose(implied, given_, **CLOSE)
+
+
+def test_a_judge_follows_a_truth_that_shifts() -> None:
+    mean, truth, class_ = world(100, 2, seed=5)
+    judge = Judge(class_, 0.1)
+    for target in (truth, truth + 1.0, truth):
+        expected = plain_oracle(mean, np.ones(100), target, class_)
+        assert judged_means(judge, mean, None, target)[2] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_class_without_agents_does_no_harm() -> None:
+    mean, truth, class_ = world(100, 2, seed=6)
+    class_ = class_ * np.uint16(2)  # nobody is in class 1
+    expected = plain_oracle(mean, np.ones(100), truth, class_)
+    assert judged_means(Judge(class_, 0.1), mean, None, truth)[2] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_metrics_of_a_trace_are_those_of_a_method_and_of_a_run() -> None:
+    assert METRICS == OF_METHOD + OF_RUN and len(set(METRICS)) == len(METRICS)
+
+
+# The oracle's exact error
+
+
+def test_oracle_variance_is_sigma_squared_over_all_samples_of_the_class() -> None:
+    assert oracle_variance(sigma=2.0, t=1000, class_size=2500) == 1.6e-06
+    assert oracle_variance(3.0, 1, 1) == 9.0
+
+
+def test_oracle_variance_is_what_a_simulation_finds() -> None:
+    """The mean of t |class| samples, 4000 times."""
+    rng = np.random.default_rng(0)
+    found = np.var(rng.normal(0.0, 2.0, size=(4000, 5 * 8)).mean(axis=1))
+    expected = oracle_variance(2.0, 5, 8)
+    assert abs(found - expected) < 4.0 * expected * math.sqrt(2.0 / 4000)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "t", "class_size"), [(0.0, 1, 1), (-1.0, 1, 1), (NAN, 1, 1), (1.0, 0, 1), (1.0, 1, 0), (1.0, -1, 1)]
+)
+def test_oracle_variance_of_nothing_is_refused(sigma: float, t: int, class_size: int) -> None:
+    with pytest.raises(ColmeError) as caught:
+        oracle_variance(sigma, t, class_size)
+    assert f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive" in str(caught.value)

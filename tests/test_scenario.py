@@ -1,0 +1,264 @@
+"""A scenario is checked when it is made, says what it is, and becomes the same population under the same seed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from colme.errors import ColmeError, RunError, ScenarioError
+from colme.scenario import ASSIGNMENTS, DISTRIBUTIONS, Scenario, check_seed
+
+EVERYTHING = Scenario(
+    n_agents=6, means=(0.1, 0.2, 0.3), sigma=(1.0, 2.0, 3.0), sizes=(1, 2, 3), assignment="blocks",
+    distribution="student", df=3.5, skip_rate=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5), late_share=0.5, late_step=7,
+    shift_step=20, shift_means=(0.3, 0.2, 0.1),
+)  # fmt: skip
+SOME = [
+    Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0),
+    Scenario(n_agents=1, means=(-1e-300,)),
+    Scenario(n_agents=10, means=(0.0, 1.0), assignment="random", sizes=(3, 1)),
+    Scenario(n_agents=10, means=(0.25, 0.75), distribution="bernoulli"),
+    EVERYTHING,
+]
+
+
+# Who is in which class
+
+
+@settings(deadline=None, max_examples=60)
+@given(n_agents=st.integers(1, 500), n_classes=st.integers(1, 20), seed=st.integers(0, 2**64 - 1))
+def test_equal_classes_differ_by_at_most_one_agent(n_agents: int, n_classes: int, seed: int) -> None:
+    n_classes = min(n_classes, n_agents)
+    for assignment in ("equal", "blocks"):
+        scenario = Scenario(n_agents=n_agents, means=tuple(map(float, range(n_classes))), assignment=assignment)
+        sizes = np.bincount(scenario.populate(seed).class_, minlength=n_classes)
+        assert sizes.sum() == n_agents and len(sizes) == n_classes
+        assert np.ptp(sizes) <= 1
+
+
+def test_sizes_are_kept() -> None:
+    for assignment in ("equal", "blocks"):
+        scenario = Scenario(n_agents=100, means=(0.0, 1.0, 2.0), sizes=(70, 0, 30), assignment=assignment)
+        assert np.bincount(scenario.populate(3).class_).tolist() == [70, 0, 30]
+
+
+def test_blocks_are_in_order_and_equal_classes_are_mixed() -> None:
+    blocks = Scenario(n_agents=1000, means=(0.0, 1.0), assignment="blocks").populate(0).class_
+    np.testing.assert_array_equal(blocks, np.repeat([0, 1], 500))
+    mixed = Scenario(n_agents=1000, means=(0.0, 1.0)).populate(0).class_
+    # hypergeometric: the first half holds 250 +- 7.9 agents of class 0
+    assert abs(np.count_nonzero(mixed[:500] == 0) - 250) < 4 * 7.9
+    assert np.count_nonzero(np.diff(mixed.astype(int))) > 400
+
+
+def test_random_classes_are_drawn_in_proportion_to_the_sizes() -> None:
+    n, sizes = 20_000, (5, 3, 0, 2)
+    scenario = Scenario(n_agents=n, means=(0.0, 1.0, 2.0, 3.0), sizes=sizes, assignment="random")
+    counts = np.bincount(scenario.populate(1).class_, minlength=4)
+    assert counts[2] == 0
+    assert stats.chisquare(counts[[0, 1, 3]], n * np.array([5, 3, 2]) / 10).pvalue > 1e-4
+    without = Scenario(n_agents=n, means=(0.0, 1.0, 2.0, 3.0), assignment="random").populate(1).class_
+    assert stats.chisquare(np.bincount(without, minlength=4)).pvalue > 1e-4
+
+
+def test_a_random_class_does_not_depend_on_how_many_agents_there_are() -> None:
+    few = Scenario(n_agents=100, means=(0.0, 1.0), assignment="random").populate(9).class_
+    many = Scenario(n_agents=1000, means=(0.0, 1.0), assignment="random").populate(9).class_
+    np.testing.assert_array_equal(many[:100], few)
+
+
+def test_random_classes_may_be_more_than_agents() -> None:
+    class_ = Scenario(n_agents=2, means=(0.0, 1.0, 2.0), assignment="random").populate(0).class_
+    assert len(class_) == 2 and class_.max() < 3
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_the_seed_decides_the_population(assignment: str) -> None:
+    scenario = Scenario(n_agents=300, means=(0.0, 1.0), assignment=assignment, late_share=0.4, late_step=9)
+    one, again, other = scenario.populate(2**40), scenario.populate(2**40), scenario.populate(1)
+    assert one.joins is not None and again.joins is not None and other.joins is not None
+    np.testing.assert_array_equal(one.class_, again.class_)
+    np.testing.assert_array_equal(one.joins, again.joins)
+    assert not np.array_equal(one.joins, other.joins)
+    assert np.array_equal(one.class_, other.class_) == (assignment == "blocks")
+
+
+def test_the_late_are_as_many_as_asked_and_chosen_without_regard_to_class() -> None:
+    population = Scenario(n_agents=1000, means=(0.0, 1.0), late_share=0.3, late_step=50).populate(0)
+    assert population.joins is not None
+    assert sorted(set(population.joins.tolist())) == [1, 50]
+    late = population.joins == 50
+    assert late.sum() == 300
+    assert abs(np.count_nonzero(late & (population.class_ == 0)) - 150) < 4 * 7.3  # hypergeometric deviation
+
+
+@pytest.mark.parametrize("nobody", [{}, {"late_share": 0.5}, {"late_step": 50}])
+def test_nobody_is_late_unless_both_share_and_step_say_so(nobody: dict[str, Any]) -> None:
+    assert Scenario(n_agents=10, means=(0.0,), **nobody).populate(0).joins is None
+
+
+def test_the_known_scale_is_one_number_one_per_class_or_one_per_agent() -> None:
+    two = {"n_agents": 6, "means": (0.0, 1.0), "assignment": "blocks"}
+    assert Scenario(**two).populate(0).sigma == 1.0  # type: ignore[arg-type]
+    assert Scenario(**two, sigma=3).populate(0).sigma == 3.0  # type: ignore[arg-type]
+    assert np.asarray(Scenario(**two, sigma=(2.0, 5.0)).populate(0).sigma).tolist() == [2.0] * 3 + [5.0] * 3  # type: ignore[arg-type]
+    per_agent = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    assert np.asarray(Scenario(**two, sigma=per_agent).populate(0).sigma).tolist() == list(per_agent)  # type: ignore[arg-type]
+
+
+def test_bounded_samples_have_a_width_and_bernoulli_samples_a_known_scale() -> None:
+    bernoulli = Scenario(n_agents=4, means=(0.5,), distribution="bernoulli")
+    assert (bernoulli.width, bernoulli.known_scale, bernoulli.populate(0).sigma) == (1.0, 0.5, 0.5)
+    uniform = Scenario(n_agents=4, means=(0.5, 0.6), sigma=(1.0, 2.0), distribution="uniform")
+    assert uniform.width == pytest.approx(4.0 * math.sqrt(3.0))
+    for distribution in ("gaussian", "laplace", "student"):
+        assert Scenario(n_agents=4, means=(0.5,), distribution=distribution).width is None
+
+
+def test_means_at_a_step() -> None:
+    assert [EVERYTHING.means_at(t) for t in (1, 19, 20, 99)] == [(0.1, 0.2, 0.3)] * 2 + [(0.3, 0.2, 0.1)] * 2
+    assert SOME[0].means_at(10**9) == (1.2, 2.0)
+
+
+# How it is written
+
+
+@pytest.mark.parametrize("scenario", SOME, ids=repr)
+def test_repr_is_what_you_would_type(scenario: Scenario) -> None:
+    assert eval(repr(scenario), {"Scenario": Scenario}) == scenario
+
+
+def test_repr_leaves_defaults_out() -> None:
+    assert repr(SOME[0]) == "Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0)"
+
+
+@pytest.mark.parametrize("scenario", SOME, ids=repr)
+def test_json_and_back_is_the_same_scenario(scenario: Scenario) -> None:
+    back = msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario)
+    assert back == scenario
+    assert eval(repr(back), {"Scenario": Scenario}) == scenario
+    assert msgspec.convert(msgspec.to_builtins(scenario), Scenario) == scenario
+
+
+def test_json_is_checked_like_everything_else() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"sigma=-1\.0: it must be positive"):
+        msgspec.json.decode(b'{"n_agents": 5, "means": [1.0], "sigma": -1.0}', type=Scenario)
+    with pytest.raises(msgspec.ValidationError, match="unknown field `variance`"):
+        msgspec.json.decode(b'{"n_agents": 5, "means": [1.0], "variance": 1.0}', type=Scenario)
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.n_agents"):
+        msgspec.json.decode(b'{"n_agents": "5", "means": [1.0]}', type=Scenario)
+
+
+def test_lists_and_arrays_are_taken_as_tuples() -> None:
+    names = ("means", "sigma", "sizes", "skip_rate", "shift_means")
+    for wrap in (list, np.array):
+        changed = {name: wrap(getattr(EVERYTHING, name)) for name in names}
+        scenario = msgspec.structs.replace(EVERYTHING, **changed)
+        assert scenario == EVERYTHING
+        assert repr(scenario) == repr(EVERYTHING)
+        assert msgspec.json.encode(scenario) == msgspec.json.encode(EVERYTHING)
+
+
+def test_a_scenario_cannot_be_changed_and_takes_names_only() -> None:
+    with pytest.raises(AttributeError):
+        SOME[0].n_agents = 6  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Scenario(5000, (1.2, 2.0))  # type: ignore[call-arg, misc]
+
+
+def test_equal_scenarios_are_equal_and_hash_alike() -> None:
+    assert len({Scenario(n_agents=5000, means=[1.2, 2.0], sigma=2.0), SOME[0]}) == 1  # type: ignore[arg-type]
+
+
+# What is refused: (what is wrong, what was got, the rule, the remedy)
+
+REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"n_agents": 0}, "n_agents=0", "at least one agent", "Try n_agents="),
+    ({"n_agents": -3}, "n_agents=-3", "at least one agent", "Try n_agents="),
+    ({"n_agents": 2.5}, "n_agents=2.5", "agent", "Try n_agents="),
+    ({"means": ()}, "means=()", "finite mean", "Try means="),
+    ({"means": (1.0, math.inf)}, "means=(1.0, inf)", "finite mean", "Try means="),
+    ({"means": (math.nan,)}, "means=(nan,)", "finite mean", "Try means="),
+    ({"means": (0.0,) * 11}, "11 classes for 10 agents", "every class needs an agent", "Try fewer means"),
+    ({"assignment": "blokcs"}, "'blokcs'", "one of 'equal', 'random', 'blocks'", "Did you mean 'blocks'?"),
+    ({"assignment": "xxxxxx"}, "'xxxxxx'", "one of 'equal', 'random', 'blocks'", "Try 'equal'."),
+    ({"sizes": (10,)}, "sizes=(10,)", "one size >= 0 for each of the 2 means", ""),
+    ({"sizes": (11, -1)}, "sizes=(11, -1)", "one size >= 0 for each of the 2 means", ""),
+    ({"sizes": (0, 0), "assignment": "random"}, "sizes=(0, 0)", "positive size", ""),
+    ({"sizes": (4, 5)}, "sizes=(4, 5) add up to 9", "add up to n_agents=10", "Try assignment='random'"),
+    ({"distribution": "gaussain"}, "'gaussain'", "one of 'gaussian', 'uniform'", "Did you mean 'gaussian'?"),
+    ({"distribution": "bernoulli", "sigma": 2.0}, "sigma=2.0", "no free scale", "Leave sigma out"),
+    ({"distribution": "bernoulli", "means": (0.5, 1.5)}, "means=(0.5, 1.5)", "between 0 and 1", ""),
+    (
+        {"distribution": "bernoulli", "shift_step": 5, "shift_means": (0.5, -0.5), "means": (0.5, 0.5)},
+        "-0.5", "between 0 and 1", "",
+    ),
+    ({"distribution": "student", "df": 2.0}, "df=2.0", "df > 2", "Try df=5"),
+    ({"distribution": "student", "df": math.nan}, "df=nan", "df > 2", "Try df=5"),
+    ({"sigma": 0.0}, "sigma=0.0", "positive and finite", "Try sigma=2.0"),
+    ({"sigma": -1}, "sigma=-1", "positive and finite", "Try sigma=2.0"),
+    ({"sigma": math.inf}, "sigma=inf", "positive and finite", "Try sigma=2.0"),
+    ({"sigma": math.nan}, "sigma=nan", "positive and finite", "Try sigma=2.0"),
+    ({"sigma": (1.0, 0.0)}, "sigma=(1.0, 0.0)", "positive and finite", "Try sigma=2.0"),
+    ({"sigma": (1.0, 1.0, 1.0)}, "sigma has 3 values", "one number, or one per agent (10) or one per class (2)", ""),
+    ({"skip_rate": 1.0}, "skip_rate=1.0", "at least 0 and below 1", "Try 0.2"),
+    ({"skip_rate": -0.1}, "skip_rate=-0.1", "at least 0 and below 1", "Try 0.2"),
+    ({"skip_rate": (0.5,) * 9 + (1.5,)}, "skip_rate=(0.5, 0.5", "at least 0 and below 1", "Try 0.2"),
+    ({"skip_rate": (0.5, 0.5)}, "skip_rate has 2 values", "one number, or one per agent (10)", ""),
+    ({"late_share": 1.5}, "late_share=1.5", "between 0 and 1", "Try late_share="),
+    ({"late_share": math.nan}, "late_share=nan", "between 0 and 1", "Try late_share="),
+    ({"late_share": 0.5, "late_step": 0}, "late_step=0", "at least 1", "late_step=500"),
+    ({"shift_step": 5}, "shift_step", "shift_means go together", "give both or neither"),
+    ({"shift_means": (1.0, 2.0)}, "shift_step", "shift_means go together", "give both or neither"),
+    ({"shift_step": 5, "shift_means": (1.0,)}, "shift_means=(1.0,)", "each of the 2 classes", "Repeat the old mean"),
+    ({"shift_step": 5, "shift_means": (1.0, math.nan)}, "shift_means=(1.0, nan)", "finite new mean", "Repeat the old"),
+    ({"shift_step": 1, "shift_means": (1.0, 2.0)}, "shift_step=1", "from step 2 on", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "got", "rule", "remedy"), REFUSED, ids=[str(case[0]) for case in REFUSED])
+def test_an_impossible_scenario_is_refused_with_what_was_got_the_rule_and_the_remedy(
+    wrong: dict[str, Any], got: str, rule: str, remedy: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        Scenario(**{"n_agents": 10, "means": (0.0, 1.0)} | wrong)
+    message = str(caught.value)
+    for fragment in (got, rule, remedy):
+        assert fragment in message
+    assert message.find(got) <= message.find(rule) <= (message.find(remedy) if remedy else len(message))
+    assert "\n" not in message and message[-1] in ".?"
+
+
+def test_a_long_value_is_shortened_in_the_message() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        Scenario(n_agents=5000, means=(0.0,), sigma=(-1.0,) * 5000)
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_distribution_exists(distribution: str) -> None:
+    assert Scenario(n_agents=3, means=(0.5,), distribution=distribution).distribution == distribution
+
+
+# Seeds
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**64 - 1, np.int64(7), np.uint64(2**64 - 1), np.int8(3)])
+def test_a_whole_number_of_64_bits_is_a_seed(seed: Any) -> None:
+    checked = check_seed(seed)
+    assert checked == seed and type(checked) is int
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.0, "1", None, True, np.float64(3.0), np.int64(-1), [1]])
+def test_nothing_else_is_a_seed(seed: Any) -> None:
+    with pytest.raises(RunError) as caught:
+        check_seed(seed)
+    assert isinstance(caught.value, ColmeError)
+    assert str(caught.value) == f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0."
