@@ -1,6 +1,6 @@
 """The CL-colME paper's experiment: 5000 agents, two hidden classes, ten seeds. Prints the table, draws the figure.
 
-    python examples/demo.py [folder]          (default folder: results/demo)
+python examples/demo.py [folder]          (default folder: results/demo)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from colme.metrics import METRICS
 matplotlib.use("agg")
 matplotlib.rcParams["svg.fonttype"] = "none"
 matplotlib.rcParams["svg.hashsalt"] = "colme"
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # noqa: E402
 
 SEEDS = range(10)
 SCENARIO = colme.Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0)
@@ -99,7 +99,9 @@ def main(folder: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["t", *(f"{name} {part}" for name in lines for part in ("quartile 1", "median", "quartile 3"))])
         writer.writerows(zip(t, *(row for bands in lines.values() for row in bands), strict=True))
-    Console(stderr=True).print(f"{time.perf_counter() - started:.0f} s. Figure and numbers: {folder}/cl_colme.svg, .csv")
+    Console(stderr=True).print(
+        f"{time.perf_counter() - started:.0f} s. Figure and numbers: {folder}/cl_colme.svg, .csv"
+    )
 
 
 if __name__ == "__main__":

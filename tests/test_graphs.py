@@ -30,7 +30,7 @@ from colme.graphs import (
 modest = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**64 - 1)
 SDS = 5.0
-"""Standard deviations that a statistic with a fixed seed may be off: 6e-7 for a normal one, were the seed drawn anew."""
+"""Standard deviations that a statistic may be off, with its seed fixed: 6e-7 for a normal one under a fresh seed."""
 
 
 def assert_simple(graph: Graph) -> None:

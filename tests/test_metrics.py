@@ -42,9 +42,7 @@ def world(n: int, n_classes: int, seed: int) -> tuple[Array, Array, NDArray[Any]
     return truth + 0.2 * rng.normal(size=n), truth, class_
 
 
-def judged_means(
-    judge: Judge, mean: Array, count: NDArray[np.int32] | None, truth: Array
-) -> list[float]:  # fmt: skip
+def judged_means(judge: Judge, mean: Array, count: NDArray[np.int32] | None, truth: Array) -> list[float]:
     out = np.full((3, 2), -1.0)
     judge.means(mean, count, truth, out, 1)
     assert (out[:, 0] == -1.0).all()  # only column k is written

@@ -105,12 +105,12 @@ def test_nobody_is_late_unless_both_share_and_step_say_so(nobody: dict[str, Any]
 
 
 def test_the_known_scale_is_one_number_one_per_class_or_one_per_agent() -> None:
-    two = {"n_agents": 6, "means": (0.0, 1.0), "assignment": "blocks"}
-    assert Scenario(**two).populate(0).sigma == 1.0  # type: ignore[arg-type]
-    assert Scenario(**two, sigma=3).populate(0).sigma == 3.0  # type: ignore[arg-type]
-    assert np.asarray(Scenario(**two, sigma=(2.0, 5.0)).populate(0).sigma).tolist() == [2.0] * 3 + [5.0] * 3  # type: ignore[arg-type]
+    two: dict[str, Any] = {"n_agents": 6, "means": (0.0, 1.0), "assignment": "blocks"}
+    assert Scenario(**two).populate(0).sigma == 1.0
+    assert Scenario(**two, sigma=3).populate(0).sigma == 3.0
+    assert np.asarray(Scenario(**two, sigma=(2.0, 5.0)).populate(0).sigma).tolist() == [2.0] * 3 + [5.0] * 3
     per_agent = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
-    assert np.asarray(Scenario(**two, sigma=per_agent).populate(0).sigma).tolist() == list(per_agent)  # type: ignore[arg-type]
+    assert np.asarray(Scenario(**two, sigma=per_agent).populate(0).sigma).tolist() == list(per_agent)
 
 
 def test_bounded_samples_have_a_width_and_bernoulli_samples_a_known_scale() -> None:
@@ -174,7 +174,7 @@ def test_a_scenario_cannot_be_changed_and_takes_names_only() -> None:
 
 
 def test_equal_scenarios_are_equal_and_hash_alike() -> None:
-    assert len({Scenario(n_agents=5000, means=[1.2, 2.0], sigma=2.0), SOME[0]}) == 1  # type: ignore[arg-type]
+    assert len({Scenario(n_agents=5000, means=[1.2, 2.0], sigma=2.0), SOME[0]}) == 1
 
 
 # What is refused: (what is wrong, what was got, the rule, the remedy)

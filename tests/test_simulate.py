@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,8 @@ def assert_same_bits(one: colme.Trace, other: colme.Trace) -> None:
     for name in ("t", *METRICS):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
     for name in ("estimate", "mean", "count", "groups", "class_", "truth"):
-        assert np.array_equal(getattr(one.final, name), getattr(other.final, name), equal_nan=True), name
+        ours, theirs = getattr(one.final, name), getattr(other.final, name)
+        assert (ours is None and theirs is None) or ours.tobytes() == theirs.tobytes(), name
     assert one.final.graph == other.final.graph
 
 
@@ -59,7 +59,7 @@ def test_one_method_and_one_seed_give_a_trace_of_every_step(trace: colme.Trace) 
 
 def test_the_example_learns(trace: colme.Trace) -> None:
     assert trace.mse[-1] < 0.5 * trace.local_mse[-1] < 0.1 * trace.local_mse[0]
-    assert trace.error_rate[-1] < trace.local_error_rate[-1]
+    assert trace.at(50)["error_rate"] == 0.0 < trace.at(50)["local_error_rate"]
     assert trace.wrong_edges[0] == 1.0 and trace.wrong_edges[-1] == 0.0
     assert trace.lost_edges[-1] == 0.0 and trace.isolated[-1] == 0
 
@@ -89,14 +89,14 @@ def test_final_agrees_with_the_last_recorded_step(trace: colme.Trace) -> None:
 def test_edge_shares_count_the_edges_of_the_final_graph() -> None:
     """Stopped while edges are still being cut."""
     start = random_regular_graph(40, 10, rng=7)
-    trace = colme.simulate(colme.CLColME(delta=0.9, gamma=0.4), SCENARIO, graph=start, steps=8)
+    trace = colme.simulate(colme.CLColME(gamma=0.8), SCENARIO, graph=start, steps=4)
     class_, kept = trace.final.class_, trace.final.graph
     assert class_ is not None
     n_wrong, n_right = wrong_edges(start, class_), start.n_edges - wrong_edges(start, class_)
     n_kept_right = kept.n_edges - wrong_edges(kept, class_)
     assert 0 < wrong_edges(kept, class_) < n_wrong and n_kept_right < n_right, "nothing to tell apart"
     assert trace.wrong_edges[-1] == wrong_edges(kept, class_) / n_wrong
-    assert trace.lost_edges[-1] == 1.0 - n_kept_right / n_right
+    assert trace.lost_edges[-1] == (n_right - n_kept_right) / n_right
 
 
 @pytest.mark.parametrize("tolerance", [0.02, 0.3])
@@ -108,7 +108,7 @@ def test_tolerance_decides_the_error_rate_and_nothing_else(trace: colme.Trace, t
 
 
 def test_repr_says_method_seed_steps_and_error(trace: colme.Trace) -> None:
-    assert repr(trace) == f"Trace(CLColME(delta=0.1), seed=0, t=1..80, mse={trace.mse[-1]:.3g})"
+    assert repr(trace) == f"Trace({trace.method!r}, seed=0, t=1..80, mse={trace.mse[-1]:.3g})"
 
 
 def test_at_gives_the_last_recorded_step_that_is_not_later() -> None:
@@ -221,7 +221,7 @@ def test_the_log_grid_of_a_longer_run_is_a_superset(n_steps: int) -> None:
 def test_the_log_grid_has_forty_steps_a_decade_and_all_of_the_first_ones() -> None:
     grid = recorded_steps("log", 10**6)
     assert set(range(1, 16)) <= set(grid.tolist())
-    assert ((10**4 < grid) & (grid <= 10**5)).sum() == 40
+    assert ((grid > 10**4) & (grid <= 10**5)).sum() == 40
 
 
 # Progress
@@ -294,9 +294,10 @@ def test_a_function_of_rng_makes_one_graph_for_each_seed_and_always_the_same() -
         made.append(gnp_random_graph(40, 0.2, rng=rng))
         return made[-1]
 
-    run: Callable[[], colme.Traces] = lambda: colme.simulate(  # noqa: E731
-        colme.CLColME(delta=1e-6), one_class, graph=graph, steps=5, seeds=[0, 1], n_jobs=1
-    )
+    def run() -> colme.Traces:
+        method = colme.CLColME(delta=1e-6)
+        return colme.simulate(method, one_class, graph=graph, steps=5, seeds=[0, 1], n_jobs=1)
+
     first, second = run()
     assert first.final.graph == made[0] and second.final.graph == made[1] and made[0] != made[1]
     again = run()
@@ -361,11 +362,11 @@ def test_neighbors_hear_float32_in_mixed_and_float64_in_double_precision() -> No
 
 def test_skipped_steps_are_not_counted() -> None:
     scenario = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5, skip_rate=0.6)
-    trace = colme.simulate(colme.CLColME(delta=0.1), scenario, steps=50)
-    samples = draw(scenario, 0, 50)
+    trace = colme.simulate(colme.CLColME(delta=0.1), scenario, steps=150)
+    samples = draw(scenario, 0, 150)
     assert np.array_equal(trace.final.count, (~np.isnan(samples)).sum(axis=0))
     np.testing.assert_allclose(trace.final.mean, np.nanmean(samples, axis=0), rtol=0, atol=1e-13)
-    assert 0.3 * 50 < trace.final.count.mean() < 0.5 * 50
+    assert 0.35 * 150 < trace.final.count.mean() < 0.45 * 150
     assert trace.mse[-1] < trace.local_mse[-1]
 
 

@@ -134,7 +134,7 @@ class WatchList:
     """The edges that could part soon, for agents with one common radius."""
 
     def __init__(self, n_agents: int):
-        room = n_agents // 2 + LANES
+        room = n_agents // 3 + LANES
         self.reference = np.empty(n_agents, np.float32)
         self.found, self.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         self.ends = np.empty(BUCKETS, np.int64)

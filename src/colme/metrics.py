@@ -60,7 +60,7 @@ def judge_estimates(estimate, truth, tolerance, out, k):
 
 
 @kernel
-def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out, k):
+def judge_means(mean, count, truth, tolerance, class_, class_truth, class_size, scratch, out, k):
     """out[:, k] = local mean squared error and error rate, and the oracle's mean squared error.
 
     scratch[i, row, class]: sums of samples, samples, agents; four rows taken in turn, so that an addition need not
@@ -71,7 +71,6 @@ def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out
         row, c = a & 3, class_[a]
         if count is None:
             scratch[0, row, c] += mean[a]
-            scratch[2, row, c] += 1.0
         elif count[a] > 0:
             scratch[0, row, c] += count[a] * mean[a]
             scratch[1, row, c] += count[a]
@@ -81,7 +80,7 @@ def judge_means(mean, count, truth, tolerance, class_, class_truth, scratch, out
         agents = scratch[2, 0, c] + scratch[2, 1, c] + scratch[2, 2, c] + scratch[2, 3, c]
         samples = scratch[1, 0, c] + scratch[1, 1, c] + scratch[1, 2, c] + scratch[1, 3, c]
         if count is None:
-            samples = agents
+            samples = agents = class_size[c]
         if agents > 0.0:
             pooled = (scratch[0, 0, c] + scratch[0, 1, c] + scratch[0, 2, c] + scratch[0, 3, c]) / samples
             square += agents * (pooled - class_truth[c]) ** 2
@@ -108,6 +107,7 @@ class Judge:
         n_classes = int(class_.max()) + 1
         self._member = np.zeros(n_classes, np.int64)  # some agent of each class
         self._member[class_] = np.arange(len(class_))
+        self._size = np.bincount(class_, minlength=n_classes).astype(float)
         self._scratch = np.empty((3, 4, n_classes))
         self._truth: NDArray[np.float64] | None = None
         self._class_truth = np.empty(n_classes)
@@ -121,4 +121,6 @@ class Judge:
     ) -> None:  # fmt: skip
         if truth is not self._truth:
             self._truth, self._class_truth = truth, truth[self._member]
-        judge_means(mean, count, truth, self.tolerance, self.class_, self._class_truth, self._scratch, out, k)
+        judge_means(
+            mean, count, truth, self.tolerance, self.class_, self._class_truth, self._size, self._scratch, out, k
+        )

@@ -19,6 +19,8 @@ from colme.graphs import Graph
 
 DENSE = 1500
 """Up to this many agents the spectrum is computed from the dense matrix, exactly."""
+QUICK = 200
+"""Up to this many agents the dense matrix is also the quickest way to the largest eigenvalue."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
 
 
 def spectrum(graph: Graph) -> Spectrum:
-    """The spectrum of a graph, for example of the surviving one: `spectrum(trace.final.graph)`."""
+    """The spectrum of a graph, for example of the surviving one: `spectrum(trace.final.graph)`.
+
+    Exact up to `DENSE` agents; beyond, the two ends by Lanczos' method, to a residual of 0.1 % (the eigenvalues
+    themselves are then far more accurate)."""
     component = graph.components()
     n_components = int(component.max()) + 1
     if graph.n_agents <= DENSE:
@@ -86,7 +91,7 @@ def spectrum(graph: Graph) -> Spectrum:
 
 
 def _lanczos(
-    graph: Graph, component: NDArray[np.int64] | None, *, limit: float | None = None, tolerance: float = 1e-4
+    graph: Graph, component: NDArray[np.int64] | None, *, limit: float | None = None, tolerance: float = 1e-3
 ) -> tuple[float, float]:
     """Extreme eigenvalues on the space orthogonal to the components' indicators, by Lanczos' method with full
     reorthogonalisation. With `limit` it looks at the upper end only, and stops early when that is clearly below."""
@@ -99,21 +104,22 @@ def _lanczos(
             return v
         return v - (np.bincount(component, v) / sizes)[component]
 
-    v = project(rng.standard_normal(n))
-    v /= np.linalg.norm(v)
-    basis, diagonal, off = [v], list[float](), list[float]()
+    steps = min(n - 1, max(60, min(300, 2**27 // n)) if limit is None else 60)  # the basis takes at most 1 GiB
+    basis = np.empty((steps + 1, n))
+    basis[0] = project(rng.standard_normal(n))
+    basis[0] /= np.linalg.norm(basis[0])
+    diagonal, off = list[float](), list[float]()
     product = np.empty(n)
-    steps = min(n - 1, max(60, min(300, 2**28 // n)) if limit is None else 60)  # the basis takes at most 2 GiB
     low = high = 0.0
     for k in range(steps):
-        _laplacian_times(graph.indptr, graph.indices, basis[-1], product)
-        diagonal.append(float(basis[-1] @ product))
-        w = product - diagonal[-1] * basis[-1]
+        _laplacian_times(graph.indptr, graph.indices, basis[k], product)
+        diagonal.append(float(basis[k] @ product))
+        w = product - diagonal[-1] * basis[k]
         if off:
-            w -= off[-1] * basis[-2]
+            w -= off[-1] * basis[k - 1]
         if limit is None:
-            for u in basis * 2:  # twice: one pass leaves errors that grow with every step
-                w -= (u @ w) * u
+            for _ in range(2):  # twice: one pass leaves errors that grow with every step
+                w -= basis[: k + 1].T @ (basis[: k + 1] @ w)
         w = project(w)
         beta = float(np.linalg.norm(w))
         values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
@@ -124,12 +130,10 @@ def _lanczos(
         if limit is None:
             if max(residual_low / max(low, 1e-300), residual_high / high) < tolerance:
                 break
-        elif residual_high < 1e-3 * high or (k >= 8 and high + residual_high < limit):
+        elif residual_high < tolerance * high or (k >= 8 and high + residual_high < limit):
             break
         off.append(beta)
-        basis.append(w / beta)
-        if limit is not None:
-            basis = basis[-2:]
+        basis[k + 1] = w / beta
     return low, high
 
 
@@ -139,7 +143,7 @@ def check_step(graph: Graph, step: float) -> None:
         raise MethodError(f"step={step}: it must be positive and finite. Try step='auto'.")
     if step * _largest_degree_sum(graph.indptr, graph.indices) < 2.0:
         return
-    if graph.n_agents <= DENSE:
+    if graph.n_agents <= QUICK:
         largest = spectrum(graph).largest
     else:
         largest = _lanczos(graph, None, limit=2.0 / step)[1]

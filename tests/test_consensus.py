@@ -1,0 +1,337 @@
+"""Clocks keep to their definition step by step; Metropolis weights stay doubly stochastic whatever is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colme.consensus import CLOCKS, START, Clock, check_clock, clock_rate, metropolis_weight
+from colme.errors import MethodError
+from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
+from colme.methods import CColME, World
+from colme.methods.c_colme import CState
+from colme.pruning import KeptEdges
+
+modest = settings(deadline=None, max_examples=50)
+ALPHA = 0.7
+
+
+class BruteClock:
+    """L_a of every agent from the whole history of adjacency matrices, as the table of clocks defines it."""
+
+    def __init__(self, name: str, graph: Graph):
+        self.name, self.alive = name, graph.adjacency()
+        self.restart = [2] * graph.n_agents
+
+    def tick(self, t: int, alive: NDArray[np.bool_], present: NDArray[np.bool_]) -> None:
+        before, self.alive = self.alive, alive
+        lost_one = (before & ~alive).any(axis=1)
+        now, old = max(t, 2), list(self.restart)
+        for a in range(len(old)):
+            if self.name in ("own", "global") and (lost_one[a] if self.name == "own" else lost_one.any()):
+                self.restart[a] = now
+            elif self.name == "gossip":
+                heard = [old[b] for b in np.flatnonzero(alive[a])]
+                self.restart[a] = max([old[a], *heard, *([now] if lost_one[a] else [])]) if present[a] else 2
+
+    def alpha(self, t: int, agent: int) -> float:
+        if self.name == "constant":
+            return ALPHA
+        k = t - self.restart[agent] + 1
+        return k / (k + 1)
+
+
+def make_clock(name: str, n: int) -> Clock:
+    return Clock(name, n, ALPHA if name == "constant" else None)
+
+
+def restarts(clock: Clock, n: int) -> list[int]:
+    return np.broadcast_to(clock.restart, n).tolist()
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Graph, NDArray[np.float64], NDArray[np.float64]]:
+    """A graph, means (steps, agents) that part a few edges now and then, and when each agent arrives."""
+    n, seed = draw(st.one_of(st.integers(2, 30), st.sampled_from([64, 65, 100]))), draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    graph = gnp_random_graph(n, min(1.0, draw(st.sampled_from([2, 4])) / n), rng=seed)
+    steps = draw(st.integers(1, 25))
+    means = np.zeros((steps, n))
+    for t in range(steps):
+        means[t] = means[t - 1] if t else 0.0
+        if rng.random() < 0.3:
+            means[t, rng.integers(n)] += 10.0  # this agent leaves its neighbors
+    late = draw(st.booleans())
+    arrives = rng.integers(0, steps + 3, n) if late else np.zeros(n)
+    means[np.arange(steps)[:, None] < arrives[None, :]] = np.nan
+    return graph, means, arrives
+
+
+# clocks
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+@modest
+@given(history=histories())
+def test_clock_equals_its_definition_at_every_step(
+    name: str, history: tuple[Graph, NDArray[np.float64], NDArray[np.float64]]
+) -> None:
+    graph, means, arrives = history
+    n = graph.n_agents
+    edges = KeptEdges(graph, np.zeros(n, int))
+    clock, brute = make_clock(name, n), BruteClock(name, graph)
+    assert restarts(clock, n) == [START] * n == [2] * n
+    for t, mean in enumerate(means, start=1):
+        present = ~np.isnan(mean)
+        edges.prune(mean, np.where(present, 1.0, np.inf))
+        clock.tick(t, edges, mean, complete=not arrives.any())
+        brute.tick(t, edges.graph().adjacency(), present)
+        assert restarts(clock, n) == brute.restart
+        for a in range(n):
+            assert clock.rate(t, restarts(clock, n)[a]) == brute.alpha(t, a)
+
+
+@pytest.mark.parametrize("name", ["gossip", "global", "own", "harmonic"])
+def test_without_cuts_every_clock_averages_from_the_start(name: str) -> None:
+    """alpha(1) = 0 and then (t-1)/t."""
+    edges = KeptEdges(complete_graph(5), np.zeros(5, int))
+    clock = make_clock(name, 5)
+    for t in range(1, 50):
+        edges.prune(np.zeros(5), 1.0)
+        clock.tick(t, edges, np.zeros(5), complete=True)
+        for restart in restarts(clock, 5):
+            assert clock.rate(t, restart) == pytest.approx((t - 1) / t, rel=1e-15)
+
+
+def test_rate_is_one_half_at_a_restart_and_grows_like_an_average_since() -> None:
+    assert [clock_rate(t, 10) for t in (10, 11, 12, 19)] == [1 / 2, 2 / 3, 3 / 4, 10 / 11]
+
+
+def test_constant_clock_never_changes() -> None:
+    clock = make_clock("constant", 4)
+    edges = KeptEdges(complete_graph(4), np.zeros(4, int))
+    for t in range(1, 10):
+        mean = np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)])
+        edges.prune(mean, 1.0)
+        clock.tick(t, edges, mean, complete=True)
+        assert {clock.rate(t, restart) for restart in restarts(clock, 4)} == {ALPHA}
+    assert edges.isolated == 1
+
+
+def test_constant_clock_may_forget_everything_each_step() -> None:
+    assert Clock("constant", 3, 0.0).rate(5, START) == 0.0
+
+
+def line_with_a_stranger(length: int) -> tuple[Graph, NDArray[np.float64], NDArray[np.float64]]:
+    """Agents 0-1-...-length, and a stranger joined to agent 0 who will part: means before and after."""
+    graph = from_edges([(a, a + 1) for a in range(length)] + [(0, length + 1)])
+    before = np.zeros(length + 2)
+    after = before.copy()
+    after[-1] = 10.0
+    return graph, before, after
+
+
+@pytest.mark.parametrize("cut_at", [1, 2, 7])
+def test_gossip_travels_one_hop_a_step(cut_at: int) -> None:
+    length = 9
+    graph, before, after = line_with_a_stranger(length)
+    edges, clock = KeptEdges(graph, np.zeros(length + 2, int)), make_clock("gossip", length + 2)
+    for t in range(1, cut_at + length + 3):
+        mean = after if t >= cut_at else before
+        edges.prune(mean, 1.0)
+        clock.tick(t, edges, mean, complete=True)
+        news = max(cut_at, START)
+        for a in range(length + 1):
+            assert restarts(clock, length + 2)[a] == (news if t >= cut_at + a else START)
+        assert restarts(clock, length + 2)[-1] == (news if t >= cut_at else START)
+
+
+def test_gossip_does_not_pass_an_absent_agent() -> None:
+    """Agent 3 has no sample before step 12: the news waits at agent 2, and goes on one hop a step once it is there."""
+    length, arrival = 6, 12
+    graph, _, after = line_with_a_stranger(length)
+    edges, clock = KeptEdges(graph, np.zeros(length + 2, int)), make_clock("gossip", length + 2)
+    for t in range(1, 20):
+        mean = after.copy()
+        mean[-1] = 10.0 if t >= 4 else 0.0
+        if t < arrival:
+            mean[3] = np.nan
+        edges.prune(mean, np.where(np.isnan(mean), np.inf, 1.0))
+        clock.tick(t, edges, mean, complete=False)
+        told = restarts(clock, length + 2)
+        assert told[:3] == [4 if t >= 4 + a else START for a in range(3)]
+        assert told[3 : length + 1] == [4 if t >= arrival + hops else START for hops in range(length - 2)]
+
+
+def test_gossip_does_not_cross_a_cut_edge() -> None:
+    """Components {0,1} and {2,3} part at step 3; what happens in one later is not heard in the other."""
+    graph = from_edges([(0, 1), (1, 2), (2, 3), (2, 4)])
+    edges, clock = KeptEdges(graph, np.zeros(5, int)), make_clock("gossip", 5)
+    for t in range(1, 15):
+        mean = np.array([0.0, 0.0, 0.0, 0.0, 0.0])
+        if t >= 3:
+            mean[2:] = 10.0
+        if t >= 8:
+            mean[4] = 20.0
+        edges.prune(mean, 1.0)
+        clock.tick(t, edges, mean, complete=True)
+    assert restarts(clock, 5) == [3, 3, 8, 8, 8]
+
+
+def test_global_clock_restarts_everybody_and_own_clock_only_the_two_ends() -> None:
+    graph, before, after = line_with_a_stranger(4)
+    for name, expected in (("global", [5] * 6), ("own", [5, 2, 2, 2, 2, 5]), ("harmonic", [2] * 6)):
+        edges, clock = KeptEdges(graph, np.zeros(6, int)), make_clock(name, 6)
+        for t in range(1, 9):
+            mean = after if t >= 5 else before
+            edges.prune(mean, 1.0)
+            clock.tick(t, edges, mean, complete=True)
+        assert restarts(clock, 6) == expected
+
+
+@pytest.mark.parametrize("clock", [name for name in CLOCKS if name != "constant"])
+def test_check_clock_accepts_every_clock(clock: str) -> None:
+    check_clock(clock, None)
+    with pytest.raises(MethodError) as caught:
+        check_clock(clock, 0.5)
+    assert str(caught.value) == (
+        f"clock='{clock}' with alpha=0.5: a constant clock needs alpha and the others take none. "
+        "Try clock='constant', alpha=0.9."
+    )
+
+
+def test_check_clock_wants_an_alpha_for_the_constant_clock() -> None:
+    for alpha in (0.0, 0.5, 0.999):
+        check_clock("constant", alpha)
+    with pytest.raises(MethodError, match=r"clock='constant' with alpha=None: .* Try clock='constant', alpha=0\.9\."):
+        check_clock("constant", None)
+
+
+@pytest.mark.parametrize("alpha", [1.0, -0.1, 2.0, float("nan"), float("inf")])
+def test_check_clock_refuses_an_alpha_that_is_no_weight(alpha: float) -> None:
+    with pytest.raises(MethodError) as caught:
+        check_clock("constant", alpha)
+    assert str(caught.value) == f"alpha={alpha}: it must be at least 0 and below 1. Try alpha=0.9."
+
+
+def test_check_clock_names_the_nearest_clock() -> None:
+    with pytest.raises(MethodError) as caught:
+        check_clock("gosip", None)
+    message = str(caught.value)
+    assert message.startswith("unknown clock 'gosip': it must be one of ")
+    assert all(repr(name) in message for name in CLOCKS)
+    assert message.endswith("Did you mean 'gossip'?")
+
+
+# Metropolis weights
+
+
+def weight_matrix(state: CState) -> NDArray[np.float64]:
+    """W as the state keeps it: the weight of every living slot, and what is left on the diagonal."""
+    edges = state.edges
+    n = len(edges.degree)
+    matrix = np.zeros((n, n))
+    for a in range(n):
+        block, lane = divmod(a, 64)
+        for k in range(edges.offsets[block] + lane, edges.offsets[block + 1], 64):
+            if edges.slots[k] != a:
+                matrix[a, edges.slots[k]] = state.weights[k]
+    return matrix + np.diag(1.0 - matrix.sum(axis=1))
+
+
+def metropolis_matrix(graph: Graph, exchange: Any) -> NDArray[np.float64]:
+    """W_ab = 1 / (max(D_a, D_b) + 1) on the edges, from scratch."""
+    degrees, adjacency = graph.degrees, graph.adjacency()
+    weights = (1.0 / (np.maximum.outer(degrees, degrees) + 1.0)).astype(exchange).astype(float)
+    matrix = np.where(adjacency, weights, 0.0)
+    return matrix + np.diag(1.0 - matrix.sum(axis=1))
+
+
+@pytest.mark.parametrize("exchange", [np.float32, np.float64])
+@modest
+@given(n=st.one_of(st.integers(2, 30), st.sampled_from([64, 65, 130])), seed=st.integers(0, 2**32 - 1))
+def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(
+    exchange: Any, n: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    graph = gnp_random_graph(n, min(1.0, 6 / n), rng=seed)
+    world = World(
+        class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=exchange
+    )
+    state = CColME(gamma=0.2).start(world, graph)
+    cuts = 0
+    for t in range(1, 16):
+        world.t = t
+        world.mean += (rng.standard_normal(n) * 3.0 - world.mean) / t
+        state.step(world)
+        cuts += state.edges.any_cut
+        matrix, left = weight_matrix(state), state.graph()
+        assert np.array_equal(matrix, metropolis_matrix(left, exchange))
+        assert np.array_equal(matrix, matrix.T)
+        np.testing.assert_allclose(matrix.sum(axis=0), 1.0, atol=1e-14)
+        assert (np.diag(matrix) >= 1.0 / (left.degrees + 1.0) - 1e-6).all()  # so no entry is negative
+    if graph.n_edges > 20:
+        assert cuts >= 2
+
+
+def test_weights_change_only_around_agents_who_lost_an_edge() -> None:
+    n = 200
+    rng = np.random.default_rng(0)
+    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None)
+    state = CColME(gamma=0.1).start(world, random_regular_graph(n, 6, rng=1))
+    touched = 0
+    for t in range(1, 41):
+        before = state.weights.copy()
+        world.t = t
+        world.mean += (rng.standard_normal(n) * 2.0 - world.mean) / t
+        slots = state.edges.slots.copy()
+        state.step(world)
+        owner = np.concatenate([
+            np.tile(np.arange(64 * block, 64 * block + 64), (state.edges.offsets[block + 1] - start) // 64)
+            for block, start in enumerate(state.edges.offsets[:-1])
+        ])  # fmt: skip
+        changed = before != state.weights
+        near = np.zeros(len(state.edges.offsets[:-1]) * 64, bool)
+        near[:n] = state.edges.cut_now != 0
+        assert not (changed & ~near[owner] & ~near[slots]).any()
+        touched += changed.sum()
+    assert touched > 0
+
+
+def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
+    """y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1) with W from scratch, after cuts, to the rounding of a double."""
+    n = 90
+    rng = np.random.default_rng(3)
+    world = World(
+        class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=np.float64
+    )
+    state = CColME(gamma=0.1, clock="global").start(world, random_regular_graph(n, 8, rng=1))
+    center = np.where(np.arange(n) % 2, 3.0, 0.0)
+    cuts = 0
+    for t in range(1, 60):
+        world.t = t
+        world.mean += (center + rng.standard_normal(n) - world.mean) / t
+        previous = state.estimate.copy()
+        state.step(world)
+        cuts += state.edges.any_cut
+        if t == 1:
+            assert np.array_equal(state.estimate, world.mean)
+            continue
+        left = state.graph()
+        alpha = state.clock.rate(t, int(state.clock.restart))  # type: ignore[arg-type]
+        expected = (1 - alpha) * world.mean + alpha * metropolis_matrix(left, np.float64) @ previous
+        expected = np.where(left.degrees == 0, world.mean, expected)
+        np.testing.assert_allclose(state.estimate, expected, rtol=0, atol=1e-13)
+    assert cuts > 5
+
+
+def test_metropolis_weight_is_symmetric_and_small_enough_for_both_ends() -> None:
+    for a in range(1, 12):
+        for b in range(1, 12):
+            assert metropolis_weight(a, b) == metropolis_weight(b, a) == 1 / (max(a, b) + 1)
+            assert a * metropolis_weight(a, b) < 1

@@ -1,0 +1,329 @@
+"""The spectrum, the bound on the step that follows from it, and what consensus really does on either side of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colme import spectrum as spectrum_module
+from colme.errors import GraphError, MethodError
+from colme.graphs import (
+    Graph,
+    complete_graph,
+    from_edges,
+    gnp_random_graph,
+    random_regular_graph,
+    ring_lattice_graph,
+)
+from colme.spectrum import (
+    Spectrum,
+    check_step,
+    consensus_limit,
+    distance_to_limit,
+    laplacian_matrix,
+    spectrum,
+    stable_step,
+)
+
+modest = settings(deadline=None, max_examples=50)
+
+
+def star(n_leaves: int) -> Graph:
+    return from_edges([(0, leaf) for leaf in range(1, n_leaves + 1)])
+
+
+def bipartite(left: int, right: int) -> Graph:
+    return from_edges([(a, left + b) for a in range(left) for b in range(right)])
+
+
+def cube(dimension: int) -> Graph:
+    """Agents joined when their names differ in one bit."""
+    n = 2**dimension
+    return from_edges([(a, a ^ (1 << bit)) for a in range(n) for bit in range(dimension) if not a >> bit & 1])
+
+
+def together(*graphs: Graph) -> Graph:
+    """The graphs side by side, not joined."""
+    edges, n = [], 0
+    for graph in graphs:
+        edges += [(a + n, b + n) for a, b in graph.edges().tolist()]
+        n += graph.n_agents
+    return from_edges(edges, n)
+
+
+def eigenvalues(graph: Graph) -> NDArray[np.float64]:
+    """Of D - A, by hand."""
+    adjacency = graph.adjacency().astype(float)
+    return np.linalg.eigvalsh(np.diag(adjacency.sum(axis=0)) - adjacency)
+
+
+@st.composite
+def graphs_with_edges(draw: st.DrawFn) -> Graph:
+    n, seed = draw(st.integers(2, 40)), draw(st.integers(0, 2**32 - 1))
+    graph = gnp_random_graph(n, draw(st.floats(0.02, 1.0)), rng=seed)
+    return graph if graph.n_edges else from_edges([(0, 1)], n)
+
+
+def force_lanczos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectrum_module, "DENSE", 1)
+
+
+# the spectrum
+
+
+@pytest.mark.parametrize(
+    ("graph", "gap", "largest", "n_components"),
+    [
+        (complete_graph(7), 7.0, 7.0, 1),
+        (complete_graph(2), 2.0, 2.0, 1),
+        (star(9), 1.0, 10.0, 1),
+        (bipartite(3, 5), 3.0, 8.0, 1),
+        (cube(4), 2.0, 8.0, 1),
+        (ring_lattice_graph(12, 2), 2 - 2 * np.cos(2 * np.pi / 12), 4.0, 1),
+        (ring_lattice_graph(13, 2), 2 - 2 * np.cos(2 * np.pi / 13), 2 - 2 * np.cos(12 * np.pi / 13), 1),
+        (together(complete_graph(5), star(8), complete_graph(1)), 1.0, 9.0, 3),
+        (from_edges([], 6), 0.0, 0.0, 6),
+        (from_edges([], 1), 0.0, 0.0, 1),
+    ],
+    ids=["complete", "pair", "star", "bipartite", "cube", "even ring", "odd ring", "apart", "no edges", "one agent"],
+)
+def test_known_spectra(graph: Graph, gap: float, largest: float, n_components: int) -> None:
+    found = spectrum(graph)
+    assert found.gap == pytest.approx(gap, abs=1e-10)
+    assert found.largest == pytest.approx(largest, abs=1e-10)
+    assert found.n_components == n_components
+
+
+@modest
+@given(graphs_with_edges())
+def test_spectrum_is_the_smallest_positive_and_the_largest_eigenvalue(graph: Graph) -> None:
+    values = eigenvalues(graph)
+    found = spectrum(graph)
+    assert found.n_components == (values < 1e-9).sum()
+    assert found.gap == pytest.approx(values[values > 1e-9].min(), abs=1e-9)
+    assert found.largest == pytest.approx(values[-1], abs=1e-9)
+
+
+@modest
+@given(graphs_with_edges())
+def test_laplacian_matrix_is_degrees_minus_adjacency(graph: Graph) -> None:
+    matrix = laplacian_matrix(graph)
+    assert np.array_equal(matrix, np.diag(graph.degrees) - graph.adjacency().astype(float))
+    assert not matrix.sum(axis=0).any() and not matrix.sum(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: complete_graph(80),
+        lambda: star(90),
+        lambda: bipartite(30, 50),
+        lambda: bipartite(2, 100),
+        lambda: cube(7),
+        lambda: together(complete_graph(20), complete_graph(30), complete_graph(1)),
+        lambda: together(star(12), star(12), from_edges([], 40)),
+        lambda: together(cube(5), bipartite(8, 8), from_edges([(0, 1)])),
+        lambda: from_edges([(0, 1)]),
+        lambda: from_edges([(0, 1), (2, 3)], 7),
+    ],
+    ids=["complete", "star", "bipartite", "lopsided", "cube", "cliques", "stars", "mixed", "pair", "two pairs"],
+)
+def test_lanczos_agrees_with_the_dense_matrix(make: Callable[[], Graph], monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make()
+    exact = spectrum(graph)
+    force_lanczos(monkeypatch)
+    found = spectrum(graph)
+    assert found.n_components == exact.n_components
+    assert found.gap == pytest.approx(exact.gap, rel=1e-6)
+    assert found.largest == pytest.approx(exact.largest, rel=1e-6)
+
+
+def test_lanczos_of_a_graph_without_edges_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    force_lanczos(monkeypatch)
+    assert spectrum(from_edges([], 5)) == Spectrum(0.0, 0.0, 5)
+
+
+# the step
+
+
+def refused_bound(graph: Graph, step: float) -> tuple[float, float]:
+    """(lambda_max, largest step) as the refusal of this step gives them."""
+    with pytest.raises(MethodError) as caught:
+        check_step(graph, step)
+    error = caught.value
+    rule = f"step={step:g} is not stable on this graph: step * lambda_max must be below 2 and lambda_max is "
+    assert str(error).startswith(rule)
+    found = re.search(r"lambda_max is ([\d.e+-]+), so step < ([\d.e+-]+)\. Try step='auto'\.$", str(error))
+    assert found is not None, str(error)
+    return float(found[1]), float(found[2])
+
+
+@modest
+@given(graphs_with_edges())
+def test_check_step_draws_the_line_at_two_over_lambda_max(graph: Graph) -> None:
+    largest = eigenvalues(graph)[-1]
+    check_step(graph, 2.0 / largest * (1 - 1e-9))
+    told_largest, told_bound = refused_bound(graph, 2.0 / largest * (1 + 1e-9))
+    assert told_largest == pytest.approx(largest, rel=1e-3)
+    assert told_bound == pytest.approx(2.0 / largest, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "margin"),
+    [
+        (lambda: star(100), 1e-6),
+        (lambda: complete_graph(90), 1e-6),
+        (lambda: bipartite(40, 60), 1e-6),
+        (lambda: cube(7), 1e-6),
+        (lambda: together(star(60), complete_graph(40)), 1e-6),
+        (lambda: random_regular_graph(400, 10, rng=1), 0.01),
+        (lambda: gnp_random_graph(500, 0.02, rng=1), 0.01),
+    ],
+    ids=["star", "complete", "bipartite", "cube", "apart", "regular", "gnp"],
+)
+def test_check_step_draws_the_same_line_by_lanczos(
+    make: Callable[[], Graph], margin: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make()
+    bound = 2.0 / eigenvalues(graph)[-1]
+    force_lanczos(monkeypatch)
+    check_step(graph, bound * (1 - margin))
+    told_largest, told_bound = refused_bound(graph, bound * (1 + margin))
+    assert told_largest == pytest.approx(2.0 / bound, rel=max(2 * margin, 1e-3))
+    assert told_bound == pytest.approx(bound, rel=max(2 * margin, 1e-3))
+
+
+@pytest.mark.parametrize("n", [100, 2000], ids=["dense", "lanczos"])
+def test_the_step_of_the_paper_is_stable_although_it_is_above_one_over_lambda_max(n: int) -> None:
+    """b = 0.1 on a 10-regular graph: b lambda_max is about 1.6, which is above 1 and below 2."""
+    check_step(random_regular_graph(n, 10, rng=0), 0.1)
+
+
+@pytest.mark.parametrize("step", [0.0, -0.1, float("inf"), float("nan")])
+def test_check_step_refuses_what_is_no_step(step: float) -> None:
+    with pytest.raises(MethodError) as caught:
+        check_step(complete_graph(3), step)
+    assert str(caught.value) == f"step={step}: it must be positive and finite. Try step='auto'."
+
+
+def test_check_step_accepts_any_step_where_nobody_has_a_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_step(from_edges([], 5), 1e9)
+    force_lanczos(monkeypatch)
+    check_step(from_edges([], 5), 1e9)
+
+
+def accepted(graph: Graph, step: float) -> bool:
+    try:
+        check_step(graph, step)
+    except MethodError:
+        return False
+    return True
+
+
+@modest
+@given(graphs_with_edges(), st.sampled_from([0.3, 0.9, 0.98, 1.02, 1.1, 3.0]), st.integers(0, 2**32 - 1))
+def test_a_refused_step_blows_up_and_an_accepted_one_does_not(graph: Graph, share: float, seed: int) -> None:
+    """Iterate y <- (I - bL) y from a random start, edge by edge, for long enough to tell 2% from none."""
+    step = share * 2.0 / eigenvalues(graph)[-1]
+    y = np.random.default_rng(seed).standard_normal(graph.n_agents)
+    a, b = graph.edges().T
+    start = np.linalg.norm(y)
+    for _ in range(1000):
+        pull = step * (y[b] - y[a])
+        y = y + np.bincount(a, pull, graph.n_agents) - np.bincount(b, pull, graph.n_agents)
+        if np.linalg.norm(y) > 1e6 * start:
+            break
+    if accepted(graph, step):
+        assert np.linalg.norm(y) <= start * (1 + 1e-9)
+    else:
+        assert np.linalg.norm(y) > 1e6 * start
+    assert accepted(graph, step) == (share < 1)
+
+
+@modest
+@given(graphs_with_edges())
+def test_stable_step_is_one_over_the_largest_degree_and_averages(graph: Graph) -> None:
+    step = stable_step(graph)
+    assert step == 1.0 / graph.degrees.max()
+    once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
+    assert once.min() > -1e-15
+    assert step * eigenvalues(graph)[-1] <= 2.0 + 1e-12
+
+
+def test_stable_step_of_a_graph_without_edges_is_one() -> None:
+    assert stable_step(from_edges([], 4)) == 1.0
+
+
+@pytest.mark.parametrize("degree", [3, 4, 10])
+def test_stable_step_is_accepted_and_nearly_the_fastest_on_random_regular_graphs(degree: int) -> None:
+    graph = random_regular_graph(1000, degree, rng=2)
+    check_step(graph, stable_step(graph))
+    found = spectrum(graph)
+    assert found.convergence_rate(stable_step(graph)) <= found.convergence_rate(found.fastest_step) * 1.02
+
+
+# speed and limit
+
+
+@modest
+@given(graphs_with_edges(), st.floats(0.0, 3.0))
+def test_fastest_step_is_the_best_of_all_steps(graph: Graph, factor: float) -> None:
+    found = spectrum(graph)
+    best = found.convergence_rate(found.fastest_step)
+    assert best <= found.convergence_rate(factor * found.fastest_step) + 1e-12
+    assert best == pytest.approx((found.largest - found.gap) / (found.largest + found.gap), abs=1e-12)
+    assert best < 1
+
+
+@modest
+@given(graphs_with_edges(), st.floats(0.05, 0.99))
+def test_convergence_rate_is_the_observed_decay(graph: Graph, share: float) -> None:
+    """The matrix is symmetric, so the distance after k steps is exactly rate^k."""
+    found = spectrum(graph)
+    step = share * 2.0 / found.largest
+    rate = found.convergence_rate(step)
+    k = np.arange(1, 13)
+    np.testing.assert_allclose(distance_to_limit(graph, step, 12), rate**k, rtol=1e-7, atol=1e-12)
+
+
+def test_distance_to_limit_grows_beyond_the_bound() -> None:
+    graph = random_regular_graph(60, 4, rng=1)
+    bound = 2.0 / spectrum(graph).largest
+    assert (np.diff(distance_to_limit(graph, 1.05 * bound, 40)) > 0)[5:].all()
+    assert (np.diff(distance_to_limit(graph, 0.95 * bound, 40)) < 0).all()
+
+
+def test_a_graph_without_edges_has_converged() -> None:
+    found = spectrum(from_edges([], 4))
+    assert found.convergence_rate(0.3) == 0.0 and found.fastest_step == 1.0
+    assert not distance_to_limit(from_edges([], 4), 0.3, 3).any()
+
+
+@modest
+@given(graphs_with_edges())
+def test_consensus_limit_is_one_over_the_size_of_the_component(graph: Graph) -> None:
+    component = graph.components()
+    limit = consensus_limit(graph)
+    for a in range(graph.n_agents):
+        size = (component == component[a]).sum()
+        assert limit[a].tolist() == [1.0 / size if component[b] == component[a] else 0.0 for b in range(graph.n_agents)]
+    np.testing.assert_allclose(limit @ limit, limit, atol=1e-14)
+
+
+def test_consensus_tends_to_its_limit() -> None:
+    graph = together(complete_graph(4), ring_lattice_graph(7, 2), from_edges([], 1))
+    step = spectrum(graph).fastest_step
+    power = np.linalg.matrix_power(np.eye(12) - step * laplacian_matrix(graph), 400)
+    np.testing.assert_allclose(power, consensus_limit(graph), atol=1e-12)
+
+
+def test_distance_to_limit_refuses_a_large_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectrum_module, "DENSE", 20)
+    with pytest.raises(GraphError, match="21 agents: this is a dense computation, made for at most 20"):
+        distance_to_limit(complete_graph(21), 0.01, 2)
