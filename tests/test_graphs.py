@@ -234,6 +234,26 @@ def test_watts_strogatz_is_simple_and_moves_one_end_only(n: int, data: st.DataOb
     assert graph.degrees.min() >= degree // 2  # the end that stays is each agent's own
 
 
+@modest
+@given(st.integers(1, 40), st.data(), st.floats(0.0, 1.0), SEEDS)
+def test_watts_strogatz_moves_edges_of_dense_graphs_too(n: int, data: st.DataObject, p: float, seed: int) -> None:
+    degree = 2 * data.draw(st.integers((n + 3) // 4, (n - 1) // 2)) if n > 4 else 0
+    graph = watts_strogatz_graph(n, degree, p, rng=seed)
+    assert_simple(graph)
+    assert graph.n_edges == n * degree // 2
+    assert graph.degrees.min() >= degree // 2
+
+
+def test_a_place_that_an_edge_leaves_in_a_dense_small_world_can_be_taken_again() -> None:
+    """The edges to the next agent on the ring leave first; with 41 agents and 82 free places others take theirs."""
+    n, degree = 41, 36
+    a = np.arange(n)
+    for seed in range(10):
+        graph = watts_strogatz_graph(n, degree, 1.0, rng=seed)
+        assert graph.n_edges == n * degree // 2
+        assert graph.adjacency()[a, (a + 1) % n].sum() > n / 2
+
+
 @pytest.mark.parametrize(("n", "degree"), [(1, 0), (2, 0), (5, 2), (30, 6), (31, 30)])
 def test_watts_strogatz_that_moves_nothing_is_the_ring(n: int, degree: int) -> None:
     assert watts_strogatz_graph(n, degree, 0.0, rng=0) == ring_lattice_graph(n, degree)
@@ -357,29 +377,42 @@ def test_neighboring_keys_share_no_more_edges_than_chance() -> None:
          "Try degree=4."),
         (lambda: random_regular_graph(4, 4, rng=0), "the degree must be between 0 and n-1 (n=4, d=4).",
          "Try degree=3."),
-        (lambda: random_regular_graph(5, -2, rng=0), "the degree must be between 0 and n-1 (n=5, d=-2).",
+        (lambda: random_regular_graph(5, -2, rng=0), "degree=-2: it must be a whole number of at least 0.",
          "Try degree=0."),
-        (lambda: random_regular_graph(0, 0, rng=0), "0 agents: a graph has between 1 and 2^32 - 1 agents.", ""),
-        (lambda: gnp_random_graph(-3, 0.5, rng=0), "-3 agents: a graph has between 1 and 2^32 - 1 agents.", ""),
-        (lambda: complete_graph(2**32), "4294967296 agents: a graph has between 1 and 2^32 - 1 agents.", ""),
-        (lambda: from_edges([]), "0 agents: a graph has between 1 and 2^32 - 1 agents.", ""),
-        (lambda: gnp_random_graph(5, 1.5, rng=0), "p=1.5: it must be a probability between 0 and 1.", ""),
-        (lambda: gnp_random_graph(5, float("nan"), rng=0), "p=nan: it must be a probability", "between 0 and 1."),
-        (lambda: watts_strogatz_graph(9, 2, -0.1, rng=0), "p=-0.1: it must be a probability", "between 0 and 1."),
+        (lambda: random_regular_graph(5, 2.5, rng=0), "degree=2.5: it must be a whole number of at least 0.",
+         "Try degree=0."),
+        (lambda: random_regular_graph(0, 0, rng=0), "n_agents=0: it must be a whole number of at least 1.",
+         "Try n_agents=1000."),
+        (lambda: gnp_random_graph(-3, 0.5, rng=0), "n_agents=-3: it must be a whole number of at least 1.",
+         "Try n_agents=1000."),
+        (lambda: ring_lattice_graph("ten", 2), "n_agents='ten': it must be a whole number of at least 1.",
+         "Try n_agents=1000."),
+        (lambda: complete_graph(2**32), "n_agents=4294967296: a graph has fewer than 2^32 agents.", "Try fewer."),
+        (lambda: from_edges([]), "there is no edge and no n_agents: the number of agents is not known.",
+         "Try n_agents=10."),
+        (lambda: from_edges(7), "edges=7: they must be pairs of agents.", "Try [(0, 1), (1, 2)]."),
+        (lambda: gnp_random_graph(5, 1.5, rng=0), "p=1.5: it must be a probability between 0 and 1.", "Try p=0.1."),
+        (lambda: gnp_random_graph(5, float("nan"), rng=0), "p=nan: it must be a probability between 0 and 1.",
+         "Try p=0.1."),
+        (lambda: watts_strogatz_graph(9, 2, -0.1, rng=0), "p=-0.1: it must be a probability between 0 and 1.",
+         "Try p=0.1."),
         (lambda: ring_lattice_graph(8, 3),
          "a ring lattice of degree 3 on 8 agents does not exist: the degree must be even and below n.",
          "Try degree=4."),
         (lambda: ring_lattice_graph(8, 8), "the degree must be even and below n.", "Try degree=6."),
         (lambda: ring_lattice_graph(6, 5), "the degree must be even and below n.", "Try degree=4."),
-        (lambda: ring_lattice_graph(6, -2), "the degree must be even and below n.", "Try degree=0."),
+        (lambda: ring_lattice_graph(6, -2), "degree=-2: it must be a whole number of at least 0.", "Try degree=0."),
         (lambda: watts_strogatz_graph(8, 3, 0.5, rng=0),
          "a ring lattice of degree 3 on 8 agents does not exist: the degree must be even and below n.",
          "Try degree=4."),
-        (lambda: from_edges([(0, 1, 2)]), "edges have shape (1, 3)", "they must be pairs of whole numbers."),
-        (lambda: from_edges([(0.0, 1.0)]), "and type float64", "they must be pairs of whole numbers."),
-        (lambda: from_edges([(0, 1), (2, 5)], 4), "edge (2, 5) names an agent that does not exist",
-         "agents are 0..3."),
-        (lambda: from_edges([(0, -1)], 4), "edge (0, -1) names an agent that does not exist", "agents are 0..3."),
+        (lambda: from_edges([(0, 1, 2)]),
+         "edges have shape (1, 3) and type int64: they must be pairs of whole numbers.", "Try [(0, 1), (1, 2)]."),
+        (lambda: from_edges([(0.0, 1.0)]), "and type float64: they must be pairs of whole numbers.",
+         "Try [(0, 1), (1, 2)]."),
+        (lambda: from_edges([(0, 1), (2, 5)], 4), "edge (2, 5) names an agent that does not exist: agents are 0..3.",
+         "Try a larger n_agents."),
+        (lambda: from_edges([(0, -1)], 4), "edge (0, -1) names an agent that does not exist: agents are 0..3.",
+         "Try a larger n_agents."),
         (lambda: from_edges([(0, 1), (2, 2)]), "edge (2, 2) is a loop: an agent is no neighbor of itself.",
          "Leave loops out."),
         (lambda: from_edges([(0, 1), (1, 2), (1, 0)]), "edge (0, 1) is given twice", "list every edge once."),
@@ -390,15 +423,17 @@ def test_neighboring_keys_share_no_more_edges_than_chance() -> None:
         (lambda: from_networkx(nx.MultiGraph([(0, 1), (0, 1)])), "has parallel edges: it must be simple.",
          "Try networkx.Graph(graph)."),
         (lambda: from_networkx(nx.Graph([(0, 1), (1, 1)])), "edge (1, 1) is a loop", "Leave loops out."),
-        (lambda: complete_graph(3).relabel([0, 1, 1]), "new names must be a permutation of 0..2.", ""),
-        (lambda: complete_graph(3).relabel([0, 1]), "new names must be a permutation of 0..2.", ""),
+        (lambda: complete_graph(3).relabel([0, 1, 1]), "are not a permutation of 0..2: every name must occur once.",
+         "Try rng.permutation(n_agents)."),
+        (lambda: complete_graph(3).relabel([0, 1]), "are not a permutation of 0..2: every name must occur once.",
+         "Try rng.permutation(n_agents)."),
     ],
 )  # fmt: skip
 def test_refusals_say_the_rule_and_the_remedy(make: Callable[[], Graph], rule: str, remedy: str) -> None:
     with pytest.raises(GraphError) as caught:
         make()
     message = str(caught.value)
-    assert rule in message and message.endswith(remedy)
+    assert rule in message and remedy and message.endswith(remedy)
 
 
 @modest

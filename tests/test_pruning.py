@@ -194,6 +194,18 @@ def test_a_list_that_overflows_falls_back_to_looking_at_everything() -> None:
     assert len(looks) > 10 and lazy.lost > 100
 
 
+def test_lazy_pruning_allows_for_the_rounding_of_the_means_it_remembers() -> None:
+    """At 1e6 a float32 is up to 0.03 off. Both ends move by 0.05 but seem, from the rounded means, to move by 0.02."""
+    graph, class_ = from_edges([(0, 1)]), np.zeros(2, int)
+    edges = KeptEdges(graph, class_)
+    first = 1e6 + np.array([0.03, 0.97])
+    assert np.array_equal(first.astype(np.float32), 1e6 + np.array([0.0, 1.0]))
+    edges.prune(first, 0.5)
+    assert edges.lost == 0
+    edges.prune(1e6 + np.array([-0.02, 1.02]), 0.5)
+    assert edges.lost == 1
+
+
 @pytest.mark.parametrize("n", [3, 64, 65, 300])
 def test_all_edges_can_go_in_one_step(n: int) -> None:
     for graph in (random_regular_graph(n, 2, rng=0), gnp_random_graph(n, 3 / n, rng=1)):

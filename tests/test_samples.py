@@ -263,9 +263,7 @@ def test_bernoulli_means_shift_too() -> None:
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("gaps", [{}, {"skip_rate": 0.3}])
-def test_a_shift_inside_a_block_gives_the_same_bits_as_between_blocks(
-    distribution: str, gaps: dict[str, Any]
-) -> None:
+def test_a_shift_inside_a_block_gives_the_same_bits_as_between_blocks(distribution: str, gaps: dict[str, Any]) -> None:
     scenario = scenario_of(distribution, shift_step=12, shift_means=(0.7, 0.1), **gaps)
     at_once = filled(ScenarioStream(scenario, 7), 20)
     stream = ScenarioStream(scenario, 7)

@@ -112,14 +112,19 @@ if HAVE_NUMBA:
     class _SourceHashLocator(caching._CacheLocator):
         def __init__(self, py_func: Callable[..., Any], py_file: str):
             self._py_file = py_file
+            root, own = Path(__file__).resolve().parent, Path(py_file).resolve()
+            self._ours = own.is_relative_to(root)
             # Kernels of one name in two files must not share an index; line numbers alone could collide.
-            self._tag = hashlib.sha256(f"{py_func.__module__}:{py_func.__qualname__}".encode()).hexdigest()[:8]
+            place = f"{own.relative_to(root) if self._ours else own}:{py_func.__qualname__}"
+            self._tag = hashlib.sha256(place.encode()).hexdigest()[:12]
 
         def get_cache_path(self) -> str:
             return str(_folder())
 
         def get_source_stamp(self) -> str:
-            return source_hash()
+            if self._ours or not Path(self._py_file).is_file():
+                return source_hash()
+            return source_hash() + hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()  # somebody's own file
 
         def get_disambiguator(self) -> str:
             return self._tag
@@ -142,7 +147,13 @@ if HAVE_NUMBA:
 
         def save_overload(self, sig: Any, data: Any) -> None:
             try:
-                super().save_overload(sig, data)
+                try:
+                    super().save_overload(sig, data)
+                except OSError:
+                    raise
+                except Exception:  # the index is torn: start it anew
+                    self._cache_file.flush()
+                    super().save_overload(sig, data)
             except OSError as error:  # a full disk must not stop a run
                 warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
 

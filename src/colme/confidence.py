@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import at, equation, kernel
-from colme.errors import ColmeError, MethodError, one_of
+from colme.errors import ColmeError, MethodError, one_of, positive
 
 BOUNDS = ("laplace", "fourth-moment", "hoeffding")
 LEVELS = ("agent", "edge", "population")
@@ -127,9 +127,8 @@ def separation_time(
     >>> separation_time(0.8, sigma=2.0, gamma=0.05)
     293
     """
-    for name, value in (("gap", gap), ("sigma", sigma)):
-        if not 0 < value < math.inf:
-            raise ColmeError(f"{name}={value}: it must be positive and finite.")
+    positive(gap, "gap", "gap=0.8")
+    positive(sigma, "sigma", "sigma=2.0")
     check_probability("gamma", gamma)
     factor = 4.0 if guaranteed else 2.0
 

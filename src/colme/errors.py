@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 
 class ColmeError(ValueError):
@@ -40,6 +43,34 @@ class MissingExtra(ColmeError, ImportError):
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
     return MissingExtra(f"{purpose} needs {package}, which is not installed. Try: pip install 'colme[{extra}]'")
+
+
+def shorten(value: object) -> str:
+    """The repr of a value, on one line and not too long for a sentence."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def whole(value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: int = 1) -> int:
+    """A whole number of at least `low`, or a refusal."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or number < low:
+        raise error(f"{name}={shorten(value)}: it must be a whole number of at least {low}. Try {example}.")
+    return number
+
+
+def positive(value: Any, name: str, example: str, error: type[ColmeError] = ColmeError) -> float:
+    """A positive finite number, or a refusal."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool | str) or not 0.0 < number < math.inf:
+        raise error(f"{name}={shorten(value)}: it must be positive and finite. Try {example}.")
+    return number
 
 
 def one_of(value: object, allowed: Iterable[str], what: str, error: type[ColmeError] = ColmeError) -> None:

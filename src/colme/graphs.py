@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colme._jit import kernel
 from colme._regular import random_regular_rows
-from colme.errors import GraphError, missing_extra
+from colme.errors import GraphError, missing_extra, shorten, whole
 
 Rng = np.random.Generator | int | None
 
@@ -77,7 +77,10 @@ class Graph:
         """The same graph where agent a is called new_name[a]; every agent keeps the order of its neighbors."""
         names = np.asarray(new_name, np.int64)
         if not np.array_equal(np.sort(names), np.arange(self.n_agents)):
-            raise GraphError(f"new names must be a permutation of 0..{self.n_agents - 1}.")
+            raise GraphError(
+                f"new names {shorten(names)} are not a permutation of 0..{self.n_agents - 1}: every name must occur "
+                "once. Try rng.permutation(n_agents)."
+            )
         old = np.argsort(names)
         indptr = np.concatenate([[0], np.cumsum(self.degrees[old])])
         take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
@@ -138,18 +141,25 @@ def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) 
 
 def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | None = None) -> Graph:
     """A graph from a list of edges (a, b); n_agents defaults to the largest name + 1."""
-    raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))  # type: ignore[arg-type]
+    if not isinstance(edges, Iterable):
+        raise GraphError(f"edges={shorten(edges)}: they must be pairs of agents. Try [(0, 1), (1, 2)].")
+    raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
     if raw.size == 0:
         raw = raw.reshape(0, 2).astype(np.int64)
     if raw.ndim != 2 or raw.shape[1] != 2 or raw.dtype.kind not in "iu":
-        raise GraphError(f"edges have shape {raw.shape} and type {raw.dtype}: they must be pairs of whole numbers.")
+        raise GraphError(
+            f"edges have shape {raw.shape} and type {raw.dtype}: they must be pairs of whole numbers. "
+            "Try [(0, 1), (1, 2)]."
+        )
+    if raw.size == 0 and n_agents is None:
+        raise GraphError("there is no edge and no n_agents: the number of agents is not known. Try n_agents=10.")
     pairs = raw.astype(np.int64)
-    n = int(pairs.max(initial=-1)) + 1 if n_agents is None else int(n_agents)
-    _check_agents(n)
+    n = _check_agents(int(pairs.max(initial=-1)) + 1 if n_agents is None else n_agents)
     outside = (pairs < 0) | (pairs >= n)
     if outside.any():
         a, b = pairs[np.argmax(outside.any(axis=1))].tolist()
-        raise GraphError(f"edge ({a}, {b}) names an agent that does not exist: agents are 0..{n - 1}.")
+        raise GraphError(f"edge ({a}, {b}) names an agent that does not exist: agents are 0..{n - 1}. "
+                         "Try a larger n_agents.")  # fmt: skip
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     if (low == high).any():
         raise GraphError(f"edge ({low[low == high][0]}, {low[low == high][0]}) is a loop: an agent is no neighbor of "
@@ -173,7 +183,7 @@ def from_networkx(graph: Any) -> Graph:
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
     """A uniformly random simple graph in which everybody has the same degree."""
-    _check_agents(n_agents)
+    n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if not 0 <= degree < n_agents:
         raise GraphError(
             f"a {degree}-regular graph on {n_agents} agents does not exist: the degree must be between 0 and n-1 "
@@ -225,9 +235,8 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
     low, high = _ring(n_agents, degree)
     generator = np.random.default_rng(rng)
     moved = np.flatnonzero(generator.random(len(low)) < p)
-    if degree >= n_agents - 1:
-        moved = moved[:0]  # everybody knows everybody: no edge can move
-    high = high.copy()
+    if 2 * degree >= n_agents:
+        return _rewire_one_by_one(n_agents, low, high, moved, generator)
     redraw = moved
     while len(redraw):
         high[redraw] = generator.integers(n_agents, size=len(redraw))
@@ -242,6 +251,22 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
     return _from_pairs(n_agents, np.minimum(low, high), np.maximum(low, high))
 
 
+def _rewire_one_by_one(
+    n: int, low: NDArray[np.int64], high: NDArray[np.int64], moved: NDArray[np.int64], generator: np.random.Generator
+) -> Graph:
+    """The same on a dense graph, where drawing again could go on for ever: an edge moves if there is a place for it."""
+    taken = np.eye(n, dtype=bool)
+    taken[low, high] = taken[high, low] = True
+    for e in moved:
+        a, free = low[e], np.flatnonzero(~taken[low[e]])
+        if len(free):
+            b = generator.choice(free)
+            taken[a, high[e]] = taken[high[e], a] = False
+            taken[a, b] = taken[b, a] = True
+            high[e] = b
+    return _from_pairs(n, low, high)
+
+
 def complete_graph(n_agents: int) -> Graph:
     """Everybody is everybody's neighbor."""
     _check_agents(n_agents)
@@ -250,7 +275,7 @@ def complete_graph(n_agents: int) -> Graph:
 
 
 def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    _check_agents(n_agents)
+    n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if degree % 2 or not 0 <= degree < n_agents:
         raise GraphError(
             f"a ring lattice of degree {degree} on {n_agents} agents does not exist: the degree must be even and "
@@ -260,14 +285,16 @@ def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int
     return low, (low + np.repeat(np.arange(1, degree // 2 + 1), n_agents)) % n_agents
 
 
-def _check_agents(n: int) -> None:
-    if not 1 <= n < 2**32:
-        raise GraphError(f"{n} agents: a graph has between 1 and 2^32 - 1 agents.")
+def _check_agents(n: Any) -> int:
+    n_agents = whole(n, "n_agents", "n_agents=1000", GraphError)
+    if n_agents >= 2**32:
+        raise GraphError(f"n_agents={n}: a graph has fewer than 2^32 agents. Try fewer.")
+    return n_agents
 
 
 def _check_probability(name: str, p: float) -> None:
     if not 0 <= p <= 1:
-        raise GraphError(f"{name}={p}: it must be a probability between 0 and 1.")
+        raise GraphError(f"{name}={p}: it must be a probability between 0 and 1. Try {name}=0.1.")
 
 
 def _key(rng: Rng) -> int:

@@ -95,7 +95,7 @@ def oracle_variance(sigma: float, t: int, class_size: int) -> float:
     1.6e-06
     """
     if not sigma > 0 or t < 1 or class_size < 1:
-        raise ColmeError(f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive.")
+        raise ColmeError(f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive. Try t=1000.")
     return sigma * sigma / (t * class_size)
 
 

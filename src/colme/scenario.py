@@ -7,22 +7,21 @@ the agents then see is the business of `samples`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme import _random
-from colme.errors import RunError, ScenarioError, one_of
+from colme._configuration import Configuration
+from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
 ASSIGNMENTS = ("equal", "random", "blocks")
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+class Scenario(Configuration, frozen=True, kw_only=True):
     """A population of agents that see noisy numbers around the mean of their class.
 
     n_agents      how many agents
@@ -38,6 +37,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shift_step    from this step on the means are `shift_means`
     """
 
+    refusal: ClassVar[type[ColmeError]] = ScenarioError
+
     n_agents: int
     means: tuple[float, ...]
     sigma: float | tuple[float, ...] | None = None
@@ -52,37 +53,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shift_means: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("means", "sigma", "sizes", "skip_rate", "shift_means"):  # accept lists and arrays
-            value = getattr(self, name)
-            if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-                msgspec.structs.force_setattr(self, name, tuple(np.asarray(value).tolist()))
+        super().__post_init__()
         self._check_classes()
         self._check_noise()
         self._check_time()
 
     def _check_classes(self) -> None:
-        if not isinstance(self.n_agents, int) or self.n_agents < 1:
-            raise ScenarioError(f"n_agents={self.n_agents!r}: there must be at least one agent. Try n_agents=5000.")
+        if self.n_agents < 1:
+            raise ScenarioError(f"n_agents={self.n_agents}: there must be at least one agent. Try n_agents=5000.")
         if not self.means or not all(map(math.isfinite, self.means)):
-            raise ScenarioError(f"means={self.means!r}: every class needs a finite mean. Try means=(1.2, 2.0).")
+            raise ScenarioError(f"means={shorten(self.means)}: every class needs a finite mean. Try means=(1.2, 2.0).")
         one_of(self.assignment, ASSIGNMENTS, "assignment", ScenarioError)
         if self.sizes is None:
             if self.assignment != "random" and len(self.means) > self.n_agents:
                 raise ScenarioError(
-                    f"{len(self.means)} classes for {self.n_agents} agents: every class needs an agent. "
+                    f"n_agents={self.n_agents} with {len(self.means)} means: every class needs an agent. "
                     "Try fewer means or assignment='random'."
                 )
             return
         if len(self.sizes) != len(self.means) or min(self.sizes) < 0:
             raise ScenarioError(
-                f"sizes={self.sizes}: there must be one size >= 0 for each of the {len(self.means)} means."
+                f"sizes={shorten(self.sizes)}: there must be one size >= 0 for each of the {len(self.means)} means. "
+                "Leave sizes out for equal classes."
             )
         total = sum(self.sizes)
         if self.assignment == "random" and total <= 0:
-            raise ScenarioError(f"sizes={self.sizes}: at least one class must have a positive size.")
+            raise ScenarioError(f"sizes={shorten(self.sizes)}: some class must have a positive size. Try sizes=(1, 1).")
         if self.assignment != "random" and total != self.n_agents:
             raise ScenarioError(
-                f"sizes={self.sizes} add up to {total}: they must add up to n_agents={self.n_agents}. "
+                f"sizes={shorten(self.sizes)} add up to {total}: they must add up to n_agents={self.n_agents}. "
                 "Try assignment='random' to use them as proportions."
             )
 
@@ -90,46 +89,56 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         one_of(self.distribution, DISTRIBUTIONS, "distribution", ScenarioError)
         if self.distribution == "bernoulli":
             if self.sigma is not None:
-                raise ScenarioError(f"sigma={self.sigma}: a 0/1 sample has no free scale. Leave sigma out.")
-            all_means = self.means + (self.shift_means or ())
-            if not all(0 <= mean <= 1 for mean in all_means):
-                raise ScenarioError(f"means={all_means}: the mean of a 0/1 sample must be between 0 and 1.")
-        if self.distribution == "student" and not self.df > 2:
-            raise ScenarioError(f"df={self.df}: Student samples need df > 2 to have a deviation. Try df=5.")
+                raise ScenarioError(f"sigma={shorten(self.sigma)}: a 0/1 sample has no free scale. Leave sigma out.")
+            for name, means in (("means", self.means), ("shift_means", self.shift_means or ())):
+                if not all(0 <= mean <= 1 for mean in means):
+                    raise ScenarioError(
+                        f"{name}={shorten(means)}: the mean of a 0/1 sample is between 0 and 1. Try {name}=(0.2, 0.6)."
+                    )
+        if self.distribution == "student" and not 2 < self.df <= 1e6:
+            raise ScenarioError(
+                f"df={self.df}: Student samples need df > 2 to have a deviation, and beyond 10^6 they are Gaussian. "
+                "Try df=5."
+            )
         if isinstance(self.sigma, tuple):
             self._check_length("sigma", self.sigma, len(self.means))
             values: tuple[float, ...] = self.sigma
         else:
             values = () if self.sigma is None else (self.sigma,)
         if not all(0 < value < math.inf for value in values):
-            raise ScenarioError(f"sigma={_short(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
+            raise ScenarioError(f"sigma={shorten(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
 
     def _check_time(self) -> None:
         rates = self.skip_rate if isinstance(self.skip_rate, tuple) else (self.skip_rate,)
         if isinstance(self.skip_rate, tuple):
             self._check_length("skip_rate", rates, None)
         if not all(0 <= rate < 1 for rate in rates):
-            raise ScenarioError(f"skip_rate={_short(self.skip_rate)}: it must be at least 0 and below 1. Try 0.2.")
+            raise ScenarioError(
+                f"skip_rate={shorten(self.skip_rate)}: it must be at least 0 and below 1. Try skip_rate=0.2."
+            )
         if not 0 <= self.late_share <= 1 or self.late_step < 1:
             raise ScenarioError(
                 f"late_share={self.late_share}, late_step={self.late_step}: the share must be between 0 and 1 and "
                 "the step at least 1. Try late_share=0.1, late_step=500."
             )
         if (self.shift_step is None) != (self.shift_means is None):
-            raise ScenarioError("shift_step and shift_means go together: give both or neither.")
+            raise ScenarioError(
+                f"shift_step={self.shift_step} with shift_means={shorten(self.shift_means)}: they go together. "
+                "Give both or neither."
+            )
         if self.shift_step is not None and self.shift_means is not None:
             if len(self.shift_means) != len(self.means) or not all(map(math.isfinite, self.shift_means)):
                 raise ScenarioError(
-                    f"shift_means={self.shift_means}: there must be a finite new mean for each of the "
+                    f"shift_means={shorten(self.shift_means)}: there must be a finite new mean for each of the "
                     f"{len(self.means)} classes. Repeat the old mean of a class that does not move."
                 )
             if self.shift_step < 2:
-                raise ScenarioError(f"shift_step={self.shift_step}: means can shift from step 2 on.")
+                raise ScenarioError(f"shift_step={self.shift_step}: means shift from step 2 on. Try shift_step=500.")
 
     def _check_length(self, name: str, values: tuple[float, ...], per_class: int | None) -> None:
         if len(values) not in (self.n_agents, per_class):
             rule = f"one per agent ({self.n_agents})" + (f" or one per class ({per_class})" if per_class else "")
-            raise ScenarioError(f"{name} has {len(values)} values: it must be one number, or {rule}.")
+            raise ScenarioError(f"{name} has {len(values)} values: it must be one number, or {rule}. Try one number.")
 
     @property
     def known_scale(self) -> float | tuple[float, ...]:
@@ -155,6 +164,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def populate(self, seed: int) -> Population:
         """Who is who under this seed."""
+        seed = check_seed(seed)
         n, n_classes = self.n_agents, len(self.means)
         dtype = np.uint16 if n_classes <= 0xFFFF else np.uint32
         if self.assignment == "random":
@@ -195,8 +205,3 @@ def check_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
         raise RunError(f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0.")
     return int(seed)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

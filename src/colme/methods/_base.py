@@ -14,10 +14,11 @@ from collections.abc import Generator, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._configuration import Configuration
+from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.samples import running_mean
 
@@ -120,9 +121,10 @@ class Agent:
         raise NotImplementedError  # pragma: no cover
 
 
-class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True,
-             tag_field="method"):  # fmt: skip
+class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """The parent of every method's configuration."""
+
+    refusal: ClassVar[type[ColmeError]] = MethodError
 
     label: ClassVar[str] = "?"
     """The name in tables and figures."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import BOUNDS, Bound, RadiusTable, check_probability, level_gamma, scale_radii
-from colme.errors import MethodError, one_of
+from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
 from colme.methods._base import Method, World
 from colme.pruning import KeptEdges
@@ -36,15 +36,15 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
     width: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_probability("delta", self.delta)
         if self.gamma is not None:
             check_probability("gamma", self.gamma)
         level_gamma(self.level, self.delta, n_agents=1, n_edges=1)
         one_of(self.bound, BOUNDS, "bound", MethodError)
         for name in ("sigma", "width"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise MethodError(f"{name}={value}: it must be positive and finite. Try {name}=2.0.")
+            if getattr(self, name) is not None:
+                positive(getattr(self, name), name, f"{name}=2.0", MethodError)
         if not 1 <= self.kurtosis < math.inf:
             raise MethodError(f"kurtosis={self.kurtosis}: it must be at least 1. Try kurtosis=3.0 (Gaussian).")
 
@@ -53,6 +53,8 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         gamma = self.gamma
         if gamma is None:
             gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
+            if gamma == 0:
+                raise MethodError(f"delta={self.delta}: it is too small for a computer's numbers. Try delta=0.001.")
         return Bound(gamma=gamma, name=self.bound, kurtosis=self.kurtosis)
 
     def scale_for(self, sigma: Any, width: float | None) -> Any:

@@ -35,7 +35,7 @@ from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 
-u32, u64 = np.uint32, np.uint64
+u32, u64, f64 = np.uint32, np.uint64, np.float64
 
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
@@ -92,7 +92,7 @@ def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, es
         for lane in range(size):
             a = start + u64(lane)
             alpha = fixed if fixed >= 0.0 else clock_rate(t, at(restart, a))  # (3)
-            y = next_estimate(mean[a], estimate[a], pull[lane], alpha, 1.0, degree[a])  # (6)
+            y = next_estimate(mean[a], estimate[a], f64(pull[lane]), alpha, 1.0, degree[a])  # (6)
             estimate[a] = y
             spare[a] = y
 

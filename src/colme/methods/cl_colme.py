@@ -39,7 +39,7 @@ from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 from colme.spectrum import check_step, stable_step
 
-u64 = np.uint64
+u64, f64 = np.uint64, np.float64
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
@@ -86,7 +86,7 @@ def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t,
         for lane in range(size):
             a = start + u64(lane)
             alpha = fixed if fixed >= 0.0 else clock_rate(t, at(restart, a))  # (3)
-            y = next_estimate(mean[a], estimate[a], pull[lane], alpha, step, degree[a])  # (5)
+            y = next_estimate(mean[a], estimate[a], f64(pull[lane]), alpha, step, degree[a])  # (5)
             estimate[a] = y
             spare[a] = y
 

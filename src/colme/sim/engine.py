@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import CheckpointError
+from colme.errors import CheckpointError, shorten
 from colme.graphs import Graph
 from colme.methods import Method, State, World
 from colme.metrics import Judge
@@ -149,17 +149,25 @@ class Run:
 
     def _resume(self, path: Path) -> None:
         head, arrays = read_arrays(path, CHECKPOINT)
-        theirs, ours = head["configuration"], self.configuration
+        theirs, ours = head.get("configuration", {}), self.configuration
         different = [key for key in ours if theirs.get(key) != ours[key]]
         if different:
             key = different[0]
             raise CheckpointError(
-                f"{path.name} belongs to another run: its {key} is {theirs.get(key)!r}, here it is {ours[key]!r}. "
-                "Use another checkpoint or delete it."
+                f"{path.name} belongs to another run: its {key} is {shorten(theirs.get(key))}, here it is "
+                f"{shorten(ours[key])}. Use another checkpoint or delete it."
             )
+        try:
+            self._take_over(path, arrays)
+        except (KeyError, ValueError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
+
+    def _take_over(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         if arrays["t"] > self.n_steps:
             raise CheckpointError(
-                f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for more steps."
+                f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for at least that many steps."
             )
         self.world.t = int(arrays["t"])
         self.world.mean[:] = arrays["mean"]
@@ -169,7 +177,7 @@ class Run:
         for number, state in enumerate(self.states):
             restore(state, f"state{number}", arrays)
         if self.world.t == self.recorder.next:  # it ended here, at a step that only its end made it record
-            self.recorder.write(self.world, self.states, self.judge, self.stream.truth(self.n_steps))
+            self.recorder.write(self.world, self.states, self.judge, self.stream.truth(self.world.t))
 
     def _traces(self) -> list[Trace]:
         world, origin = self.world, self.stream.origin

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import RunError, one_of
+from colme.errors import RunError, one_of, shorten, whole
 from colme.methods import State, World
 from colme.metrics import OF_METHOD, OF_RUN, Judge
 
@@ -23,14 +23,16 @@ def recorded_steps(record: Record, n_steps: int) -> NDArray[np.int64]:
             return np.arange(1, n_steps + 1)
         # The grid does not depend on n_steps, so a longer run records a superset.
         grid = np.unique(np.floor(10 ** (np.arange(0, 40 * np.log10(n_steps) + 1) / 40)).astype(np.int64))
-    elif isinstance(record, int):
-        if record < 1:
-            raise RunError(f"record={record}: record every k-th step with k >= 1. Try record='log'.")
-        grid = np.arange(record, n_steps + 1, record)
+    elif np.ndim(record) == 0:
+        k = whole(record, "record", "record='log'", RunError)
+        grid = np.arange(k, n_steps + 1, k)
     else:
-        grid = np.unique(np.asarray(record, np.int64))
-        if len(grid) == 0 or grid[0] < 1 or grid[-1] > n_steps:
-            raise RunError(f"record lists steps outside 1..{n_steps}: list steps of the run. Try record='log'.")
+        asked = np.asarray(record)
+        grid = np.unique(asked)
+        if asked.dtype.kind not in "iu" or len(grid) == 0 or grid[0] < 1 or grid[-1] > n_steps:
+            raise RunError(
+                f"record={shorten(record)}: a list must hold whole steps, none outside 1..{n_steps}. Try record='log'."
+            )
     return np.unique(np.append(grid[grid <= n_steps], n_steps))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme import _random
-from colme.errors import RunError, one_of
+from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Method
 from colme.samples import Recording, ScenarioStream, Stream
@@ -39,7 +38,7 @@ class Options(TypedDict, total=False):
     degree: int | None
     graph: GraphSource | None
     steps: int | None
-    seed: int
+    seed: int | None
     tolerance: float
     record: Record
     precision: str
@@ -64,7 +63,7 @@ def simulate(
     degree: int | None = None,
     graph: GraphSource | None = None,
     steps: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     seeds: Iterable[int] | None = None,
     tolerance: float = 0.1,
     record: Record = "all",
@@ -90,22 +89,29 @@ def simulate(
                       the end. If it exists, the run continues from it, also to more steps than it had.
     n_jobs            seeds run at once (default: the cores)
     """
-    methods = [method] if isinstance(method, Method) else list(method)
+    methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
     if not methods or not all(isinstance(each, Method) for each in methods):
-        raise RunError(f"method={method!r}: it must be a method or a list of them. Try colme.CLColME(delta=0.1).")
+        raise RunError(f"method={shorten(method)}: it must be a method or a list of them. Try colme.CLColME().")
     one_of(precision, _EXCHANGE, "precision", RunError)
-    if not 0 < tolerance < math.inf:
-        raise RunError(f"tolerance={tolerance}: it must be positive and finite. Try tolerance=0.1.")
+    tolerance = positive(tolerance, "tolerance", "tolerance=0.1", RunError)
+    if n_jobs is not None:
+        n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError)
     if graph is not None and degree is not None:
-        raise RunError("both degree and graph are given: a graph has its own degrees. Leave one out.")
+        raise RunError(f"degree={degree} and graph={graph!r} are both given: a graph has its degrees. Leave one out.")
+    if not (graph is None or isinstance(graph, Graph) or callable(graph)):
+        raise RunError(
+            f"graph={shorten(graph)}: it must be a colme.Graph or a function of an rng that makes one. "
+            "Try colme.graphs.from_networkx(graph) or colme.graphs.from_edges(edges)."
+        )
     if isinstance(source, np.ndarray):
         source = Recording(source)
     elif not isinstance(source, Scenario | Recording):
-        raise RunError(f"source={source!r}: samples come from a Scenario, a Recording or an array (steps, agents).")
+        raise RunError(
+            f"source={shorten(source)}: samples come from a Scenario, a Recording or an array (steps, agents). "
+            "Try numpy.asarray(...)."
+        )
     n_steps = _n_steps(source, steps)
-    all_seeds = [check_seed(seed)] if seeds is None else [check_seed(each) for each in seeds]
-    if not all_seeds or len(set(all_seeds)) < len(all_seeds):
-        raise RunError(f"seeds={all_seeds}: there must be at least one seed, each once. Try seeds=range(10).")
+    all_seeds = _seeds(seed, seeds)
     record_at = recorded_steps(record, n_steps)
     folder = _checkpoint_folder(checkpoint, seeds is not None)
 
@@ -167,14 +173,23 @@ def available_cores() -> int:
 
 def _n_steps(source: Scenario | Recording, steps: int | None) -> int:
     longest = None if isinstance(source, Scenario) else source.n_steps
-    n_steps = (longest or 1000) if steps is None else steps
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        raise RunError(f"steps={steps!r}: a run has at least one step. Try steps=2000.")
+    n_steps = (longest or 1000) if steps is None else whole(steps, "steps", "steps=2000", RunError)
     if n_steps >= 2**31:
-        raise RunError(f"steps={steps}: a run has fewer than 2^31 steps.")
+        raise RunError(f"steps={steps}: a run has fewer than 2^31 steps. Try steps=100_000.")
     if longest is not None and n_steps > longest:
         raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
-    return int(n_steps)
+    return n_steps
+
+
+def _seeds(seed: int | None, seeds: Iterable[int] | None) -> list[int]:
+    if seeds is None:
+        return [check_seed(0 if seed is None else seed)]
+    if seed is not None or not isinstance(seeds, Iterable):
+        raise RunError(f"seed={seed}, seeds={shorten(seeds)}: give one seed, or several as seeds=range(10).")
+    every = [check_seed(each) for each in seeds]
+    if not every or len(set(every)) < len(every):
+        raise RunError(f"seeds={shorten(every)}: there must be at least one seed, each once. Try seeds=range(10).")
+    return every
 
 
 def _graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:
@@ -186,14 +201,20 @@ def _graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: i
         if graph is not None:
             made = graph(np.random.default_rng(key))
             if not isinstance(made, Graph):
-                raise RunError(f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph.")
+                raise RunError(
+                    f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph. "
+                    "Try lambda rng: colme.graphs.gnp_random_graph(1000, 0.01, rng=rng)."
+                )
         else:
             if degree is None:
                 degree = min(DEFAULT_DEGREE, n_agents - 1)
                 degree -= n_agents * degree % 2
             made = random_regular_graph(n_agents, degree, rng=key)
     if made.n_agents != n_agents:
-        raise RunError(f"the graph has {made.n_agents} agents and the samples {n_agents}: they must be the same.")
+        raise RunError(
+            f"the graph has {made.n_agents} agents and the samples {n_agents}: they must be the same. "
+            "Make the graph with as many agents as the samples have."
+        )
     return made
 
 
@@ -204,36 +225,40 @@ def _configuration(
     """What determines the run, in plain types (but not its length: a run can be continued)."""
     from colme import __version__
 
-    return {
+    known = {
         "version": __version__,
-        "methods": [msgspec.to_builtins(method) for method in methods],
-        "source": msgspec.to_builtins(source)
-        if isinstance(source, Scenario)
-        else {"recording": _digest(source.values)},
-        "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indices)}),
+        "methods": methods,
+        "source": source if isinstance(source, Scenario) else {"recording": _digest(*source.known)},
+        "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indptr, made.indices)}),
         "seed": seed,
         "tolerance": tolerance,
-        "record": record if isinstance(record, str | int) else [int(step) for step in record],
+        "record": record if isinstance(record, str) else np.asarray(record).tolist(),
         "precision": precision,
     }
+    return msgspec.json.decode(msgspec.json.encode(known))  # as a file would give it back
 
 
-def _digest(array: NDArray[Any]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype};".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) -> Path | None:
     if checkpoint is None:
         return None
     path = Path(checkpoint)
-    if many:
-        if path.is_file():
-            raise RunError(f"checkpoint={path}: with seeds= it must be a folder, and this is a file.")
-        path.mkdir(parents=True, exist_ok=True)
-    elif path.is_dir():
+    if many and path.is_file():
+        raise RunError(f"checkpoint={path}: with seeds= it must be a folder, and this is a file. Try {path}.d.")
+    if not many and path.is_dir():
         raise RunError(f"checkpoint={path}: it must be a file, and this is a folder. Try {path / 'run.npz'}.")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    folder = path if many else path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose one that is writable.") from None
     return path
 
 

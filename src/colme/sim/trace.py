@@ -141,6 +141,8 @@ class Traces(Sequence[Trace]):
             import xarray
         except ImportError:
             raise missing_extra("xarray", "lab", "to_xarray()") from None
+        if not self._traces or any(not np.array_equal(trace.t, self[0].t) for trace in self):
+            raise ColmeError(f"{len(self)} traces with different steps make no dataset: record the same steps in each.")
         methods: list[Any] = []
         for trace in self:
             if trace.method not in methods:
