@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import colme
 from colme import errors, graphs
-from colme.errors import GraphError, MethodError, RunError, SampleError, ScenarioError
+from colme.errors import ColmeError, GraphError, MethodError, RunError, SampleError, ScenarioError
 from colme.methods.colme import MAX_AGENTS
 
 SCENARIO = colme.Scenario(n_agents=12, means=(0.0, 1.0))
@@ -159,7 +160,7 @@ BAD: dict[str, Case] = {
     "infinite sample": (
         simulate(WITH_INF, steps=None), SampleError, ("agent 1 at step 3 is infinite", "finite", "by NaN"),
     ),
-    "no number": (simulate(np.full((3, 4), math.nan)), SampleError, ("all samples are NaN", "somebody must see a number", "Check")),
+    "no number": (simulate(np.full((3, 4), math.nan)), SampleError, ("samples are NaN", "must see a number", "Check")),
     "one dimension": (simulate(np.zeros(7)), SampleError, ("shape (7,)", "must be (steps, agents)")),
     "three dimensions": (simulate(np.zeros((2, 2, 2))), SampleError, ("shape (2, 2, 2)", "(steps, agents)")),
     "no agents recorded": (simulate(np.zeros((2, 0))), SampleError, ("shape (2, 0)", "at least one of each")),
@@ -305,3 +306,45 @@ def test_a_checkpoint_that_is_a_folder_is_refused_and_so_is_a_file_for_seeds(tmp
     file.touch()
     with pytest.raises(RunError, match=r"with seeds= it must be a folder, and this is a file"):
         colme.simulate(CL, SCENARIO, steps=2, seeds=[0, 1], checkpoint=file)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """np.float64 from x.std(), an array of one number, an np.int64: all as if typed."""
+    samples = np.random.default_rng(0).normal(size=(20, 12))
+    method = colme.CLColME(sigma=samples.std(), step=np.float64(0.05))
+    assert repr(method) == f"CLColME(sigma={float(samples.std())!r}, step=0.05)"
+    assert np.isfinite(colme.simulate(method, samples, record=np.int64(5)).final.estimate).all()
+    scenario = colme.Scenario(n_agents=np.int64(12), means=np.array([0.0, 1.0]), sigma=np.array(2.0))
+    assert scenario == colme.Scenario(n_agents=12, means=(0.0, 1.0), sigma=2.0)
+    assert colme.BColME(depth=np.int64(3)) == colme.BColME(depth=3)
+
+
+def test_repr_does_not_depend_on_where_a_method_came_from() -> None:
+    method = colme.CLColME(step=0.1)
+    assert repr(msgspec.json.decode(msgspec.json.encode(method), type=colme.CLColME)) == repr(method)
+
+
+def test_masked_samples_are_missing_ones() -> None:
+    masked = np.ma.masked_less(np.arange(12.0).reshape(4, 3), 2.0)
+    assert np.isnan(colme.Recording(masked).values).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: colme.Recording(np.ones((3, 2)), width=-1.0), "width=-1.0: it must be positive"),
+        (lambda: colme.Recording([["a", "b"]]), "are not numbers"),
+        (lambda: colme.Recording(np.ones((3, 2)), means=[0, 1], classes=[0, 0]), "different means"),
+        (lambda: colme.Scenario(n_agents=4, means=(0.0,), distribution="student", df=math.inf), "df=inf"),
+        (lambda: colme.Scenario(n_agents=4, means=(0.0, 1.0), sizes=(2.5, 1.5)), "expected int, got float"),
+        (lambda: colme.simulate(colme.CLColME, np.ones((3, 2))), "it must be a method"),
+        (lambda: colme.simulate(colme.Local(), np.ones((3, 2)), seed=1, seeds=[2]), "give one seed, or several"),
+        (lambda: colme.simulate(colme.Local(), np.ones((3, 2)), graph="ring"), "from_networkx"),
+        (lambda: colme.simulate(colme.Local(), np.ones((3, 2)), n_jobs=0), "n_jobs=0"),
+        (lambda: colme.CLColME(delta=5e-324).bound_for(1000, 5000), "too small"),
+        (lambda: graphs.random_regular_graph(5.5, 2), "whole number"),
+    ],
+)
+def test_the_less_common_mistakes_too(call: Callable[[], object], fragment: str) -> None:
+    with pytest.raises(ColmeError, match=fragment):
+        call()

@@ -255,14 +255,10 @@ def metropolis_matrix(graph: Graph, exchange: Any) -> NDArray[np.float64]:
 @pytest.mark.parametrize("exchange", [np.float32, np.float64])
 @modest
 @given(n=st.one_of(st.integers(2, 30), st.sampled_from([64, 65, 130])), seed=st.integers(0, 2**32 - 1))
-def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(
-    exchange: Any, n: int, seed: int
-) -> None:
+def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(exchange: Any, n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = gnp_random_graph(n, min(1.0, 6 / n), rng=seed)
-    world = World(
-        class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=exchange
-    )
+    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=exchange)
     state = CColME(gamma=0.2).start(world, graph)
     cuts = 0
     for t in range(1, 16):
@@ -307,9 +303,7 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
     """y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1) with W from scratch, after cuts, to the rounding of a double."""
     n = 90
     rng = np.random.default_rng(3)
-    world = World(
-        class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=np.float64
-    )
+    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=np.float64)
     state = CColME(gamma=0.1, clock="global").start(world, random_regular_graph(n, 8, rng=1))
     center = np.where(np.arange(n) % 2, 3.0, 0.0)
     cuts = 0

@@ -454,3 +454,13 @@ def test_to_networkx_without_networkx_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(MissingExtra, match=r"to_networkx\(\) needs networkx.*pip install 'colme\[graph\]'"):
         complete_graph(3).to_networkx()
+
+
+@pytest.mark.parametrize(("n", "degree", "seed"), [(6, 4, 16), (5, 2, 9), (9, 4, 585), (6, 4, 95), (64, 40, 1)])
+def test_small_worlds_end_even_where_agents_run_out_of_strangers(n: int, degree: int, seed: int) -> None:
+    graph = watts_strogatz_graph(n, degree, 1.0, rng=seed)
+    assert graph.n_edges == n * degree // 2 and (graph.adjacency() == graph.adjacency().T).all()
+
+
+def test_an_almost_impossible_edge_makes_an_empty_graph() -> None:
+    assert gnp_random_graph(100, 1e-18, rng=0).n_edges == 0

@@ -31,7 +31,9 @@ def test_everything_but_kernels_is_annotated(path: Path) -> None:
         if isinstance(node, ast.FunctionDef) and not _decorators(node) & NUMBA_FREE:
             arguments = [a for a in (*node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")]
             bare = [a.arg for a in arguments if a.annotation is None]
-            assert not bare and (node.returns is not None or node.name == "__init__"), f"{path.name}: {node.name} lacks annotations ({bare})"
+            assert not bare and (node.returns is not None or node.name == "__init__"), (
+                f"{path.name}: {node.name} lacks annotations ({bare})"
+            )
 
 
 def test_only_one_file_knows_numba() -> None:

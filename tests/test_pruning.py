@@ -293,7 +293,7 @@ def test_a_cut_edge_stays_cut_when_the_means_meet_again() -> None:
 @modest
 @given(walks())
 def test_graph_is_the_survivors_in_their_first_order(
-    walk: tuple[Graph, NDArray[Any], list[Floats], list[float]]
+    walk: tuple[Graph, NDArray[Any], list[Floats], list[float]],
 ) -> None:
     graph, class_, means, radii = walk
     edges, dense = KeptEdges(graph, class_), Dense(graph, class_)

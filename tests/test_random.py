@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from colme import _random
-from colme._jit import HAVE_NUMBA
 from colme._random import ASSIGN, GRAPH, JOIN, SKIP, VALUE, VALUE_2, box_muller, ranks, uniform, words, words_numpy
 
 MAX = 0xFFFFFFFF
@@ -74,7 +73,6 @@ def test_philox_gives_the_known_answers_of_random123(
     assert [word.tolist() for word in _random.philox(*arrays, *key)] == [[word] * 3 for word in answer]
 
 
-@pytest.mark.skipif(not HAVE_NUMBA, reason="needs numba")
 def test_compiled_philox_gives_the_known_answers_of_random123() -> None:
     import numba
 

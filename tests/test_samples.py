@@ -369,10 +369,10 @@ def test_the_scale_of_a_recording_is_one_number_or_one_per_agent() -> None:
     [
         ({"means": [1.0]}, r"means has shape \(1,\): it must have one entry per agent, \(2,\)"),
         ({"means": 1.0}, r"means has shape \(\): "),
-        ({"means": [1.0, NAN]}, "means must be finite"),
+        ({"means": [1.0, NAN]}, "means of agent 1 is nan: it must be finite"),
         ({"classes": [0, 1, 1]}, r"classes has shape \(3,\): it must have one entry per agent, \(2,\)"),
         ({"sigma": [1.0, 2.0, 3.0]}, r"sigma has shape \(3,\): it must have one entry per agent, \(2,\)"),
-        ({"sigma": [1.0, 0.0]}, "sigma.* must be positive and finite"),
+        ({"sigma": [1.0, 0.0]}, "sigma of agent 1 is 0.0: it must be positive"),
         ({"sigma": -1.0}, "sigma.* must be positive and finite"),
         ({"sigma": NAN}, "sigma.* must be positive and finite"),
         ({"sigma": math.inf}, "sigma.* must be positive and finite"),

@@ -354,3 +354,25 @@ def test_distance_to_limit_refuses_a_large_graph(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(spectrum_module, "DENSE", 20)
     with pytest.raises(GraphError, match="21 agents: this is a dense computation, made for at most 20"):
         distance_to_limit(complete_graph(21), 0.01, 2)
+
+
+def test_a_small_unstable_part_of_a_large_graph_is_found() -> None:
+    """A star with 16 leaves (lambda_max 17) beside 20 000 agents of a regular graph (16): the star decides."""
+    regular = random_regular_graph(20_000, 10, rng=1).edges()
+    star = np.stack([np.full(16, 20_000), np.arange(20_001, 20_017)], axis=1)
+    graph = from_edges(np.concatenate([regular, star]))
+    with pytest.raises(MethodError, match="lambda_max is 17"):
+        check_step(graph, 1.02 * 2 / 17)
+    check_step(graph, 0.98 * 2 / 17)
+
+
+def test_a_regular_bipartite_graph_is_the_edge_of_stability() -> None:
+    ring = ring_lattice_graph(400, 2)
+    with pytest.raises(MethodError, match="not stable"):
+        check_step(ring, 0.5)
+    check_step(ring_lattice_graph(401, 2), 0.5)  # an odd ring has no two sides
+
+
+def test_an_end_that_did_not_converge_is_said() -> None:
+    with pytest.warns(RuntimeWarning, match="may be smaller"):
+        spectrum(ring_lattice_graph(3000, 2))

@@ -118,7 +118,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
 
 def test_saving_where_nothing_can_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match=r"^cannot write .*\. Choose a folder that is writable\.$"):
+    with pytest.raises(CheckpointError, match=r"^cannot write .*\. Choose a folder with room that is writable\.$"):
         colme.simulate(CL, SCENARIO, steps=5).save(tmp_path / "file" / "trace.npz")
 
 

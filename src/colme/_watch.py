@@ -115,9 +115,9 @@ def look_at_listed(
     wrong = lost = alone = 0
     moved = 2.0 * (drift(mean, reference) + rounding)
     needed = (moved + (threshold - 2.0 * radius)) * (1.0 + 1e-9)
-    if needed >= skin:
+    if not 0.0 <= needed < skin:  # also if something is NaN, or the radius grew
         return wrong, lost, alone, -1
-    n_listed = ends[int(needed * (ends.size / skin))]
+    n_listed = ends[min(int(needed * (ends.size / skin)), ends.size - 1)]
     for i in range(n_listed):
         a, b = u64(listed[i, 0]), u64(listed[i, 1])
         if too_far(mean[a], mean[b], radius, radius):

@@ -182,7 +182,7 @@ def from_networkx(graph: Any) -> Graph:
 
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
-    """A uniformly random simple graph in which everybody has the same degree."""
+    """A random simple graph in which everybody has the same degree: uniform up to a bias that vanishes with n."""
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if not 0 <= degree < n_agents:
         raise GraphError(
@@ -212,7 +212,7 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
     while last < n_pairs:
         expected = (n_pairs - last) * p
         jumps = generator.geometric(p, size=int(expected + 4 * np.sqrt(expected) + 16))
-        chosen.append(last + np.cumsum(jumps, dtype=np.int64))
+        chosen.append(last + np.cumsum(np.minimum(jumps, n_pairs + 1), dtype=np.int64))
         last = int(chosen[-1][-1])
     pair = np.concatenate(chosen)
     pair = pair[pair < n_pairs]
@@ -235,7 +235,7 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
     low, high = _ring(n_agents, degree)
     generator = np.random.default_rng(rng)
     moved = np.flatnonzero(generator.random(len(low)) < p)
-    if 2 * degree >= n_agents:
+    if 2 * degree >= n_agents or n_agents < 64:
         return _rewire_one_by_one(n_agents, low, high, moved, generator)
     redraw = moved
     while len(redraw):
@@ -254,7 +254,7 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
 def _rewire_one_by_one(
     n: int, low: NDArray[np.int64], high: NDArray[np.int64], moved: NDArray[np.int64], generator: np.random.Generator
 ) -> Graph:
-    """The same on a dense graph, where drawing again could go on for ever: an edge moves if there is a place for it."""
+    """The same on a dense or small graph, where drawing again could go on for ever: an edge moves if there is room."""
     taken = np.eye(n, dtype=bool)
     taken[low, high] = taken[high, low] = True
     for e in moved:

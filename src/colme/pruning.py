@@ -67,6 +67,7 @@ class KeptEdges:
         if lazy and not isinstance(radius, np.ndarray):
             wrong, lost, alone = self._watch.prune(table, mean, radius, self.class_)
         else:
+            self._watch.skin = 0.0  # its list knows nothing of cuts made here
             wrong, lost, alone = _prune(*table, mean, radius, self.class_)
         self.wrong -= wrong
         self.lost += lost

@@ -52,7 +52,7 @@ def restarts(
             heard = [own[a]]
             for b in range(agents):
                 if after[a, b]:
-                    heard.append(previous[b])
+                    heard.append(previous[b])  # noqa: PERF401
             absent = count[a] == 0
             new.append(2 if absent else max(heard))
         return new

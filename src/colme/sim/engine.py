@@ -90,6 +90,8 @@ class Run:
         """Run to the end and return one trace per method."""
         world = self.world
         saved_at = told_at = time.monotonic()
+        if tell is not None and world.t > 0:
+            tell(Progress(self.seed, world.t, self.n_steps))
         for t in range(world.t + 1, self.n_steps + 1):
             self.step(t)
             now = time.monotonic()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme import _random
+from colme._jit import HAVE_NUMBA
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Method
@@ -110,6 +113,8 @@ def simulate(
             f"source={shorten(source)}: samples come from a Scenario, a Recording or an array (steps, agents). "
             "Try numpy.asarray(...)."
         )
+    if not HAVE_NUMBA and os.environ.get("COLME_NUMBA") != "0":
+        warnings.warn("numba is missing: runs take a thousand times longer. Try: pip install numba", stacklevel=2)
     n_steps = _n_steps(source, steps)
     all_seeds = _seeds(seed, seeds)
     record_at = recorded_steps(record, n_steps)
@@ -257,8 +262,9 @@ def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) ->
     folder = path if many else path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()  # better to know now than at the first save
     except OSError as error:
-        raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose one that is writable.") from None
+        raise RunError(f"cannot write in {folder}: {error.strerror}. Choose a folder that is writable.") from None
     return path
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,21 @@ def write_arrays(
 ) -> None:
     """Write to a temporary file beside `path`, flush it to the disk, and rename it: all or nothing."""
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.tmp")  # always the same, so that a killed run leaves at most one
     text = json.dumps({"format": form} | head)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise CheckpointError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise CheckpointError(
+                f"cannot write {target}: {error.strerror}. Choose a folder with room that is writable."
+            ) from error
         raise
 
 

@@ -136,7 +136,9 @@ class Traces(Sequence[Trace]):
         ])  # fmt: skip
 
     def to_xarray(self) -> Any:
-        """The metrics as an xarray.Dataset with dimensions method, seed and t."""
+        """The metrics as an xarray.Dataset with dimensions method, seed and t.
+
+        xarray's own `sel` has an argument `method`, so select with a dictionary: `.sel({"method": "CL-colME"})`."""
         try:
             import xarray
         except ImportError:
@@ -149,8 +151,11 @@ class Traces(Sequence[Trace]):
                 methods.append(trace.method)
         seeds = sorted({trace.seed for trace in self})
         by_key = {(methods.index(trace.method), trace.seed): trace for trace in self}
-        if len(by_key) != len(methods) * len(seeds):
-            raise ColmeError("some method lacks some seed: a dataset needs every method with every seed.")
+        if not len(self) == len(by_key) == len(methods) * len(seeds):
+            raise ColmeError(
+                f"{len(self)} traces of {len(methods)} methods and {len(seeds)} seeds: some method lacks some seed, or "
+                "has it twice. A dataset needs every method with every seed once."
+            )
         table = [[by_key[m, seed] for seed in seeds] for m in range(len(methods))]
         data = {
             name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
