@@ -21,12 +21,12 @@ from colme._jit import LANES, helper, kernel, lanes_like
 from colme._slots import block_of, cut
 from colme.confidence import too_far
 
-u32, u64 = np.uint32, np.uint64
+f32, u32, u64 = np.float32, np.uint32, np.uint64
 
 BUCKETS = 256
 FULL_LOOK = 5.0
 """Cost of a full look, in looks at listed edges per agent."""
-_ROUNDING = 2.0**-22
+ROUNDING = 2.0**-22
 """Relative to the largest mean: what the float32 copy of X0 may be off, and then some."""
 
 
@@ -49,18 +49,29 @@ def drift(mean, reference):
 
 
 @kernel
-def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, reference, found):
-    """Cut what is parted, remember the means, and find the edges with slack below `skin`.
+def remember(mean, reference):
+    """reference = mean in float32; returns how far off that is at most, with something to spare."""
+    largest = 0.0
+    for a in range(mean.size):
+        reference[a] = mean[a]
+        largest = max(largest, abs(mean[a]))
+    return ROUNDING * largest
 
-    Returns (cut between classes, cut within, agents now alone, edges found, whether all of them are)."""
+
+@kernel
+def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, reference, rounding, found):
+    """Cut what is parted, and find the edges with slack below `skin`.
+
+    The float32 copy of the means is small enough for the fastest cache; it finds all that may matter, and what it
+    calls far is looked at again exactly. Returns (cut between classes, cut within, agents now alone, edges found,
+    whether all of them are)."""
     wrong = lost = alone = 0
     n, n_found, room = u64(degree.size), u64(0), u64(found.shape[0])
-    near = radius + radius - skin
+    near = f32(radius + radius - skin - 4.0 * rounding)
+    far = f32(radius + radius - 4.0 * rounding)
     complete = True
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            reference[start + u64(lane)] = mean[start + u64(lane)]
         for j in range(width):
             if n_found + u64(LANES) > room:
                 n_found, complete = u64(0), False
@@ -68,11 +79,11 @@ def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, ref
             for lane in range(size):
                 a = start + u64(lane)
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
-                far = too_far(mean[a], mean[b], radius, radius)
-                any_far |= far
+                apart = abs(reference[a] - reference[b])
+                any_far |= apart > far
                 # write always, count if it matters: no branch for the processor to guess
                 found[n_found, 0], found[n_found, 1] = u32(a), u32(b)
-                n_found += u64(abs(mean[a] - mean[b]) > near) & u64(b > a) & u64(not far)
+                n_found += u64(apart > near) & u64(b > a)
             if any_far:
                 for lane in range(size):
                     a = start + u64(lane)
@@ -88,17 +99,22 @@ def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, ref
 
 @kernel
 def sort_into_buckets(mean, threshold, skin, found, n_found, listed, ends):
-    """List the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]."""
+    """List the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]. Edges that were parted (and
+    are cut by now) or have slack beyond the skin are left out."""
     scale = ends.size / skin
     ends[:] = 0
+    kept = 0
     for q in range(n_found):
         slack = threshold - abs(mean[found[q, 0]] - mean[found[q, 1]])
-        ends[min(int(slack * scale), ends.size - 1)] += 1
+        if 0.0 <= slack < skin:
+            found[kept, 0], found[kept, 1] = found[q, 0], found[q, 1]
+            kept += 1
+            ends[min(int(slack * scale), ends.size - 1)] += 1
     total = 0
     for i in range(ends.size):
         size, ends[i] = ends[i], total
         total += size
-    for q in range(n_found):
+    for q in range(kept):
         slack = threshold - abs(mean[found[q, 0]] - mean[found[q, 1]])
         i = min(int(slack * scale), ends.size - 1)
         listed[ends[i], 0], listed[ends[i], 1] = found[q, 0], found[q, 1]
@@ -134,7 +150,7 @@ class WatchList:
     """The edges that could part soon, for agents with one common radius."""
 
     def __init__(self, n_agents: int):
-        room = n_agents // 3 + LANES
+        room = n_agents // 3 + 16 * 1024  # a third of the agents is enough for many, and for few it costs nothing
         self.reference = np.empty(n_agents, np.float32)
         self.found, self.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         self.ends = np.empty(BUCKETS, np.int64)
@@ -162,8 +178,9 @@ class WatchList:
     ) -> tuple[int, int, int]:
         threshold = 2.0 * radius
         skin = self.share * threshold
+        self.rounding = remember(mean, self.reference)
         wrong, lost, alone, n_found, complete = look_at_all(
-            *table, mean, radius, class_, skin, self.reference, self.found
+            *table, mean, radius, class_, skin, self.reference, self.rounding, self.found
         )
         self.threshold, self.skin = threshold, skin if complete else 0.0
         if not complete:
@@ -173,5 +190,4 @@ class WatchList:
         if 2 * n_found < len(self.found):
             self.share = min(1.0, 1.1 * self.share)
         self.looks_left = FULL_LOOK * len(mean)
-        self.rounding = _ROUNDING * float(np.abs(self.reference).max())
         return wrong, lost, alone
