@@ -14,7 +14,8 @@ from scipy import stats
 
 from colme import samples
 from colme.errors import SampleError
-from colme.samples import Recording, ScenarioStream, draw, observe_all, observe_some, running_mean
+from colme.recording import Recording
+from colme.samples import ScenarioStream, draw, observe_all, observe_some, running_mean
 from colme.scenario import DISTRIBUTIONS, Scenario
 
 Array = NDArray[Any]

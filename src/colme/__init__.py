@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from colme.methods import ColME as ColME
     from colme.methods import Local as Local
     from colme.methods import Oracle as Oracle
-    from colme.samples import Recording as Recording
+    from colme.recording import Recording as Recording
     from colme.scenario import Scenario as Scenario
     from colme.sim import Trace as Trace
     from colme.sim import Traces as Traces
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ColmeError": "colme.errors",
     "Scenario": "colme.scenario",
-    "Recording": "colme.samples",
+    "Recording": "colme.recording",
     "Graph": "colme.graphs",
     "Local": "colme.methods",
     "Oracle": "colme.methods",

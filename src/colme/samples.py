@@ -1,4 +1,4 @@
-"""What the agents see: streams of samples, drawn from a scenario or read from your own array.
+"""What the agents see: streams of samples, and the local mean they make of them. (Your own arrays: `recording`.)
 
 A drawn sample is a function of (seed, agent, t) alone, so any block of agents and steps can be made anywhere, in any
 order, and has the same bits. NaN means "no sample at this step".
@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from colme import _random
 from colme._jit import HAVE_NUMBA, LANES, at, bits_to_float, equation, helper, kernel, lanes_like, select
 from colme._random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
-from colme.errors import SampleError, positive, shorten, whole
+from colme.errors import SampleError, whole
 from colme.scenario import Scenario, check_seed
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
@@ -252,112 +252,6 @@ class ScenarioStream:
                 line[uniform(word) < rate] = np.nan
             if self.joins is not None:
                 line[t0 + row < self.joins[part]] = np.nan
-
-
-class Recording:
-    """Your own samples: values[t-1, a] is what agent a saw at step t, NaN where it saw nothing.
-
-    means    the true mean of each agent, if known (then errors can be reported)
-    classes  the true class of each agent, if known (default: agents of equal means, where means are given)
-    sigma    the scale that agents may use: one number or one per agent (methods can also carry it)
-    width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
-    """
-
-    def __init__(
-        self,
-        values: ArrayLike,
-        *,
-        means: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        sigma: float | ArrayLike | None = None,
-        width: float | None = None,
-    ):
-        self.values = _as_floats(values)
-        if self.values.ndim != 2 or 0 in self.values.shape:
-            raise SampleError(
-                f"samples have shape {self.values.shape}: they must be (steps, agents) with at least one of each. "
-                "Try values[:, None] for one agent, values[None, :] for one step."
-            )
-        if np.isinf(self.values).any():
-            row, agent = (int(k) for k in np.argwhere(np.isinf(self.values))[0])
-            raise SampleError(
-                f"sample of agent {agent} at step {row + 1} is infinite: samples must be finite, or NaN for "
-                "'no sample at this step'. Replace it by NaN."
-            )
-        there = ~np.isnan(self.values)
-        if not there.any():
-            raise SampleError("all samples are NaN: somebody must see a number. Check how the array was read.")
-        self.n_steps: int | None = len(self.values)
-        self.n_agents = self.values.shape[1]
-        self.complete = bool(there.all())
-        self.width = None if width is None else positive(width, "width", "width=1.0", SampleError)
-        few = max(1, 4096 // self.n_agents + 1)  # rows, enough to find the middle of the data
-        self.origin = float(np.median(self.values[:few][there[:few]] if there[:few].any() else self.values[there]))
-        self._truth = None if means is None else self._per_agent(means, "means") - self.origin
-        self.class_: NDArray[Any] | None = None
-        if classes is None and self._truth is not None:
-            classes = self._truth
-        if classes is not None:
-            self.class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)[1].astype(np.uint32)
-            self._check_truth()
-        self.sigma: Any = None
-        if sigma is not None:
-            one = np.ndim(sigma) == 0
-            self.sigma = positive(sigma, "sigma", "sigma=2.0", SampleError) if one else self._per_agent(sigma, "sigma")
-            if not one and not (self.sigma > 0).all():
-                agent = int(np.argmin(self.sigma))
-                raise SampleError(f"sigma of agent {agent} is {self.sigma[agent]}: it must be positive. Try sigma=2.0.")
-
-    def _check_truth(self) -> None:
-        """Classes are agents of equal means; an oracle that pools others would not be one."""
-        if self._truth is None or self.class_ is None:
-            return
-        member = np.zeros(self.class_.max() + 1, np.int64)
-        member[self.class_] = np.arange(self.n_agents)
-        odd = self._truth != self._truth[member[self.class_]]
-        if odd.any():
-            a = int(np.argmax(odd))
-            raise SampleError(
-                f"agents {a} and {member[self.class_[a]]} are of one class and have different means: a class is "
-                "agents of equal means. Leave classes out to derive them from the means."
-            )
-
-    def _per_agent(self, values: ArrayLike, name: str, dtype: Any = f64) -> NDArray[Any]:
-        array = _as_floats(values, name) if dtype is f64 else np.asarray(values)
-        if array.shape != (self.n_agents,):
-            raise SampleError(
-                f"{name} has shape {array.shape}: it must have one entry per agent, ({self.n_agents},). "
-                f"Try {name}=None if it is not known."
-            )
-        if dtype is f64 and not np.isfinite(array).all():
-            agent = int(np.argmin(np.isfinite(array)))
-            raise SampleError(f"{name} of agent {agent} is {array[agent]}: it must be finite. Try {name}=None.")
-        return array
-
-    @property
-    def known(self) -> list[NDArray[Any]]:
-        """All that is known about the samples, and they themselves: what tells one recording from another."""
-        return [np.asarray(np.nan if x is None else x)
-                for x in (self.values, self._truth, self.class_, self.sigma, self.width)]  # fmt: skip
-
-    def truth(self, t: int) -> NDArray[np.float64] | None:
-        return self._truth
-
-    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
-        n_steps, n_agents = out.shape
-        np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
-
-
-def _as_floats(values: ArrayLike, name: str = "samples") -> NDArray[np.float64]:
-    """An array of float64; masked entries are missing ones."""
-    try:
-        if isinstance(values, np.ma.MaskedArray):
-            return np.ma.filled(values.astype(f64), np.nan)
-        return np.asarray(values, f64)
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"{name} {shorten(values)} are not numbers in equal rows: give an array of numbers. Try np.asarray(...)."
-        ) from None
 
 
 def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[np.float64]:

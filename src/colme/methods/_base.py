@@ -10,6 +10,7 @@ A `Method` is a frozen configuration. It can run in two ways, from the same equa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -99,7 +100,7 @@ class State(Protocol):
         """The group that each agent finds itself in, numbered from 0."""
 
 
-class Agent:
+class Agent(ABC):
     """The per-agent form of a method: own samples in, messages out and in, an estimate."""
 
     def __init__(self, place: Place):
@@ -116,9 +117,9 @@ class Agent:
             self.count += 1
             self.mean = running_mean(self.mean, sample, self.count)
 
+    @abstractmethod
     def step(self, sample: float) -> Round:
         """One step. Yields outboxes {agent: message}; each yield returns the inbox of that exchange."""
-        raise NotImplementedError  # pragma: no cover
 
 
 class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
@@ -138,8 +139,8 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
 
     def start(self, world: World, graph: Graph) -> State:
         """The array form, before the first step."""
-        raise NotImplementedError  # pragma: no cover
+        raise MethodError(f"{type(self).__name__} has no array form: it cannot be simulated. Write start().")
 
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
-        raise NotImplementedError  # pragma: no cover
+        raise MethodError(f"{type(self).__name__} has no per-agent form: no device can run it. Write agent().")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from colme.confidence import too_far
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
-from colme.methods._base import EVERYONE, Agent, Inbox, Place, Round, World
-from colme.methods._intervals import IntervalMethod, PruningState
+from colme.methods._base import EVERYONE, Inbox, Place, Round, World
+from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
         check_clock(self.clock, self.alpha)
 
 
-class ConsensusState(PruningState):
+class ConsensusState(PruningState, ABC):
     """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
 
     saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "heard")
@@ -47,9 +48,9 @@ class ConsensusState(PruningState):
         self.average(world)
         self.heard, self.spare = self.spare, self.heard
 
+    @abstractmethod
     def average(self, world: World) -> None:
         """Set `estimate` and `spare` (what will be heard next) from `heard`."""
-        raise NotImplementedError  # pragma: no cover
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -61,23 +62,21 @@ class Hello(msgspec.Struct, frozen=True):
     restart: int
 
 
-class ConsensusAgent(Agent):
+class ConsensusAgent(IntervalAgent):
     """Per-agent form."""
 
     needs_degrees: ClassVar[bool] = False
     """Ask the kept neighbors for their degrees after the pruning: a second exchange in the same step."""
 
     def __init__(self, method: ConsensusMethod, place: Place):
-        super().__init__(place)
+        super().__init__(method, place)
         self.neighbors = list(place.neighbors)
-        self.bound = method.bound_for(place.n_agents, place.n_edges)
-        self.scale = method.scale_for(place.sigma, place.width)
         self.clock = Clock(method.clock, 1, method.alpha)
         self.restart = START
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        radius = self.scale * self.bound.radius(self.count)
+        radius = self.radius
         own = self.place.exchange(self.estimate)
         hello = Hello(self.mean, radius, own, self.restart)
         inbox = yield dict.fromkeys(self.neighbors, hello)
@@ -105,6 +104,6 @@ class ConsensusAgent(Agent):
         elif name in ("own", "global") and cut:
             self.restart = now
 
+    @abstractmethod
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         """Set `estimate` from what the kept neighbors said (`own`: what they heard from me)."""
-        raise NotImplementedError  # pragma: no cover

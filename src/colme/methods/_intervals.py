@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from colme.confidence import BOUNDS, Bound, RadiusTable, check_probability, level_gamma, scale_radii
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.methods._base import Method, World
+from colme.methods._base import Agent, Method, Place, World
 from colme.pruning import KeptEdges
 
 
@@ -126,3 +126,17 @@ class PruningState:
 
     def groups(self) -> NDArray[np.int64]:
         return self.graph().components()
+
+
+class IntervalAgent(Agent):
+    """Per-agent form of a method that compares intervals."""
+
+    def __init__(self, method: IntervalMethod, place: Place):
+        super().__init__(place)
+        self.bound = method.bound_for(place.n_agents, place.n_edges)
+        self.scale = method.scale_for(place.sigma, place.width)
+
+    @property
+    def radius(self) -> float:
+        """Half-width of my interval now; infinite before the first sample."""
+        return float(self.scale * self.bound.radius(self.count))

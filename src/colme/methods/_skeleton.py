@@ -29,7 +29,7 @@ from colme._slots import block_of
 from colme.confidence import too_far
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalMethod, PruningState
+from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
 
 u64 = np.uint64
 
@@ -79,18 +79,16 @@ class OneHopState(PruningState):
         pool_neighbors(self.edges.slots, self.edges.offsets, world.mean, count, self.estimate)
 
 
-class OneHopAgent(Agent):
+class OneHopAgent(IntervalAgent):
     """The per-agent form: what a device runs. Every `yield` sends an outbox and returns the inbox."""
 
     def __init__(self, method: OneHop, place: Place):
-        super().__init__(place)
+        super().__init__(method, place)
         self.neighbors = list(place.neighbors)
-        self.bound = method.bound_for(place.n_agents, place.n_edges)
-        self.scale = method.scale_for(place.sigma, place.width)
 
     def step(self, sample: float) -> Round:
         self.observe(sample)  # (1)
-        radius = self.scale * self.bound.radius(self.count)
+        radius = self.radius
         inbox = yield dict.fromkeys(self.neighbors, (self.mean, self.count, radius))
         self.neighbors = [b for b in self.neighbors if not too_far(self.mean, inbox[b][0], radius, inbox[b][2])]  # (2)
         total, weight = add_samples(0.0, 0.0, self.mean, float(self.count))

@@ -35,7 +35,7 @@ from colme.confidence import too_far
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalMethod, PruningState
+from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
 
 u32, u64 = np.uint32, np.uint64
 
@@ -138,12 +138,10 @@ class BState(PruningState):
         np.multiply(self.own[:, 1], world.mean, out=self.own[:, 0], where=self.own[:, 1] > 0)
 
 
-class BAgent(Agent):
+class BAgent(IntervalAgent):
     def __init__(self, method: BColME, place: Place):
-        super().__init__(place)
+        super().__init__(method, place)
         self.depth = method.depth
-        self.bound = method.bound_for(place.n_agents, place.n_edges)
-        self.scale = method.scale_for(place.sigma, place.width)
         nothing = [(0.0, 0.0)] * self.depth
         self.held: dict[Hashable, list[tuple[float, float]]] = dict.fromkeys(place.neighbors, nothing)
         self.own = (0.0, 0.0)
@@ -165,7 +163,7 @@ class BAgent(Agent):
         sums = self._sums()
         outbox = {b: self._message(b, sums) for b in self.held}
         self.observe(sample)
-        radius = self.scale * self.bound.radius(self.count)
+        radius = self.radius
         inbox = yield {b: (self.mean, radius, message) for b, message in outbox.items()}
         for b in list(self.held):
             if b not in inbox:

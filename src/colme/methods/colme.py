@@ -38,7 +38,7 @@ from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalMethod
+from colme.methods._intervals import IntervalAgent, IntervalMethod
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
@@ -216,12 +216,10 @@ class ColState:
         return self.graph().components()
 
 
-class ColAgent(Agent):
+class ColAgent(IntervalAgent):
     def __init__(self, method: ColME, place: Place):
-        super().__init__(place)
+        super().__init__(method, place)
         self.method = method
-        self.bound = method.bound_for(place.n_agents, place.n_edges)
-        self.scale = method.scale_for(place.sigma, place.width)
         self.known: dict[Hashable, tuple[float, int, float]] = {}  # (mean, count, radius) last heard
         self.cursor = place.agent
 
@@ -237,7 +235,7 @@ class ColAgent(Agent):
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        radius = self.scale * self.bound.radius(self.count)
+        radius = self.radius
         turn = [b for b in self._in_turn() if not self.method.restricted or self._inside(b, radius)]  # (2)
         asked = turn[: self.method.queries] if self.count else []
         if asked:

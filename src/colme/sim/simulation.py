@@ -22,7 +22,8 @@ from colme._jit import HAVE_NUMBA
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Method
-from colme.samples import Recording, ScenarioStream, Stream
+from colme.recording import Recording
+from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario, check_seed
 from colme.sim.engine import Interrupted, Progress, Run
 from colme.sim.recorder import Record, recorded_steps

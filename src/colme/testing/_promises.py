@@ -21,7 +21,8 @@ from colme.errors import SampleError
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.methods import Method
 from colme.methods._intervals import IntervalMethod
-from colme.samples import Recording, draw
+from colme.recording import Recording
+from colme.samples import draw
 from colme.scenario import Scenario
 from colme.sim import engine
 from colme.sim.recorder import recorded_steps
