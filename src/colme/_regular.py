@@ -74,28 +74,37 @@ def _shuffled_stubs(n, d, key, log_buckets):
 
 
 @kernel
-def _rows(stubs, n, d):
-    """Pair stub 2e with 2e+1; row a = the partners of agent a. Two passes through buckets of agents for the cache."""
-    n_stubs, shift = u64(stubs.size), u64(13)
-    n_buckets = (u64(n) >> shift) + u64(1)
-    position = np.empty(n_buckets, np.int64)
-    for k in range(n_buckets):
+def _pair_up(stubs, n, d):
+    """Pair stub 2e with 2e+1 and sort both directions by blocks of 2^13 agents, which fit the cache.
+
+    Every agent has d stubs, so block k begins at 2^13 k d; an owner is kept as its number within the block."""
+    n_stubs, shift, within = u64(stubs.size), u64(13), u64(8191)
+    n_blocks = (u64(n) >> shift) + u64(1)
+    position = np.empty(n_blocks, np.int64)
+    for k in range(n_blocks):
         position[k] = i64((u64(k) << shift) * u64(d))
-    owner, partner = np.empty(n_stubs, np.uint32), np.empty(n_stubs, np.uint32)
+    owner, partner = np.empty(n_stubs, np.uint16), np.empty(n_stubs, np.uint32)
     for e in range(n_stubs >> u64(1)):
         a, b = stubs[u64(e) * u64(2)], stubs[u64(e) * u64(2) + u64(1)]
         k = u64(a) >> shift
         p = u64(position[k])
         position[k] += 1
-        owner[p], partner[p] = a, b
+        owner[p], partner[p] = np.uint16(u64(a) & within), b
         k = u64(b) >> shift
         p = u64(position[k])
         position[k] += 1
-        owner[p], partner[p] = b, a
+        owner[p], partner[p] = np.uint16(u64(b) & within), a
+    return owner, partner
+
+
+@kernel
+def _rows(owner, partner, n, d):
+    """Row a = the partners of agent a."""
     rows = np.empty((n, d), np.uint32)
     filled = np.zeros(n, np.uint32)
-    for p in range(n_stubs):
-        a = owner[p]
+    block = u64(8192) * u64(d)
+    for p in range(u64(owner.size)):
+        a = (u64(p) // block) * u64(8192) + u64(owner[p])
         rows[a, filled[a]] = partner[p]
         filled[a] += u32(1)
     return rows
@@ -163,7 +172,7 @@ def random_regular_rows(n: int, d: int, key: int) -> NDArray[np.uint32]:
     log_buckets = min(12, max(1, math.ceil(math.log2(max(2.0, n * d / 65536)))))
     with np.errstate(over="ignore"):  # wrap-around is meant; only the interpreter would warn
         while True:
-            rows = _rows(_shuffled_stubs(n, d, u64(key), log_buckets), n, d)
+            rows = _rows(*_pair_up(_shuffled_stubs(n, d, u64(key), log_buckets), n, d), n, d)
             if _make_simple(rows, u64(key), _TRIES_PER_SWITCH):
                 return rows
             key = (key + 1) & _MASK  # a corner of a tiny graph: shuffle anew

@@ -96,8 +96,8 @@ class State(Protocol):
     def graph(self) -> Graph:
         """Whom everybody believes now."""
 
-    def groups(self) -> NDArray[np.int64]:
-        """The group that each agent finds itself in, numbered from 0."""
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
 
 
 class Agent(ABC):

@@ -124,8 +124,8 @@ class PruningState:
     def graph(self) -> Graph:
         return self.edges.graph()
 
-    def groups(self) -> NDArray[np.int64]:
-        return self.graph().components()
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return graph.components()
 
 
 class IntervalAgent(Agent):

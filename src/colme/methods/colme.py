@@ -212,8 +212,8 @@ class ColState:
         """Pairs who believe each other."""
         return Graph(*_mutual(self.member))
 
-    def groups(self) -> NDArray[np.int64]:
-        return self.graph().components()
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return graph.components()
 
 
 class ColAgent(IntervalAgent):

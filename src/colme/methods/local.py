@@ -42,7 +42,7 @@ class LocalState:
     def graph(self) -> Graph:
         return Graph(np.zeros(len(self.estimate) + 1, np.int64), np.empty(0, np.uint32))
 
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
         return np.arange(len(self.estimate))
 
 

@@ -67,7 +67,7 @@ class OracleState:
         edges = self._given.edges()
         return from_edges(edges[self.class_[edges[:, 0]] == self.class_[edges[:, 1]]], self._given.n_agents)
 
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
         return self.class_.astype(np.int64)
 
 

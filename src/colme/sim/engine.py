@@ -187,9 +187,10 @@ class Run:
         truth = self.stream.truth(world.t)
         traces = []
         for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
+            graph = state.graph()
             final = Final(
-                estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=state.graph(),
-                groups=state.groups(), class_=self.stream.class_, truth=None if truth is None else truth + origin,
+                estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=graph,
+                groups=state.groups(graph), class_=self.stream.class_, truth=None if truth is None else truth + origin,
             )  # fmt: skip
             metrics = self.recorder.metrics(number)
             traces.append(
