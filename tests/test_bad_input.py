@@ -70,7 +70,7 @@ BAD: dict[str, Case] = {
         lambda: colme.ColME(weights="aggresive"), MethodError, ("'aggresive'", "Did you mean 'aggressive'?"),
     ),
     "no queries": (lambda: colme.ColME(queries=0), MethodError, ("queries=0", "at least one", "Try queries=1")),
-    "no hops": (lambda: colme.BColME(depth=0), MethodError, ("depth=0", "at least one hop", "Try depth=4")),
+    "no hops": (lambda: colme.BColME(depth=0), MethodError, ("depth=0", "between 1 and 64 hops", "Try depth=4")),
     "negative step": (lambda: colme.CLColME(step=-0.1), MethodError, ("step=-0.1", "positive", "step='auto'")),
     "nan step": (lambda: colme.CLColME(step=math.nan), MethodError, ("step=nan", "positive", "step='auto'")),
     "step is a word": (

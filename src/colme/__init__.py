@@ -39,7 +39,8 @@ _HOME = {
     "Traces": "colme.sim",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "graphs", "methods", "metrics", "pruning", "samples", "spectrum", "testing")
+_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "pruning", "recording", "samples",
+            "scenario", "sim", "spectrum", "testing")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

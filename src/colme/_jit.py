@@ -8,8 +8,9 @@ Three decorators cover the package:
 ``helper``    a function that only kernels call.
 
 The disk cache is keyed by a hash of *all* our sources, so editing an equation in one file can never leave a kernel of
-another file computing the old formula. It lives in the user's cache folder (``COLME_CACHE_DIR`` overrides it) and is
-kept in memory only when nothing is writable. ``COLME_NUMBA=0`` switches numba off; the same code then runs, slowly.
+another file computing the old formula; kernels in other people's files are not cached. It lives in the user's cache
+folder (``COLME_CACHE_DIR`` overrides it) and is kept in memory only when nothing is writable. ``COLME_NUMBA=0`` switches
+numba off; the same code then runs, slowly.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+_ROOT = Path(__file__).resolve().parent
 
 LANES = 64
 """Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
@@ -68,10 +71,9 @@ def cache_folder() -> Path | None:
 @functools.cache
 def source_hash() -> str:
     """A hash of every Python source of the package: the stamp of the kernel cache."""
-    root = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
+    for path in sorted(_ROOT.rglob("*.py")):
+        digest.update(path.relative_to(_ROOT).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -112,19 +114,15 @@ if HAVE_NUMBA:
     class _SourceHashLocator(caching._CacheLocator):
         def __init__(self, py_func: Callable[..., Any], py_file: str):
             self._py_file = py_file
-            root, own = Path(__file__).resolve().parent, Path(py_file).resolve()
-            self._ours = own.is_relative_to(root)
             # Kernels of one name in two files must not share an index; line numbers alone could collide.
-            place = f"{own.relative_to(root) if self._ours else own}:{py_func.__qualname__}"
+            place = f"{Path(py_file).resolve().relative_to(_ROOT)}:{py_func.__qualname__}"
             self._tag = hashlib.sha256(place.encode()).hexdigest()[:12]
 
         def get_cache_path(self) -> str:
             return str(_folder())
 
         def get_source_stamp(self) -> str:
-            if self._ours or not Path(self._py_file).is_file():
-                return source_hash()
-            return source_hash() + hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()  # somebody's own file
+            return source_hash()
 
         def get_disambiguator(self) -> str:
             return self._tag
@@ -159,7 +157,8 @@ if HAVE_NUMBA:
 
     def kernel(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
-        if _folder() is not None:
+        # A kernel in somebody's own file may use equations from anywhere: no stamp would tell when they change.
+        if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
         return dispatcher
 

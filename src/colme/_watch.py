@@ -150,7 +150,7 @@ class WatchList:
     """The edges that could part soon, for agents with one common radius."""
 
     def __init__(self, n_agents: int):
-        room = n_agents // 3 + 16 * 1024  # a third of the agents is enough for many, and for few it costs nothing
+        room = n_agents // 3 + 8 * 1024  # a third of the agents is enough for many, and for few it costs nothing
         self.reference = np.empty(n_agents, np.float32)
         self.found, self.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         self.ends = np.empty(BUCKETS, np.int64)

@@ -24,8 +24,27 @@ class Graph:
 
     __slots__ = ("indices", "indptr")
 
-    def __init__(self, indptr: NDArray[np.int64], indices: NDArray[np.uint32]):
-        self.indptr, self.indices = indptr, indices
+    def __init__(self, indptr: ArrayLike, indices: ArrayLike, *, check: bool = True):
+        """Rows are checked to be those of a simple undirected graph, unless the caller knows (`from_edges` is the
+        ordinary way to a graph)."""
+        self.indptr: NDArray[np.int64] = np.asarray(indptr, np.int64)
+        self.indices: NDArray[np.uint32] = np.asarray(indices, np.uint32)
+        if check:
+            self._check()
+
+    def _check(self) -> None:
+        n = len(self.indptr) - 1
+        if n < 1 or self.indptr[0] != 0 or self.indptr[-1] != len(self.indices) or (np.diff(self.indptr) < 0).any():
+            raise GraphError(
+                "indptr does not cut indices into rows: it must rise from 0 to their number. Try from_edges."
+            )
+        a, b = np.repeat(np.arange(n), self.degrees), self.indices.astype(np.int64)
+        there, back = np.sort(a * n + b), np.sort(b * n + a)
+        if (b >= n).any() or (a == b).any() or (np.diff(there) == 0).any() or not np.array_equal(there, back):
+            raise GraphError(
+                "the rows are not those of a simple undirected graph: no loops, no repetitions, and b is a neighbor of "
+                "a wherever a is one of b. Try from_edges."
+            )
 
     def __repr__(self) -> str:
         return f"Graph(n_agents={self.n_agents}, n_edges={self.n_edges})"
@@ -84,7 +103,7 @@ class Graph:
         old = np.argsort(names)
         indptr = np.concatenate([[0], np.cumsum(self.degrees[old])])
         take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
-        return Graph(indptr, names[self.indices[take]].astype(np.uint32))
+        return Graph(indptr, names[self.indices[take]].astype(np.uint32), check=False)
 
     def to_networkx(self) -> Any:
         nx = _networkx("to_networkx()")
@@ -136,7 +155,7 @@ def _scatter(low, high, indptr):
 def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> Graph:
     degrees = np.bincount(low, minlength=n_agents) + np.bincount(high, minlength=n_agents)
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
-    return Graph(indptr, _scatter(low, high, indptr))
+    return Graph(indptr, _scatter(low, high, indptr), check=False)
 
 
 def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | None = None) -> Graph:
@@ -195,7 +214,7 @@ def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Grap
             f"(n={n_agents}, d={degree}). Try n={n_agents + 1} or d={degree + 1}."
         )
     rows = random_regular_rows(n_agents, degree, _key(rng))
-    return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1))
+    return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1), check=False)
 
 
 def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
@@ -203,7 +222,7 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
     _check_agents(n_agents)
     _check_probability("p", p)
     n_pairs = n_agents * (n_agents - 1) // 2
-    generator = np.random.default_rng(rng)
+    generator = _generator(rng)
     if p <= 0 or n_pairs == 0:
         return _from_pairs(n_agents, np.empty(0, np.int64), np.empty(0, np.int64))
     if p >= 1:
@@ -233,7 +252,7 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
     """A small world: a ring lattice in which every edge moves one end to a random agent with probability p."""
     _check_probability("p", p)
     low, high = _ring(n_agents, degree)
-    generator = np.random.default_rng(rng)
+    generator = _generator(rng)
     moved = np.flatnonzero(generator.random(len(low)) < p)
     if 2 * degree >= n_agents or n_agents < 64:
         return _rewire_one_by_one(n_agents, low, high, moved, generator)
@@ -269,7 +288,9 @@ def _rewire_one_by_one(
 
 def complete_graph(n_agents: int) -> Graph:
     """Everybody is everybody's neighbor."""
-    _check_agents(n_agents)
+    if _check_agents(n_agents) > 2**15:
+        raise GraphError(f"n_agents={n_agents}: a complete graph has n^2/2 edges, too many beyond 32768 agents. "
+                         "Try random_regular_graph(n_agents, 10).")  # fmt: skip
     low, high = np.triu_indices(n_agents, 1)
     return _from_pairs(n_agents, low, high)
 
@@ -292,8 +313,8 @@ def _check_agents(n: Any) -> int:
     return n_agents
 
 
-def _check_probability(name: str, p: float) -> None:
-    if not 0 <= p <= 1:
+def _check_probability(name: str, p: Any) -> None:
+    if not isinstance(p, int | float | np.number) or not 0 <= p <= 1:
         raise GraphError(f"{name}={p}: it must be a probability between 0 and 1. Try {name}=0.1.")
 
 
@@ -301,6 +322,10 @@ def _key(rng: Rng) -> int:
     if isinstance(rng, int | np.integer):
         return int(rng) & 0xFFFFFFFFFFFFFFFF
     return int(np.random.default_rng(rng).integers(2**64, dtype=np.uint64))
+
+
+def _generator(rng: Rng) -> np.random.Generator:
+    return np.random.default_rng(_key(rng) if isinstance(rng, int | np.integer) else rng)
 
 
 def _networkx(purpose: str) -> Any:

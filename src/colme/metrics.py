@@ -26,6 +26,8 @@ local_mse, local_error_rate  the same for every agent's own mean
 oracle_mse                   the same for the mean of the true class
 wrong_edges, lost_edges      share of edges between classes still alive; share of edges within a class that were cut
 isolated                     agents without an edge
+
+Errors are NaN where the true means are not known, shares of edges where the classes are not.
 """
 
 

@@ -87,4 +87,4 @@ class KeptEdges:
 
     def graph(self) -> Graph:
         """The living edges."""
-        return Graph(*compress(self.slots, self.offsets, self.degree))
+        return Graph(*compress(self.slots, self.offsets, self.degree), check=False)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colme.errors import SampleError, positive, shorten
+from colme.scenario import LARGEST, SMALLEST
 
 f64 = np.float64
 
@@ -20,6 +21,8 @@ class Recording:
     sigma    the scale that agents may use: one number or one per agent (methods can also carry it)
     width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
     """
+
+    kurtosis = 3.0  # as if Gaussian; the fourth-moment bound takes another one from the method
 
     def __init__(
         self,
@@ -51,6 +54,12 @@ class Recording:
         self.width = None if width is None else positive(width, "width", "width=1.0", SampleError)
         few = max(1, 4096 // self.n_agents + 1)  # rows, enough to find the middle of the data
         self.origin = float(np.median(self.values[:few][there[:few]] if there[:few].any() else self.values[there]))
+        largest = float(np.nanmax(np.abs(self.values - self.origin)))
+        if largest > LARGEST or 0.0 < largest < SMALLEST:
+            raise SampleError(
+                f"samples lie up to {largest:.1g} from their middle: it must be between {SMALLEST:g} and {LARGEST:g}, "
+                "for neighbors hear float32. Try another unit."
+            )
         self._truth = None if means is None else self._per_agent(means, "means") - self.origin
         self.class_: NDArray[Any] | None = None
         if classes is None and self._truth is not None:
@@ -77,6 +86,11 @@ class Recording:
             a = int(np.argmax(odd))
             raise SampleError(
                 f"agents {a} and {member[self.class_[a]]} are of one class and have different means: a class is "
+                "agents of equal means. Leave classes out to derive them from the means."
+            )
+        if len(np.unique(self._truth)) < len(member):
+            raise SampleError(
+                f"there are {len(member)} classes and {len(np.unique(self._truth))} different means: a class is all "
                 "agents of equal means. Leave classes out to derive them from the means."
             )
 

@@ -176,6 +176,7 @@ class Stream(Protocol):
     complete: bool  # every agent has a sample at every step
     sigma: Any  # the scale that agents know: a float, one per agent, or None
     width: float | None
+    kurtosis: float  # of the samples, as far as it is known
     class_: NDArray[Any] | None
 
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
@@ -196,6 +197,8 @@ class ScenarioStream:
         population = scenario.populate(seed)
         self.scenario, self.seed, self.first = scenario, seed, first
         self.class_: NDArray[Any] | None = population.class_[shard]
+        self._entry = population.entry[shard]
+        self.kurtosis = scenario.kurtosis
         self.n_agents = len(population.class_[shard])
         self.sigma: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
         self.width = scenario.width
@@ -212,8 +215,7 @@ class ScenarioStream:
         self._location = self._means(1)
 
     def _means(self, t: int) -> NDArray[np.float64]:
-        assert self.class_ is not None
-        return (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self.class_]
+        return (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]
 
     def truth(self, t: int) -> NDArray[np.float64]:
         """The true mean of every agent at step t, centered."""

@@ -19,6 +19,8 @@ from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
 ASSIGNMENTS = ("equal", "random", "blocks")
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Sizes of numbers that float32 can tell apart, with room for sums."""
 
 
 class Scenario(Configuration, frozen=True, kw_only=True):
@@ -26,15 +28,17 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
     n_agents      how many agents
     means         the mean of each class
-    sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1). It is also
-                  the scale that the agents know. Bernoulli samples have none; their known scale is 1/2 (Hoeffding).
+    sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1; where both
+                  fit, per class). It is also the scale that the agents know. Bernoulli samples have none; their known
+                  scale is 1/2 (Hoeffding). Laplace and Student samples are not sub-Gaussian: intervals that keep
+                  their promise there need bound="fourth-moment" in the method.
     sizes         agents per class (default: as equal as possible)
     assignment    "equal": classes of the given sizes, placed at random; "random": every agent draws its class, with
                   probabilities in proportion to `sizes`; "blocks": in order, the first class first
     distribution  "gaussian", "uniform", "laplace", "student" (with `df` degrees of freedom) or "bernoulli"
     skip_rate     probability that an agent sees no sample at a step: one number, or one per agent
     late_share    share of agents, chosen at random, who see nothing before step `late_step`
-    shift_step    from this step on the means are `shift_means`
+    shift_step    from this step on the means are `shift_means` (classes remain those of the first means)
     """
 
     refusal: ClassVar[type[ColmeError]] = ScenarioError
@@ -61,6 +65,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     def _check_classes(self) -> None:
         if self.n_agents < 1:
             raise ScenarioError(f"n_agents={self.n_agents}: there must be at least one agent. Try n_agents=5000.")
+        if self.n_agents >= 2**32:
+            raise ScenarioError(f"n_agents={self.n_agents}: there are fewer than 2^32 agents. Try n_agents=1_000_000.")
         if not self.means or not all(map(math.isfinite, self.means)):
             raise ScenarioError(f"means={shorten(self.means)}: every class needs a finite mean. Try means=(1.2, 2.0).")
         one_of(self.assignment, ASSIGNMENTS, "assignment", ScenarioError)
@@ -107,6 +113,12 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             values = () if self.sigma is None else (self.sigma,)
         if not all(0 < value < math.inf for value in values):
             raise ScenarioError(f"sigma={shorten(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
+        every = self.means + (self.shift_means or ())
+        if max(every) - min(every) + max(values, default=1.0) > LARGEST or min(values, default=1.0) < SMALLEST:
+            raise ScenarioError(
+                f"means={shorten(self.means)}, sigma={shorten(self.sigma)}: sizes must be between {SMALLEST:g} and "
+                f"{LARGEST:g}, for neighbors hear float32. Try another unit."
+            )
 
     def _check_time(self) -> None:
         rates = self.skip_rate if isinstance(self.skip_rate, tuple) else (self.skip_rate,)
@@ -156,6 +168,15 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             return 2.0 * math.sqrt(3.0) * float(np.max(self.known_scale))
         return None
 
+    @property
+    def kurtosis(self) -> float:
+        """The largest E (x - mean)^4 / known scale^4 of an agent (for the fourth-moment bound)."""
+        if self.distribution == "bernoulli":  # p q (p^3 + q^3) <= 1/12 and the scale is 1/2
+            return 4.0 / 3.0
+        if self.distribution == "student":
+            return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
+        return {"gaussian": 3.0, "uniform": 1.8, "laplace": 6.0}[self.distribution]
+
     def means_at(self, t: int) -> tuple[float, ...]:
         """The mean of each class at step t."""
         if self.shift_step is not None and self.shift_means is not None and t >= self.shift_step:
@@ -180,7 +201,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         joins = None
         if self.late_share > 0 and self.late_step > 1:
             late = _random.ranks(seed, _random.JOIN, n) < round(self.late_share * n)
-            joins = np.where(late, self.late_step, 1).astype(np.int32)
+            joins = np.where(late, self.late_step, 1)
         scale = self.known_scale
         sigma: float | NDArray[np.float64]
         if not isinstance(scale, tuple):
@@ -188,16 +209,22 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         else:
             per_class_or_agent = np.asarray(scale, float)
             sigma = per_class_or_agent[class_] if len(scale) == n_classes else per_class_or_agent
-        return Population(class_, sigma, joins)
+        # a class is agents of equal means, however many entries of `means` they came from
+        merged = np.unique(self.means, return_inverse=True)[1].astype(dtype)
+        if len(set(self.means)) < n_classes:
+            return Population(merged[class_], sigma, joins, class_)
+        return Population(class_, sigma, joins, class_)
 
 
 @dataclass(frozen=True)
 class Population:
-    """A scenario under a seed: each agent's class, known scale, and the step at which it joins (None: all at 1)."""
+    """A scenario under a seed: each agent's class (agents of equal means), its known scale, the step at which it joins
+    (None: all at 1), and which entry of `means` is its own."""
 
     class_: NDArray[Any]
     sigma: float | NDArray[np.float64]
-    joins: NDArray[np.int32] | None
+    joins: NDArray[np.int64] | None
+    entry: NDArray[Any]
 
 
 def check_seed(seed: object) -> int:

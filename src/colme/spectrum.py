@@ -187,7 +187,7 @@ def check_step(graph: Graph, step: float) -> None:
     if step * largest >= 2.0:
         raise MethodError(
             f"step={step:g} is not stable on this graph: step * lambda_max must be below 2 and lambda_max is "
-            f"{largest:.4g}, so step < {2.0 / largest:.4g}. Try step='auto'."
+            f"{largest:.4g}, so step < {2.0 / largest:.4g}. Try step='auto', which is {stable_step(graph):.4g}."
         )
 
 
@@ -203,15 +203,17 @@ def _largest_eigenvalue(graph: Graph, limit: float) -> float:
 
 
 def stable_step(graph: Graph) -> float:
-    """1 / max degree: an average of neighbors on every graph, and the fastest step on a random regular one.
+    """1 / max degree: stable, an average of neighbors, and the fastest step on a random regular graph.
 
-    On a regular bipartite graph one disagreement (the two sides against each other) only changes sign; there it is the
-    clock, alpha < 1, that lets it fade."""
-    return 1.0 / max(1, graph.max_degree)
+    On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
+    1 / (max degree + 1)."""
+    degree = max(1, graph.max_degree)
+    return 1.0 / (degree + 1 if _is_attained(graph.indptr, graph.indices, 2 * degree) else degree)
 
 
 def consensus_limit(graph: Graph) -> NDArray[np.float64]:
     """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs)."""
+    _check_small(graph)
     component = graph.components()
     same = component[:, None] == component[None, :]
     return same / same.sum(axis=1, keepdims=True)
@@ -219,8 +221,7 @@ def consensus_limit(graph: Graph) -> NDArray[np.float64]:
 
 def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.float64]:
     """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers."""
-    if graph.n_agents > DENSE:
-        raise GraphError(f"{graph.n_agents} agents: this is a dense computation, made for at most {DENSE}.")
+    _check_small(graph)
     once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
     limit = consensus_limit(graph)
     power: Any = np.eye(graph.n_agents)
@@ -229,3 +230,10 @@ def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.flo
         power = power @ once
         distances.append(np.linalg.norm(power - limit, 2))
     return np.array(distances)
+
+
+def _check_small(graph: Graph) -> None:
+    if graph.n_agents > DENSE:
+        raise GraphError(
+            f"{graph.n_agents} agents: this is a dense computation, made for at most {DENSE}. Try a smaller graph."
+        )

@@ -36,11 +36,13 @@ EVERYONE = "everyone"
 class World:
     """Everything the agents of an array share: who they are, and what they have seen up to step t (centered)."""
 
-    class_: NDArray[Any]  # true classes (zeros if unknown): for judging, and for the oracle
+    class_: NDArray[Any]  # true classes, for judging and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
     width: float | None  # length of an interval that holds all samples of an agent
     mean: NDArray[np.float64]  # local means; NaN before an agent's first sample
     count: NDArray[np.int32] | None  # samples per agent; None: everybody has t
+    classes_known: bool = True
+    kurtosis: float = 3.0  # of the samples, as far as it is known
     exchange: type = np.float32  # the type in which neighbors hear estimates
     t: int = 0
 
@@ -62,9 +64,10 @@ class Place:
     neighbors: tuple[int, ...]
     n_agents: int
     n_edges: int
-    max_degree: int
+    auto_step: float  # the step of step="auto", see `colme.spectrum.stable_step`
     sigma: float | None
     width: float | None = None
+    kurtosis: float = 3.0
     exchange: type = np.float32
     class_: int | None = None  # the true class, told to nobody but the oracle
 
@@ -131,6 +134,8 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """The name in tables and figures."""
     irrevocable: ClassVar[bool] = True
     """Links once given up are never taken up again."""
+    goes_round: ClassVar[bool] = False
+    """Asks others in the order of their names, whether or not they are neighbors."""
     conserves: ClassVar[bool] = False
     """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
 

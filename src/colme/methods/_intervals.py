@@ -23,7 +23,7 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
     gamma     the level itself; overrides delta and level
     sigma     the scale the agents know; default: that of the scenario or recording
     bound     "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
-    kurtosis  E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound
+    kurtosis  E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound; default: that of the scenario, else 3
     width     length of an interval that holds every sample of an agent, for Hoeffding's bound
     """
 
@@ -32,7 +32,7 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
     gamma: float | None = None
     sigma: float | None = None
     bound: str = "laplace"
-    kurtosis: float = 3.0
+    kurtosis: float | None = None
     width: float | None = None
 
     def __post_init__(self) -> None:
@@ -45,17 +45,23 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         for name in ("sigma", "width"):
             if getattr(self, name) is not None:
                 positive(getattr(self, name), name, f"{name}=2.0", MethodError)
-        if not 1 <= self.kurtosis < math.inf:
+        if self.kurtosis is not None and not 1 <= self.kurtosis < math.inf:
             raise MethodError(f"kurtosis={self.kurtosis}: it must be at least 1. Try kurtosis=3.0 (Gaussian).")
 
-    def bound_for(self, n_agents: int, n_edges: int) -> Bound:
+    def bound_for(self, n_agents: int, n_edges: int, kurtosis: float = 3.0) -> Bound:
         """The radius function at the level that this population asks for."""
         gamma = self.gamma
         if gamma is None:
             gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
-            if gamma == 0:
+            if gamma < 1e-300:
                 raise MethodError(f"delta={self.delta}: it is too small for a computer's numbers. Try delta=0.001.")
-        return Bound(gamma=gamma, name=self.bound, kurtosis=self.kurtosis)
+        bound = Bound(gamma=gamma, name=self.bound, kurtosis=kurtosis if self.kurtosis is None else self.kurtosis)
+        if not bound.radius(1) < math.inf:
+            raise MethodError(
+                f"the radius is infinite (bound={self.bound!r}, gamma={gamma:.3g}, kurtosis={bound.kurtosis}): nothing "
+                "could ever be told apart. Try a larger delta, or samples with a finite fourth moment."
+            )
+        return bound
 
     def scale_for(self, sigma: Any, width: float | None) -> Any:
         """The scale that multiplies the radius, from what the method says or else the samples' source knows."""
@@ -75,12 +81,8 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         return scale
 
     def radii(self, world: World, graph: Graph) -> Radii:
-        return Radii(self.bound_for(world.n_agents, graph.n_edges), self.scale_for(world.sigma, world.width))
-
-    def check(self, n_agents: int, graph: Graph) -> None:
-        bound = self.bound_for(n_agents, graph.n_edges)
-        if not bound.radius(1) > 0:
-            raise MethodError(f"gamma={bound.gamma}: the radius is not positive. Try a smaller delta.")
+        bound = self.bound_for(world.n_agents, graph.n_edges, world.kurtosis)
+        return Radii(bound, self.scale_for(world.sigma, world.width))
 
 
 class Radii:
@@ -133,7 +135,7 @@ class IntervalAgent(Agent):
 
     def __init__(self, method: IntervalMethod, place: Place):
         super().__init__(place)
-        self.bound = method.bound_for(place.n_agents, place.n_edges)
+        self.bound = method.bound_for(place.n_agents, place.n_edges, place.kurtosis)
         self.scale = method.scale_for(place.sigma, place.width)
 
     @property

@@ -90,9 +90,14 @@ class OneHopAgent(IntervalAgent):
         self.observe(sample)  # (1)
         radius = self.radius
         inbox = yield dict.fromkeys(self.neighbors, (self.mean, self.count, radius))
-        self.neighbors = [b for b in self.neighbors if not too_far(self.mean, inbox[b][0], radius, inbox[b][2])]  # (2)
         total, weight = add_samples(0.0, 0.0, self.mean, float(self.count))
-        for b in self.neighbors:
-            total, weight = add_samples(total, weight, inbox[b][0], float(inbox[b][1]))
+        for b in list(self.neighbors):
+            if b not in inbox:  # a message can be lost
+                continue
+            mean, count, its_radius = inbox[b]
+            if too_far(self.mean, mean, radius, its_radius):
+                self.neighbors.remove(b)  # (2)
+            else:
+                total, weight = add_samples(total, weight, mean, float(count))
         if self.count > 0:
             self.estimate = total / weight  # (3)

@@ -49,8 +49,8 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.depth < 1:
-            raise MethodError(f"depth={self.depth}: messages travel at least one hop. Try depth=4.")
+        if not 1 <= self.depth <= 64:
+            raise MethodError(f"depth={self.depth}: messages travel between 1 and 64 hops. Try depth=4.")
 
     def start(self, world: World, graph: Graph) -> BState:
         return BState(self, world, graph)

@@ -43,7 +43,7 @@ u64, f64 = np.uint64, np.float64
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
-    """Laplacian consensus among the neighbors whose intervals touch; `step` is b, or "auto" for 1 / max degree."""
+    """Laplacian consensus among the neighbors whose intervals touch; `step` is b, or "auto" (1 / max degree)."""
 
     label: ClassVar[str] = "CL-colME"
 
@@ -106,7 +106,7 @@ class CLState(ConsensusState):
 class CLAgent(ConsensusAgent):
     def __init__(self, method: CLColME, place: Place):
         super().__init__(method, place)
-        self.step_size = 1.0 / max(1, place.max_degree) if isinstance(method.step, str) else method.step
+        self.step_size = place.auto_step if isinstance(method.step, str) else method.step
 
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         pull = self.place.exchange(0)

@@ -50,6 +50,7 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
 
     label: ClassVar[str] = "colME"
     irrevocable: ClassVar[bool] = False
+    goes_round: ClassVar[bool] = True
 
     level: str = "population"
     weights: str = "simple"
@@ -210,7 +211,7 @@ class ColState:
 
     def graph(self) -> Graph:
         """Pairs who believe each other."""
-        return Graph(*_mutual(self.member))
+        return Graph(*_mutual(self.member), check=False)
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return graph.components()

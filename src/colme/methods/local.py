@@ -40,7 +40,7 @@ class LocalState:
         self.estimate[:] = world.mean
 
     def graph(self) -> Graph:
-        return Graph(np.zeros(len(self.estimate) + 1, np.int64), np.empty(0, np.uint32))
+        return Graph(np.zeros(len(self.estimate) + 1, np.int64), np.empty(0, np.uint32), check=False)
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return np.arange(len(self.estimate))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import at, kernel
+from colme.errors import MethodError
 from colme.graphs import Graph, from_edges
 from colme.methods._base import EVERYONE, Agent, Method, Place, Round, World
 
@@ -50,6 +51,11 @@ class OracleState:
     isolated = 0
 
     def __init__(self, world: World, graph: Graph):
+        if not world.classes_known:
+            raise MethodError(
+                "the oracle must be told who shares a mean: the classes are not known. "
+                "Try colme.Recording(samples, classes=...) or means=..."
+            )
         self.estimate = np.full(world.n_agents, np.nan)
         self.class_, self._given = world.class_, graph
         n_classes = int(world.class_.max()) + 1

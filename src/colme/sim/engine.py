@@ -28,8 +28,8 @@ from colme.sim.trace import Final, Trace
 CHECKPOINT = "colme checkpoint 1"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
-BLOCK = 2**15
-"""Samples made at a time: a quarter of a megabyte, which the cache holds."""
+BLOCK = 2**14
+"""Samples made at a time, a multiple of 64: an eighth of a megabyte, which the cache holds."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,27 @@ class Run:
         configuration: dict[str, Any],
         checkpoint: Path | None = None,
         checkpoint_every: float = 60.0,
+        block: int = BLOCK,
     ):
         n = stream.n_agents
         self.methods, self.stream, self.seed = methods, stream, seed
         self.configuration = configuration
-        class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
+        class_: NDArray[Any] = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
         self.world = World(
-            class_=class_, sigma=stream.sigma, width=stream.width, exchange=exchange,
-            mean=np.full(n, np.nan), count=None if stream.complete else np.zeros(n, np.int32),
-        )  # fmt: skip
+            class_=class_,
+            sigma=stream.sigma,
+            width=stream.width,
+            mean=np.full(n, np.nan),
+            count=None if stream.complete else np.zeros(n, np.int32),
+            classes_known=stream.class_ is not None,
+            kurtosis=stream.kurtosis,
+            exchange=exchange,
+        )
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods))
         self.n_steps = int(steps[-1])
-        self._block = np.empty((max(1, min(self.n_steps, BLOCK // n)), min(n, BLOCK)))
+        self._block = np.empty((max(1, min(self.n_steps, block // n)), min(n, block)))
         self._filled_from = self._filled_to = 0
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and checkpoint.exists():

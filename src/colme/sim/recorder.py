@@ -12,6 +12,8 @@ from colme.errors import RunError, one_of, shorten, whole
 from colme.methods import State, World
 from colme.metrics import OF_METHOD, OF_RUN, Judge
 
+WRONG_EDGES, LOST_EDGES, ISOLATED = (OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "isolated"))
+
 Record = str | int | Sequence[int]
 
 
@@ -55,7 +57,9 @@ class Recorder:
         for table, state in zip(self._tables, states, strict=True):
             if truth is not None:
                 judge.estimates(state.estimate, truth, table, k)
-            table[2, k], table[3, k], table[4, k] = state.wrong_share, state.lost_share, state.isolated
+            if world.classes_known:
+                table[WRONG_EDGES, k], table[LOST_EDGES, k] = state.wrong_share, state.lost_share
+            table[ISOLATED, k] = state.isolated
         self._advance(k + 1)
 
     def _advance(self, filled: int) -> None:

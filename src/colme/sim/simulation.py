@@ -98,6 +98,11 @@ def simulate(
         raise RunError(f"method={shorten(method)}: it must be a method or a list of them. Try colme.CLColME().")
     one_of(precision, _EXCHANGE, "precision", RunError)
     tolerance = positive(tolerance, "tolerance", "tolerance=0.1", RunError)
+    checkpoint_every = (
+        0.0
+        if checkpoint_every == 0
+        else positive(checkpoint_every, "checkpoint_every", "checkpoint_every=60", RunError)
+    )
     if n_jobs is not None:
         n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError)
     if graph is not None and degree is not None:

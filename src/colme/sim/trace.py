@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import CheckpointError, ColmeError, missing_extra
+from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
 from colme.methods import METHODS, Method
 from colme.metrics import METRICS
@@ -22,7 +22,7 @@ from colme.sim.store import read_arrays, write_arrays
 FORMAT = "colme trace 1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Final:
     """Where a run ended, agent by agent."""
 
@@ -42,7 +42,7 @@ class Final:
     """True means, where known."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Trace:
     """One method, one seed: metrics over the recorded steps (see `colme.metrics.METRICS`) and the final state."""
 
@@ -66,7 +66,7 @@ class Trace:
 
     def at(self, step: int) -> dict[str, float]:
         """All metrics at the last recorded step that is not after `step`."""
-        k = int(np.searchsorted(self.t, step, side="right")) - 1
+        k = int(np.searchsorted(self.t, whole(step, "step", "step=100"), side="right")) - 1
         if k < 0:
             raise ColmeError(f"nothing was recorded up to step {step}: the first recorded step is {self.t[0]}.")
         return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in METRICS}

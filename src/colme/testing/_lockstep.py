@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from colme.graphs import Graph
 from colme.methods import EVERYONE, Method, Place
+from colme.spectrum import stable_step
 
 
 def lockstep(
@@ -33,7 +34,7 @@ def lockstep(
         method.agent(
             Place(
                 agent=a, neighbors=tuple(int(b) for b in graph.neighbors(a)), n_agents=n, n_edges=graph.n_edges,
-                max_degree=graph.max_degree, sigma=None if sigma is None else float(sigmas[a]), width=width,
+                auto_step=stable_step(graph), sigma=None if sigma is None else float(sigmas[a]), width=width,
                 exchange=exchange, class_=None if classes is None else int(classes[a]),
             )
         )

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from colme.errors import SampleError
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.methods import Method
+from colme.methods import Method, Oracle
 from colme.methods._intervals import IntervalMethod
 from colme.recording import Recording
-from colme.samples import draw
+from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario
 from colme.sim import engine
 from colme.sim.recorder import recorded_steps
@@ -89,12 +89,12 @@ class Case:
         return estimates
 
 
-def _run(method: Method, recording: Recording, graph: Graph, n_steps: int, exchange: type = np.float32,
-         checkpoint: Path | None = None) -> engine.Run:  # fmt: skip
-    method.check(recording.n_agents, graph)
+def _run(method: Method, stream: Stream, graph: Graph, n_steps: int, exchange: type = np.float32,
+         checkpoint: Path | None = None, block: int = engine.BLOCK) -> engine.Run:  # fmt: skip
+    method.check(stream.n_agents, graph)
     return engine.Run(
-        [method], recording, graph, recorded_steps("all", n_steps), seed=0, tolerance=0.1, exchange=exchange,
-        configuration={}, checkpoint=checkpoint,
+        [method], stream, graph, recorded_steps("all", n_steps), seed=0, tolerance=0.1, exchange=exchange,
+        configuration={}, checkpoint=checkpoint, block=block,
     )  # fmt: skip
 
 
@@ -145,16 +145,15 @@ def threads_and_blocks_do_not_matter(case: Case) -> None:
     together = simulate(case.method, case.scenario, degree=6, steps=30, seeds=range(3), n_jobs=3)
     for one, other in zip(alone, together, strict=True):
         _same(other.final.estimate, one.final.estimate, "three threads")
-    recorded, block = case.record(case.samples), engine.BLOCK
-    wanted = case.run(case.samples)[-1]
-    try:
-        for size in (1, 64, 7 * N):  # one step at a time, and agents in parts of 64
-            engine.BLOCK = size
-            run = _run(case.method, recorded, case.graph, STEPS)
-            run.go(None, threading.Event())
-            _same(run.states[0].estimate + recorded.origin, wanted, f"blocks of {size} samples")
-    finally:
-        engine.BLOCK = block
+    many = Scenario(n_agents=200, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform", skip_rate=0.1)
+    graph = random_regular_graph(200, 6, rng=1)
+    ends = []
+    for block in (engine.BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
+        run = _run(case.method, ScenarioStream(many, 3), graph, 20, block=block)
+        run.go(None, threading.Event())
+        ends.append(run.states[0].estimate)
+    for end in ends[1:]:
+        _same(end, ends[0], "samples in blocks of another size")
 
 
 def resume_is_invisible(case: Case) -> None:
@@ -178,10 +177,10 @@ def resume_is_invisible(case: Case) -> None:
 
 
 def relabelling_relabels(case: Case) -> None:
-    """Agents have no favourite numbers. (Methods that go round by number, such as colME, promise it for one class.)"""
+    """Agents have no favorite numbers (but for methods that go round by number, such as colME)."""
     names = np.random.default_rng(8).permutation(N)
     old = np.argsort(names)
-    if not case.method.irrevocable:
+    if case.method.goes_round:
         return
     wanted = case.run(case.samples)
     got = case.run(case.samples[:, old], graph=case.graph.relabel(names), classes=case.classes[old])
@@ -194,7 +193,7 @@ def shift_and_scale_pass_through(case: Case) -> None:
     spread = float(np.abs(case.samples).max())
     for scale, shift in ((1.0, 1e6), (1000.0, 0.0), (0.5, -40.0)):
         got = case.run(scale * case.samples + shift, sigma=scale * SIGMA, width=scale * WIDTH)
-        rounding = HEARD * scale * spread + 1e-9 * abs(shift) * 1e-3
+        rounding = HEARD * scale * spread + 1e-12 * abs(shift)  # the shifted samples themselves are rounded
         _same(got, scale * wanted + shift, f"{scale} x + {shift}", rounding)
 
 
@@ -230,7 +229,13 @@ def alone_is_local(case: Case) -> None:
     samples = case.samples[:, :1]
     estimates = case.run(samples, graph=nobody, classes=np.zeros(1, int))
     counts = np.arange(1, STEPS + 1)[:, None]
-    _same(estimates, np.cumsum(samples, axis=0) / counts, "one agent", 1e-12)
+    local = np.cumsum(case.samples, axis=0) / counts
+    _same(estimates, local[:, :1], "one agent", 1e-12)
+    if not case.method.goes_round:  # whoever may ask everybody needs no neighbors
+        edges = case.graph.edges()
+        without_first = from_edges(edges[(edges != 0).all(axis=1)], N)
+        if not isinstance(case.method, Oracle):
+            _same(case.run(case.samples, graph=without_first)[:, 0], local[:, 0], "an agent without neighbors", 1e-12)
 
 
 def gaps_are_skipped_and_infinities_refused(case: Case) -> None:
