@@ -196,7 +196,7 @@ def test_a_scale_per_agent_multiplies_the_noise_of_that_agent(distribution: str)
 def test_a_scale_per_class_multiplies_the_noise_of_that_class(distribution: str) -> None:
     noise = draw(scenario_of(distribution, means=(0.0, 0.0), sigma=1.0), 5, 20)
     scenario = scenario_of(distribution, means=(0.0, 0.0), sigma=(0.5, 4.0))
-    by_agent = np.array([0.5, 4.0])[scenario.populate(5).class_]
+    by_agent = np.array([0.5, 4.0])[scenario.populate(5).entry]
     np.testing.assert_array_equal(draw(scenario, 5, 20), by_agent * noise)
     np.testing.assert_array_equal(ScenarioStream(scenario, 5).sigma, by_agent)
 
@@ -354,7 +354,7 @@ def test_classes_of_a_recording_are_those_given_or_the_agents_of_equal_means() -
     by_mean = Recording(values, means=[5.0, 2.0, 5.0, 2.0]).class_
     assert by_mean is not None and by_mean.tolist() == [1, 0, 1, 0]
     for names in (["north", "south", "south", "east"], [7, 9, 9, 1], np.array([1.5, 2.5, 2.5, 0.5])):
-        class_ = Recording(values, means=[0.0] * 4, classes=names).class_
+        class_ = Recording(values, means=[0.0, 1.0, 1.0, 2.0], classes=names).class_
         assert class_ is not None and len(set(class_.tolist())) == 3
         assert class_[1] == class_[2] and class_.max() == 2
 

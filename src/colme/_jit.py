@@ -9,8 +9,8 @@ Three decorators cover the package:
 
 The disk cache is keyed by a hash of *all* our sources, so editing an equation in one file can never leave a kernel of
 another file computing the old formula; kernels in other people's files are not cached. It lives in the user's cache
-folder (``COLME_CACHE_DIR`` overrides it) and is kept in memory only when nothing is writable. ``COLME_NUMBA=0`` switches
-numba off; the same code then runs, slowly.
+folder (``COLME_CACHE_DIR`` overrides it) and is kept in memory only when nothing is writable. ``COLME_NUMBA=0``
+switches numba off; the same code then runs, slowly.
 """
 
 from __future__ import annotations
