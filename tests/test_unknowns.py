@@ -73,7 +73,7 @@ def test_the_fourth_moment_comes_from_the_scenario() -> None:
 
 
 def test_heavy_tails_break_the_sub_gaussian_promise() -> None:
-    """Why bound="fourth-moment" exists: Student samples with 2.1 degrees cut true edges at a level that promises none."""
+    """Why bound="fourth-moment" exists: Student samples cut true edges at a level that promises not to."""
     scenario = colme.Scenario(n_agents=1000, means=(0.0,), distribution="student", df=2.1)
     traces = colme.simulate(colme.CLColME(delta=0.1), scenario, steps=300, seeds=range(2))
     assert min(trace.lost_edges[-1] for trace in traces) > 0

@@ -131,18 +131,22 @@ class Run:
             if not self._filled_from <= t < self._filled_to:
                 self._filled_from, self._filled_to = t, min(t + rows, self.n_steps + 1)
                 self.stream.fill(self._block[: self._filled_to - t], t)
-            self._observe(t, self._block[t - self._filled_from], slice(0, n))
+            self._observe(t, self._block[t - self._filled_from], self.world.mean, self.world.count)
             return
         for first in range(0, n, width):
             part = slice(first, min(first + width, n))
             self.stream.fill(self._block[:, : part.stop - first], t, first)
-            self._observe(t, self._block[0, : part.stop - first], part)
+            count = None if self.world.count is None else self.world.count[part]
+            self._observe(t, self._block[0, : part.stop - first], self.world.mean[part], count)
 
-    def _observe(self, t: int, sample: NDArray[np.float64], part: slice) -> None:
-        if self.world.count is None:
-            observe_all(self.world.mean[part], sample, t)
+    @staticmethod
+    def _observe(
+        t: int, sample: NDArray[np.float64], mean: NDArray[np.float64], count: NDArray[np.int32] | None
+    ) -> None:
+        if count is None:
+            observe_all(mean, sample, t)
         else:
-            observe_some(self.world.mean[part], self.world.count[part], sample)
+            observe_some(mean, count, sample)
 
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
