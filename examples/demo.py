@@ -80,8 +80,8 @@ def draw(t: np.ndarray, lines: dict[str, np.ndarray], path: Path) -> None:
     ax.set_title("5000 agents, two hidden classes: 1.2 and 2.0, noise 2.0", loc="left", fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, which="major", alpha=0.25)
-    for ending in ("svg", "png"):
-        figure.savefig(path.with_suffix(f".{ending}"), dpi=150)
+    for ending in ("svg", "pdf"):
+        figure.savefig(path.with_suffix(f".{ending}"))
     plt.close(figure)
 
 
@@ -100,7 +100,7 @@ def main(folder: Path) -> None:
         writer.writerow(["t", *(f"{name} {part}" for name in lines for part in ("quartile 1", "median", "quartile 3"))])
         writer.writerows(zip(t, *(row for bands in lines.values() for row in bands), strict=True))
     Console(stderr=True).print(
-        f"{time.perf_counter() - started:.0f} s. Figure and numbers: {folder}/cl_colme.svg, .csv"
+        f"{time.perf_counter() - started:.0f} s. Figure and numbers: {folder}/cl_colme.svg, .pdf, .csv"
     )
 
 

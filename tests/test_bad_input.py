@@ -343,6 +343,9 @@ def test_masked_samples_are_missing_ones() -> None:
         (lambda: colme.simulate(colme.Local(), np.ones((3, 2)), n_jobs=0), "n_jobs=0"),
         (lambda: colme.CLColME(delta=5e-324).bound_for(1000, 5000), "too small"),
         (lambda: graphs.random_regular_graph(5.5, 2), "whole number"),
+        (lambda: colme.CLColME(dleta=0.1), "unknown field of CLColME 'dleta'.*Did you mean 'delta'"),
+        (lambda: colme.Scenario(n_agents=4, means=(0.0,), sgima=2.0), "Did you mean 'sigma'"),
+        (lambda: colme.simulate(colme.Local(), np.ones((3, 2)), step=5), "Did you mean 'steps'"),
     ],
 )
 def test_the_less_common_mistakes_too(call: Callable[[], object], fragment: str) -> None:

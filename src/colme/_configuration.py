@@ -8,10 +8,19 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from colme.errors import ColmeError, shorten
+from colme.errors import ColmeError, one_of, shorten
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Spelling(msgspec.StructMeta):
+    """A misspelt field is answered with the nearest one."""
+
+    def __call__(cls, *arguments: Any, **fields: Any) -> Any:
+        for name in fields:
+            one_of(name, cls.__struct_fields__, f"field of {cls.__name__}", cls.refusal)
+        return super().__call__(*arguments, **fields)
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_Spelling):
     """A struct whose fields take NumPy's numbers, arrays and lists for plain ones, and refuse other types."""
 
     refusal: ClassVar[type[ColmeError]] = ColmeError

@@ -12,7 +12,7 @@ Differences from the paper
 Reference: the paper, with section numbers.
 
 How to make your own
-    1. Copy this file to methods/my_method.py and rename the classes; give it a `tag` and a `label`.
+    1. Copy this file to anywhere (it imports only public names) and rename the classes; give it a `tag` and a `label`.
     2. Write the equations above, one small `@equation` each; they serve both forms below.
     3. Fill in the kernel (arrays and numbers only), the state, and the agent.
     4. `colme.testing.check_method(MyMethod())` until it is silent; add a dense reference to tests/reference if you can.
@@ -24,12 +24,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colme._jit import at, equation, kernel
-from colme._slots import block_of
-from colme.confidence import too_far
-from colme.graphs import Graph
-from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
+from colme.methods.toolkit import (
+    Agent,
+    Graph,
+    IntervalAgent,
+    IntervalMethod,
+    Place,
+    PruningState,
+    Round,
+    World,
+    at,
+    block_of,
+    equation,
+    kernel,
+    too_far,
+)  # fmt: skip
 
 u64 = np.uint64
 

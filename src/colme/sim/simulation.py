@@ -76,6 +76,7 @@ def simulate(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     n_jobs: int | None = None,
+    **unknown: Any,
 ) -> Trace | Traces:
     """Run one or more methods on a scenario, or on your own array of samples (steps, agents).
 
@@ -93,6 +94,8 @@ def simulate(
                       the end. If it exists, the run continues from it, also to more steps than it had.
     n_jobs            seeds run at once (default: the cores)
     """
+    for name in unknown:
+        one_of(name, (*Options.__annotations__, "seeds"), "option of simulate", RunError)
     methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
     if not methods or not all(isinstance(each, Method) for each in methods):
         raise RunError(f"method={shorten(method)}: it must be a method or a list of them. Try colme.CLColME().")
