@@ -14,6 +14,8 @@ from colme.errors import ColmeError, one_of, shorten
 class _Spelling(msgspec.StructMeta):
     """A misspelt field is answered with the nearest one."""
 
+    refusal: type[ColmeError]
+
     def __call__(cls, *arguments: Any, **fields: Any) -> Any:
         for name in fields:
             one_of(name, cls.__struct_fields__, f"field of {cls.__name__}", cls.refusal)
