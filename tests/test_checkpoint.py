@@ -20,8 +20,8 @@ import colme
 from colme.errors import CheckpointError, RunError
 from colme.graphs import ring_lattice_graph
 from colme.methods import Method
-from colme.metrics import METRICS
 from colme.sim.engine import Progress, Run
+from tests.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
 GAPS = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5, skip_rate=0.3, late_share=0.3, late_step=25)
@@ -35,15 +35,6 @@ METHODS: list[Method] = [
 
 class PowerCut(Exception):
     """What stops a run in the tests below."""
-
-
-def assert_same_bits(one: colme.Trace, other: colme.Trace) -> None:
-    for name in ("t", *METRICS):
-        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
-    for name in ("estimate", "mean", "count", "groups", "class_", "truth"):
-        ours, theirs = getattr(one.final, name), getattr(other.final, name)
-        assert (ours is None and theirs is None) or ours.tobytes() == theirs.tobytes(), name
-    assert one.final.graph == other.final.graph
 
 
 def step_of(path: Path) -> int:
@@ -385,7 +376,6 @@ colme.simulate([colme.CLColME(delta=0.1), colme.BColME(delta=0.1)], scenario, de
 """
 CHILD_SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5, skip_rate=0.1)
 CHILD_METHODS: list[Method] = [colme.CLColME(delta=0.1), colme.BColME(delta=0.1)]
-needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 
 
 def child(**options: Any) -> subprocess.Popen[str]:
@@ -399,7 +389,6 @@ def wait_for_first_step(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline().strip().isdigit(), process.stderr.read()
 
 
-@needs_signals
 def test_ctrl_c_writes_the_checkpoint_and_the_resumed_run_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     with child(checkpoint=str(path)) as process:
@@ -415,7 +404,6 @@ def test_ctrl_c_writes_the_checkpoint_and_the_resumed_run_is_the_same(tmp_path: 
         assert_same_bits(one, other)
 
 
-@needs_signals
 def test_ctrl_c_stops_all_seeds_and_each_resumes(tmp_path: Path) -> None:
     with child(checkpoint=str(tmp_path), seeds=[0, 1, 2], n_jobs=2) as process:
         wait_for_first_step(process)
@@ -429,7 +417,6 @@ def test_ctrl_c_stops_all_seeds_and_each_resumes(tmp_path: Path) -> None:
         assert_same_bits(one, other)
 
 
-@needs_signals
 def test_killed_at_five_random_moments_the_run_ends_in_the_same_bits(tmp_path: Path) -> None:
     """It writes after every step, so that some of the kills fall into a write."""
     path = tmp_path / "run.npz"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import colme
 from colme.consensus import CLOCKS, START, Clock, check_clock, clock_rate, metropolis_weight
 from colme.errors import MethodError
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
@@ -329,3 +330,15 @@ def test_metropolis_weight_is_symmetric_and_small_enough_for_both_ends() -> None
         for b in range(1, 12):
             assert metropolis_weight(a, b) == metropolis_weight(b, a) == 1 / (max(a, b) + 1)
             assert a * metropolis_weight(a, b) < 1
+
+
+@modest
+@given(seed=st.integers(0, 2**16), n=st.integers(2, 90), p=st.floats(0.05, 0.9))
+def test_mass_is_conserved_on_any_graph(seed: int, n: int, p: float) -> None:
+    """Means that stay put and are never parted: the mean of all estimates stays put, isolated agents or not."""
+    values = np.random.default_rng(seed).normal(size=n)
+    graph = gnp_random_graph(n, p, rng=seed)
+    for method in (colme.CColME(sigma=1e3), colme.CLColME(sigma=1e3)):
+        trace = colme.simulate(method, np.tile(values, (12, 1)), graph=graph, precision="double")
+        assert trace.final.estimate.mean() == pytest.approx(values.mean(), abs=1e-13)
+        assert trace.final.graph == graph

@@ -19,21 +19,13 @@ from colme.metrics import METRICS
 from colme.samples import ScenarioStream, draw
 from colme.sim.engine import Progress, Run
 from colme.sim.recorder import recorded_steps
+from tests.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
 METHODS: list[Method] = [
     colme.Local(), colme.Oracle(), colme.ColME(delta=0.1), colme.BColME(delta=0.1), colme.CColME(delta=0.1),
     colme.CLColME(delta=0.1),
 ]  # fmt: skip
-
-
-def assert_same_bits(one: colme.Trace, other: colme.Trace) -> None:
-    for name in ("t", *METRICS):
-        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
-    for name in ("estimate", "mean", "count", "groups", "class_", "truth"):
-        ours, theirs = getattr(one.final, name), getattr(other.final, name)
-        assert (ours is None and theirs is None) or ours.tobytes() == theirs.tobytes(), name
-    assert one.final.graph == other.final.graph
 
 
 def wrong_edges(graph: colme.Graph, class_: NDArray[Any]) -> int:

@@ -46,8 +46,9 @@ def _lay_out(indptr, indices, offsets, slots):
 
 
 @equation
-def cut(slots, offsets, degree, cut_now, a, b):
-    """Cut the edge {a, b} at both ends; how many of the two are now alone."""
+def cut(slots, offsets, degree, cut_now, class_, a, b):
+    """Cut the edge {a, b} at both ends. Returns what it was: (1, 0, ..) between classes, (0, 1, ..) within one, and how
+    many of the two agents are now alone."""
     n = u64(degree.size)
     for end, other in ((a, b), (b, a)):
         _, _, first, width = block_of(offsets, end >> u64(6), n)
@@ -57,7 +58,8 @@ def cut(slots, offsets, degree, cut_now, a, b):
                 slots[k] = u32(end)
         degree[end] -= u32(1)
         cut_now[end] = 1
-    return int(degree[a] == 0) + int(degree[b] == 0)
+    between = int(class_[a] != class_[b])
+    return between, 1 - between, int(degree[a] == 0) + int(degree[b] == 0)
 
 
 @kernel

@@ -89,11 +89,8 @@ def look_at_all(slots, offsets, degree, cut_now, mean, radius, class_, skin, ref
                     a = start + u64(lane)
                     b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                     if too_far(mean[a], mean[b], radius, radius):
-                        alone += cut(slots, offsets, degree, cut_now, a, b)
-                        if class_[a] != class_[b]:
-                            wrong += 1
-                        else:
-                            lost += 1
+                        between, within, left = cut(slots, offsets, degree, cut_now, class_, a, b)
+                        wrong, lost, alone = wrong + between, lost + within, alone + left
     return wrong, lost, alone, n_found, complete
 
 
@@ -137,12 +134,9 @@ def look_at_listed(
     for i in range(n_listed):
         a, b = u64(listed[i, 0]), u64(listed[i, 1])
         if too_far(mean[a], mean[b], radius, radius):
-            alone += cut(slots, offsets, degree, cut_now, a, b)
+            between, within, left = cut(slots, offsets, degree, cut_now, class_, a, b)
+            wrong, lost, alone = wrong + between, lost + within, alone + left
             listed[i, 0] = listed[i, 1]  # nobody is far from itself
-            if class_[a] != class_[b]:
-                wrong += 1
-            else:
-                lost += 1
     return wrong, lost, alone, n_listed
 
 

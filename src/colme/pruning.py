@@ -33,11 +33,8 @@ def _prune(slots, offsets, degree, cut_now, mean, radius, class_):
                 a = start + u64(lane)
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 if too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
-                    alone += cut(slots, offsets, degree, cut_now, a, b)
-                    if class_[a] != class_[b]:
-                        wrong += 1
-                    else:
-                        lost += 1
+                    between, within, left = cut(slots, offsets, degree, cut_now, class_, a, b)
+                    wrong, lost, alone = wrong + between, lost + within, alone + left
     return wrong, lost, alone
 
 
