@@ -7,8 +7,9 @@ Three decorators cover the package:
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
 ``helper``    a function that only kernels call.
 
-The disk cache is keyed by a hash of *all* our sources, so editing an equation in one file can never leave a kernel of
-another file computing the old formula; kernels in other people's files are not cached. It lives in the user's cache
+The disk cache is keyed by a hash of *all* our sources that a kernel can reach (the lab and the command line stand above
+them, see .importlinter), so editing an equation in one file can never leave a kernel of another file computing the old
+formula; kernels in other files are not cached. It lives in the user's cache
 folder (``COLME_CACHE_DIR`` overrides it) and is kept in memory only when nothing is writable. ``COLME_NUMBA=0``
 switches numba off; the same code then runs, slowly.
 """
@@ -28,6 +29,8 @@ from typing import Any
 import numpy as np
 
 _ROOT = Path(__file__).resolve().parent
+_ABOVE = ("lab", "cli")
+"""Folders that no kernel can reach."""
 
 LANES = 64
 """Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
@@ -70,12 +73,18 @@ def cache_folder() -> Path | None:
 
 @functools.cache
 def source_hash() -> str:
-    """A hash of every Python source of the package: the stamp of the kernel cache."""
+    """A hash of every Python source that a kernel can reach: the stamp of the kernel cache."""
     digest = hashlib.sha256()
     for path in sorted(_ROOT.rglob("*.py")):
+        if not _may_hold_kernels(path):
+            continue
         digest.update(path.relative_to(_ROOT).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _may_hold_kernels(path: Path) -> bool:
+    return path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] not in _ABOVE
 
 
 def lanes_like(array: Any) -> Any:
@@ -158,7 +167,7 @@ if HAVE_NUMBA:
     def kernel(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
         # A kernel in somebody's own file may use equations from anywhere: no stamp would tell when they change.
-        if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
+        if _may_hold_kernels(Path(function.__code__.co_filename).resolve()) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
         return dispatcher
 

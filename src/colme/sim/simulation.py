@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 import threading
@@ -13,27 +12,21 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme import _random
 from colme._jit import HAVE_NUMBA
 from colme.errors import RunError, one_of, positive, shorten, whole
-from colme.graphs import Graph, random_regular_graph
+from colme.graphs import Graph
 from colme.methods import Method
 from colme.recording import Recording
-from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario, check_seed
 from colme.sim.engine import Interrupted, Progress, Run
+from colme.sim.preparation import EXCHANGE, GraphSource, prepare_run
 from colme.sim.recorder import Record, recorded_steps
 from colme.sim.trace import Trace, Traces
 
 Source = Scenario | Recording | NDArray[np.float64]
-GraphSource = Graph | Callable[[np.random.Generator], Graph]
-
-DEFAULT_DEGREE = 10
-_EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
 
 
 class Options(TypedDict, total=False):
@@ -99,7 +92,7 @@ def simulate(
     methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
     if not methods or not all(isinstance(each, Method) for each in methods):
         raise RunError(f"method={shorten(method)}: it must be a method or a list of them. Try colme.CLColME().")
-    one_of(precision, _EXCHANGE, "precision", RunError)
+    one_of(precision, EXCHANGE, "precision", RunError)
     tolerance = positive(tolerance, "tolerance", "tolerance=0.1", RunError)
     checkpoint_every = (
         0.0
@@ -126,20 +119,14 @@ def simulate(
         warnings.warn("numba is missing: runs take a thousand times longer. Try: pip install numba", stacklevel=2)
     n_steps = _n_steps(source, steps)
     all_seeds = _seeds(seed, seeds)
-    record_at = recorded_steps(record, n_steps)
+    recorded_steps(record, n_steps)  # refused before a folder is made
     folder = _checkpoint_folder(checkpoint, seeds is not None)
 
     def prepare(one_seed: int) -> Run:
-        stream: Stream = ScenarioStream(source, one_seed) if isinstance(source, Scenario) else source
-        first_graph = _graph(graph, degree, stream.n_agents, one_seed)
-        for each in methods:
-            each.check(stream.n_agents, first_graph)
-        return Run(
-            methods, stream, first_graph, record_at, seed=one_seed, tolerance=tolerance,
-            exchange=_EXCHANGE[precision],
-            configuration=_configuration(methods, source, graph, first_graph, one_seed, tolerance, record, precision),
+        return prepare_run(
+            methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
+            record=record, precision=precision, checkpoint_every=checkpoint_every,
             checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder,
-            checkpoint_every=checkpoint_every,
         )  # fmt: skip
 
     with _reporter(progress, n_steps * len(all_seeds)) as tell:
@@ -204,60 +191,6 @@ def _seeds(seed: int | None, seeds: Iterable[int] | None) -> list[int]:
     if not every or len(set(every)) < len(every):
         raise RunError(f"seeds={shorten(every)}: there must be at least one seed, each once. Try seeds=range(10).")
     return every
-
-
-def _graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:
-    if isinstance(graph, Graph):
-        made = graph
-    else:
-        high, low = (int(word) for word in _random.words(seed, _random.GRAPH, 0, n=2))
-        key = high << 32 | low
-        if graph is not None:
-            made = graph(np.random.default_rng(key))
-            if not isinstance(made, Graph):
-                raise RunError(
-                    f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph. "
-                    "Try lambda rng: colme.graphs.gnp_random_graph(1000, 0.01, rng=rng)."
-                )
-        else:
-            if degree is None:
-                degree = min(DEFAULT_DEGREE, n_agents - 1)
-                degree -= n_agents * degree % 2
-            made = random_regular_graph(n_agents, degree, rng=key)
-    if made.n_agents != n_agents:
-        raise RunError(
-            f"the graph has {made.n_agents} agents and the samples {n_agents}: they must be the same. "
-            "Make the graph with as many agents as the samples have."
-        )
-    return made
-
-
-def _configuration(
-    methods: list[Method], source: Scenario | Recording, graph: GraphSource | None, made: Graph, seed: int,
-    tolerance: float, record: Record, precision: str,
-) -> dict[str, Any]:  # fmt: skip
-    """What determines the run, in plain types (but not its length: a run can be continued)."""
-    from colme import __version__
-
-    known = {
-        "version": __version__,
-        "methods": methods,
-        "source": source if isinstance(source, Scenario) else {"recording": _digest(*source.known)},
-        "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indptr, made.indices)}),
-        "seed": seed,
-        "tolerance": tolerance,
-        "record": record if isinstance(record, str) else np.asarray(record).tolist(),
-        "precision": precision,
-    }
-    return msgspec.json.decode(msgspec.json.encode(known))  # as a file would give it back
-
-
-def _digest(*arrays: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.shape} {array.dtype};".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
 
 
 def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) -> Path | None:
