@@ -40,7 +40,7 @@ _HOME = {
 }
 __all__ = [*_HOME]
 _MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "pruning", "recording", "samples",
-            "scenario", "sim", "spectrum", "testing")  # fmt: skip
+            "scenario", "sim", "spectrum", "testing", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,10 @@ class CheckpointError(ColmeError):
     """A checkpoint or saved trace that is torn, foreign or of another run."""
 
 
+class ExperimentError(ColmeError):
+    """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
+
+
 class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed."""
 

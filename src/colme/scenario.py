@@ -35,10 +35,13 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     sizes         agents per class (default: as equal as possible)
     assignment    "equal": classes of the given sizes, placed at random; "random": every agent draws its class, with
                   probabilities in proportion to `sizes`; "blocks": in order, the first class first
-    distribution  "gaussian", "uniform", "laplace", "student" (with `df` degrees of freedom) or "bernoulli"
+    distribution  "gaussian", "uniform", "laplace", "student" or "bernoulli"
+    df            degrees of freedom of Student samples
     skip_rate     probability that an agent sees no sample at a step: one number, or one per agent
     late_share    share of agents, chosen at random, who see nothing before step `late_step`
-    shift_step    from this step on the means are `shift_means` (classes remain those of the first means)
+    late_step     the step at which they come
+    shift_step    from this step on the means are `shift_means`
+    shift_means   the new mean of each class (classes remain those of the first means)
     """
 
     refusal: ClassVar[type[ColmeError]] = ScenarioError

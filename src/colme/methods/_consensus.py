@@ -18,8 +18,12 @@ from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
-    """Interval parameters, and `clock`: how alpha(t) restarts ("gossip", "global", "own", "harmonic", or "constant"
-    with `alpha`). Simulations that reproduce the papers use "global"; "gossip" needs no global knowledge."""
+    """A method that averages with its kept neighbors' estimates.
+
+    clock     how alpha(t) restarts: "gossip" (no global knowledge), "global" (reproduces the papers), "own", "harmonic"
+              or "constant"
+    alpha     for the constant clock
+    """
 
     conserves: ClassVar[bool] = True
 

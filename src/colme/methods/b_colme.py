@@ -41,7 +41,10 @@ u32, u64 = np.uint32, np.uint64
 
 
 class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
-    """Pool the samples of all agents within `depth` hops over kept edges; log(N) / (2 log(r-1)) hops are enough."""
+    """Pool the samples of all agents within a few hops over kept edges.
+
+    depth     hops that messages travel; log(N) / (2 log(r-1)) are enough
+    """
 
     label: ClassVar[str] = "B-colME"
 

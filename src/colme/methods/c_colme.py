@@ -10,7 +10,8 @@ From the perspective of agent a, at step t:
 (6) and with its own mean:                                   y_a <- (1 - alpha) X_a + alpha z
 
 For all agents at once: y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1), W doubly stochastic. W changes only around agents
-who lost an edge, so the array form keeps it and mends it there; timings against CL-colME are fair.
+who lost an edge, so the array form keeps it and mends it there, or computes all of it at every step (`rebuild`) for
+timings of the formula as it reads: the same bits.
 
 Differences from the paper
     The recursion has the index of CL-colME (the two papers shift it by one), y(1) = x(1), and an agent without edges
@@ -39,15 +40,33 @@ u32, u64, f64 = np.uint32, np.uint64, np.float64
 
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
-    """Metropolis consensus among the neighbors whose intervals touch."""
+    """Metropolis consensus among the neighbors whose intervals touch.
+
+    rebuild   compute all weights anew at every step, as the paper's formula reads, instead of mending them where edges
+              were cut: the same bits, more time; for timings
+    """
 
     label: ClassVar[str] = "C-colME"
+
+    rebuild: bool = False
 
     def start(self, world: World, graph: Graph) -> CState:
         return CState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
         return CAgent(self, place)
+
+
+@kernel
+def build_weights(slots, offsets, degree, weights):
+    """Equation (4) on every slot; that of a cut or empty one multiplies a difference of zero."""
+    n = u64(degree.size)
+    for block in range(u64(offsets.size - 1)):
+        start, size, first, width = block_of(offsets, block, n)
+        for j in range(width):
+            for lane in range(size):
+                k = first + (u64(j) << u64(6)) + u64(lane)
+                weights[k] = metropolis_weight(degree[start + u64(lane)], degree[slots[k]])  # (4)
 
 
 @kernel
@@ -103,16 +122,20 @@ class CState(ConsensusState):
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)
-        self._mend(np.ones(world.n_agents, np.uint8))
+        self.rebuild = method.rebuild
+        self._build()
 
-    def _mend(self, changed: Any) -> None:
-        mend_weights(self.edges.slots, self.edges.offsets, self.edges.degree, changed, self.weights)
+    def _build(self) -> None:
+        build_weights(self.edges.slots, self.edges.offsets, self.edges.degree, self.weights)
 
     def average(self, world: World) -> None:
-        if self.edges.any_cut:
-            self._mend(self.edges.cut_now)
+        edges = self.edges
+        if self.rebuild:
+            self._build()
+        elif edges.any_cut:
+            mend_weights(edges.slots, edges.offsets, edges.degree, edges.cut_now, self.weights)
         metropolis_consensus(
-            self.edges.slots, self.edges.offsets, self.edges.degree, self.weights, self.heard, self.spare,
+            edges.slots, edges.offsets, edges.degree, self.weights, self.heard, self.spare,
             world.mean, self.estimate, world.t, self.clock.restart, self.clock.fixed, world.gaps,
         )  # fmt: skip
 

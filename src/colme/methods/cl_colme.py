@@ -43,7 +43,10 @@ u64, f64 = np.uint64, np.float64
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
-    """Laplacian consensus among the neighbors whose intervals touch; `step` is b, or "auto" (1 / max degree)."""
+    """Laplacian consensus among the neighbors whose intervals touch.
+
+    step      of the consensus, the paper's b; or "auto": 1 / max degree
+    """
 
     label: ClassVar[str] = "CL-colME"
 

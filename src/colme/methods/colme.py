@@ -46,7 +46,13 @@ MAX_AGENTS = 13_000
 
 
 class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
-    """Ask agents in turn, pool those whose last-heard intervals touch one's own."""
+    """Ask agents in turn, pool those whose last-heard intervals touch one's own.
+
+    weights     of those who are pooled: "simple" (1), "soft" (how much the intervals overlap) or "aggressive" (soft,
+                but 0 for a small overlap)
+    restricted  ask only agents that are not excluded yet
+    queries     agents asked per step
+    """
 
     label: ClassVar[str] = "colME"
     irrevocable: ClassVar[bool] = False

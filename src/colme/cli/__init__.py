@@ -1,0 +1,103 @@
+"""The command line: parse, call the library, print. No logic, and nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from colme import __version__
+from colme.errors import ColmeError, ExperimentError
+
+COMMANDS = {  # name -> what `colme --help` says; each lives in a module of its own, imported when it is called
+    "run": "Run an experiment file: only what is missing, Ctrl-C is safe, run again to resume.",
+    "simulate": "Simulate methods from flags alone and print how well they did.",
+    "report": "Write one self-contained HTML page about an experiment.",
+    "plot": "Draw the figures of an experiment: SVG, PDF and the CSV behind them.",
+    "list": "List methods, experiments, figures or the runs of an experiment.",
+    "doctor": "Check the installation: versions, compiled kernels, threads, folders.",
+    "completion": "Print the completion script of your shell.",
+}
+
+INTRODUCTION = """Collaborative mean estimation: every device learns its own mean as fast as if it knew who its twins
+are.
+
+\b
+  colme run cl_colme                   the CL-colME paper's experiment (make demo)
+  colme report results/cl_colme        a page with its figures and numbers
+  colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
+  colme list experiments               what else there is
+"""
+
+
+class _Commands(click.Group):
+    """Subcommands are imported when they are called, so that `colme --help` is quick."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"colme.cli.{name}_command").command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            remedy = f"Did you mean {close[0]!r}?" if close else "Try: colme --help"
+            raise click.UsageError(f"there is no command {args[0]!r}. {remedy}", context) from None
+
+
+@click.group(cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, envvar="COLME_DEBUG", help="Show the traceback of an error.")
+@click.pass_context
+def colme(context: click.Context, debug: bool) -> None:
+    context.meta["debug"] = debug
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Exit 0 ok, 1 failure, 2 usage, 130 interrupted. An error is one sentence; a traceback only with --debug."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--debug" in arguments:  # wherever it stands
+        arguments = ["--debug", *(each for each in arguments if each != "--debug")]
+    debug = arguments[:1] == ["--debug"] or bool(os.environ.get("COLME_DEBUG"))
+    try:
+        code = colme.main(args=arguments, prog_name="colme", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort) as error:
+        click.echo(str(error) or "Interrupted.", err=True)
+        code = 130
+    except BrokenPipeError:  # somebody downstream, like head, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (ColmeError, OSError) as error:
+        if debug:
+            raise
+        click.echo(f"Error: {error}", err=True)
+        code = 2 if isinstance(error, ExperimentError) else 1
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(f"Error: {type(error).__name__}: {error}. This is a fault of colme: see it with --debug.", err=True)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,135 @@
+"""Field = TOML key = flag: the options of a command, made from the structs that hold the fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from colme.errors import shorten
+from colme.lab.setting import Setup, flat_name
+from colme.methods import METHODS, Method
+from colme.scenario import Scenario
+
+SECTIONS = ("Scenario", "Set-up", "Methods (each flag goes to the methods that have it)")
+
+
+class FieldOption(click.Option):
+    """A flag for a field; given twice, or with commas, it is a sweep."""
+
+    section = ""
+
+
+class SectionedCommand(click.Command):
+    """`--help` with the flags of fields in sections of their own."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        general = [each for each in self.get_params(context) if not isinstance(each, FieldOption)]
+        records = [record for each in general if (record := each.get_help_record(context)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+        for section in SECTIONS:
+            mine = [each for each in self.params if isinstance(each, FieldOption) and each.section == section]
+            found = [record for each in mine if (record := each.get_help_record(context)) is not None]
+            if found:
+                with formatter.section(section):
+                    formatter.write_dl(found)
+
+
+def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for every field of scenario, set-up and methods; the command gets `changes`: field -> value."""
+    options, kinds = [], {}
+    owners_of: list[tuple[type[Any], ...]] = [(Scenario,), (Setup,), METHODS]
+    for section, structs in zip(SECTIONS, owners_of, strict=True):
+        homes: dict[str, list[tuple[type[Any], Any]]] = {}
+        for struct in structs:
+            for field in msgspec.structs.fields(struct):
+                name = flat_name(field.name) if issubclass(struct, Method) else field.name
+                homes.setdefault(name, []).append((struct, field))
+        for name, owners in homes.items():
+            struct, field = owners[0]
+            option = FieldOption(
+                [f"--{name.replace('_', '-')}", name], metavar=_metavar(field.type), multiple=True,
+                help=field_docs(struct).get(field.name, "") + _default([each.default for _, each in owners]),
+            )  # fmt: skip
+            option.section = section
+            options.append(option)
+            kinds[name] = field.type
+
+    def wrapped(**values: Any) -> Any:
+        changes = {name: parse_flag(name, values.pop(name), kinds[name]) for name in kinds if values.get(name)}
+        return command(changes=changes, **{name: value for name, value in values.items() if name not in kinds})
+
+    inner = getattr(command, "__click_params__", [])
+    wrapped.__click_params__ = options[::-1] + inner  # type: ignore[attr-defined]
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    return wrapped
+
+
+def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
+    """What a TOML file would say: commas make a list, and a flag given again makes a sweep."""
+    if takes_list(kind):
+        every = [[parse_word(word) for word in text.split(",")] for text in texts]
+        lone = [each[0] if len(each) == 1 and not only_list(kind) else each for each in every]
+        return lone[0] if len(lone) == 1 else lone
+    words = [parse_word(word) for text in texts for word in text.split(",")]
+    if any(word == "" for word in words):
+        raise click.BadParameter(f"{shorten(','.join(texts))} has an empty value.", param_hint=f"--{name}")
+    return words[0] if len(words) == 1 else words
+
+
+def parse_word(word: str) -> Any:
+    """A number, a truth value or a word."""
+    word = word.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(word.replace("_", "")) if not re.search(r"[^\d_eE.+-]", word) else word
+        except ValueError:
+            continue
+    return word
+
+
+def takes_list(kind: Any) -> bool:
+    return "tuple" in str(kind)
+
+
+def only_list(kind: Any) -> bool:
+    return str(kind).startswith("tuple")
+
+
+def _default(defaults: list[Any]) -> str:
+    """What the field is if the flag is not given, where all its owners agree."""
+    first = defaults[0]
+    if first in (None, msgspec.NODEFAULT) or any(each != first for each in defaults):
+        return ""
+    return f"  [{str(first).lower() if isinstance(first, bool) else first}]"
+
+
+def _metavar(kind: Any) -> str:
+    text = str(kind)
+    if only_list(kind):
+        return "A,B,..."
+    if "bool" in text:
+        return "true|false"
+    return "WORD" if kind is str else "NUMBER|WORD" if "str" in text else "NUMBER"
+
+
+def field_docs(struct: type[Any]) -> dict[str, str]:
+    """What the docstrings of a struct and its parents say about each field ("name   words", aligned)."""
+    docs: dict[str, str] = {}
+    for each in reversed(struct.__mro__):
+        name = None
+        for line in (each.__doc__ or "").splitlines():
+            if match := re.match(r"    (\w+)\s{2,}(\S.*)", line):
+                name, words = match.groups()
+                docs[name] = words
+            elif name is not None and line.startswith("     ") and line.strip():
+                docs[name] += " " + line.strip()
+            else:
+                name = None
+    return docs

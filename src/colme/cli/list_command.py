@@ -1,0 +1,75 @@
+"""colme list"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from colme.cli.output import emit, format_option
+from colme.cli.parameters import results_option
+
+WHAT = ("methods", "experiments", "figures", "runs")
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(WHAT))
+@click.argument("experiment", required=False)
+@results_option
+@format_option
+def command(what: str, experiment: str | None, results: str, form: str) -> None:
+    """List methods, experiments, figures, or the runs of an experiment.
+
+    \b
+    Examples:
+      colme list methods
+      colme list experiments
+      colme list runs cl_colme --format json
+    """
+    if what == "runs":
+        if experiment is None:
+            raise click.UsageError("the runs of which experiment? Try: colme list runs cl_colme")
+        emit(_runs(experiment, results), form)
+    elif what == "methods":
+        emit(_methods(), form)
+    elif what == "experiments":
+        emit(_experiments(), form)
+    else:
+        emit(_figures(), form)
+
+
+def _methods() -> list[dict[str, Any]]:
+    from colme.methods import METHODS
+
+    return [
+        {"name": str(each.__struct_config__.tag), "label": each.label, "class": f"colme.{each.__name__}",
+         "what": _first_line(each.__doc__), "fields": ", ".join(each.__struct_fields__)}
+        for each in METHODS
+    ]  # fmt: skip
+
+
+def _experiments() -> list[dict[str, Any]]:
+    from colme.lab.experiment import Experiment, shipped_experiments
+
+    rows = []
+    for path in shipped_experiments():
+        experiment = Experiment.read(path)
+        runs = len({each.name for each in experiment.planned})
+        rows.append({"name": path.stem, "runs": runs, "title": experiment.title, "file": str(path)})
+    return rows
+
+
+def _figures() -> list[dict[str, Any]]:
+    from colme.lab.figures import FIGURES
+
+    return [{"name": name, "shows": _first_line(make.__doc__)} for name, make in FIGURES.items()]
+
+
+def _runs(experiment: str, results: str) -> list[dict[str, Any]]:
+    from colme.lab.runner import make_plan, plan_rows
+
+    return plan_rows(make_plan(experiment, results=results))
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "").strip().splitlines()[0]

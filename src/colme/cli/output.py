@@ -1,0 +1,62 @@
+"""Data on stdout, words on stderr."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from colme.lab.tables import Row, text_of
+
+FORMATS = ("table", "json", "csv")
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print the data."
+)
+
+
+def say(text: str) -> None:
+    """Words, for people."""
+    click.echo(text, err=True)
+
+
+def emit(rows: Sequence[Row], form: str, *, title: str = "", as_text: Callable[[Any], str] | None = None) -> None:
+    """Rows of data, for people or for programs."""
+    if form == "json":
+        click.echo(json.dumps([plain_row(row) for row in rows], indent=2))
+    elif form == "csv":
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        click.echo(buffer.getvalue(), nl=False)
+    else:
+        _print_table(rows, title, as_text or text_of)
+
+
+def _print_table(rows: Sequence[Row], title: str, as_text: Callable[[Any], str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        say("Nothing to show.")
+        return
+    wide = None if sys.stdout.isatty() else 160
+    table = Table(title=title or None, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
+    for name in rows[0]:
+        number = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(as_text(value) for value in row.values()))
+    Console(width=wide, highlight=False, markup=False).print(table)
+
+
+def plain_row(row: Row) -> Row:
+    """NaN is no JSON."""
+    return {key: None if isinstance(value, float) and value != value else value for key, value in row.items()}

@@ -1,0 +1,72 @@
+"""Arguments that several commands take, and how the shell completes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+class Experiment(click.ParamType[str]):
+    """A TOML file, a folder of results, or the name of an experiment that comes with colme."""
+
+    name = "experiment"
+
+    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from colme.lab.experiment import shipped_experiments
+
+        names = [CompletionItem(path.stem) for path in shipped_experiments() if path.stem.startswith(incomplete)]
+        return [*names, CompletionItem(incomplete, type="file")]
+
+
+class MethodName(click.ParamType[str]):
+    """The name of a method in files and flags."""
+
+    name = "method"
+
+    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from colme.methods import METHODS
+
+        tags = [str(method.__struct_config__.tag) for method in METHODS]
+        return [CompletionItem(tag) for tag in tags if tag.startswith(incomplete)]
+
+
+class FigureName(click.ParamType[str]):
+    """The name of a figure."""
+
+    name = "figure"
+
+    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from colme.lab.figures import FIGURES
+
+        return [CompletionItem(name) for name in FIGURES if name.startswith(incomplete)]
+
+
+EXPERIMENT = Experiment()
+FIGURE = FigureName()
+METHOD = MethodName()
+
+results_option: Any = click.option(
+    "--results", type=click.Path(file_okay=False), default="results", show_default=True, envvar="COLME_RESULTS",
+    help="The folder under which every experiment has its own.",
+)  # fmt: skip
+
+
+def source_of(experiment: str, results: str) -> Path | str:
+    """Where the results of an experiment are, however it was named."""
+    if Path(experiment).is_dir():
+        return experiment
+    folder = Path(results) / Path(experiment).stem
+    return folder if folder.is_dir() else experiment
+
+
+def parse_seeds(text: str) -> int | list[int]:
+    """10 is how many, 3,5,8 are which."""
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        message = f"{text!r} is neither a number nor a list. Try 10, or 3,5,8."
+        raise click.BadParameter(message, param_hint="--seeds") from None
+    return found if "," in text else found[0]

@@ -1,0 +1,42 @@
+"""colme report"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from colme.cli.output import format_option, say
+from colme.cli.parameters import EXPERIMENT, results_option, source_of
+
+
+@click.command("report")
+@click.argument("experiment", type=EXPERIMENT)
+@results_option
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page (default: beside the runs).")
+@click.option("--figures/--no-figures", default=True, help="Also write each figure as SVG, PDF and CSV.")
+@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@format_option
+def command(experiment: str, results: str, output: str | None, figures: bool, show: bool, form: str) -> None:
+    """Write one self-contained HTML page about an experiment, and its figures.
+
+    EXPERIMENT is a folder of results, or what was given to `colme run`. The page works offline and prints well.
+
+    \b
+    Examples:
+      colme report results/cl_colme
+      colme report cl_colme -o page.html --open
+    """
+    from colme.cli.output import emit
+    from colme.lab.figures import save_figures
+    from colme.lab.page import write_report
+    from colme.lab.results import experiment_of, store_of
+
+    source = source_of(experiment, results)
+    asked, store = experiment_of(source), store_of(source, results)
+    page, drawings = write_report(asked, store, Path(output) if output else None)
+    written = [page, *(save_figures(drawings, store.folder / "figures") if figures else [])]
+    emit([{"file": str(path)} for path in written], form)
+    say(f"Look at {page}")
+    if show:
+        click.launch(str(page.resolve()))

@@ -1,0 +1,38 @@
+"""Experiments as files, runs that resume, results as datasets, figures and reports.
+
+from colme import lab
+data = lab.run("cl_colme")                # or your own TOML file; only what is missing is done
+lab.summary(data).mse.sel(quantile=0.5)   # xarray: method, parameters, t
+lab.plots.plot_mse(data)
+lab.report("results/cl_colme")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from colme.lab.experiment import Experiment
+from colme.lab.results import Source, load, summary, to_csv, to_frame, to_parquet
+from colme.lab.runner import Stopped, run
+
+
+def report(source: Source, *, results: str = "results", output: str | None = None) -> Any:
+    """Write the page about an experiment and return its path."""
+    from pathlib import Path
+
+    from colme.lab.page import write_report
+    from colme.lab.results import experiment_of, store_of
+
+    page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)
+    return page
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":  # matplotlib is imported when something is drawn
+        import importlib
+
+        return importlib.import_module("colme.lab.plots")
+    raise AttributeError(f"module 'colme.lab' has no attribute {name!r}")
+
+
+__all__ = ["Experiment", "Stopped", "load", "plots", "report", "run", "summary", "to_csv", "to_frame", "to_parquet"]

@@ -1,0 +1,60 @@
+"""Methods of your own, from files that an experiment names."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from colme.errors import ExperimentError
+from colme.methods import METHODS, Method
+
+
+def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method], str | None]]:
+    """tag -> (method, hash of the file it comes from, or None if it is one of ours)."""
+    known: dict[str, tuple[type[Method], str | None]] = {str(m.__struct_config__.tag): (m, None) for m in METHODS}
+    for path in modules:
+        digest, module = _load(path)
+        found = [
+            each
+            for each in vars(module).values()
+            if isinstance(each, type) and issubclass(each, Method) and each.__module__ == module.__name__
+        ]
+        if not found:
+            raise ExperimentError(f"{path.name} has no method: it must define one. Copy colme/methods/_skeleton.py.")
+        for method in found:
+            tag = method.__struct_config__.tag
+            if not isinstance(tag, str):
+                raise ExperimentError(
+                    f"{path.name}: {method.__name__} has no tag: it is its name in files. "
+                    f"Try class {method.__name__}(..., tag='my-method')."
+                )
+            if tag in known:
+                raise ExperimentError(f"{path.name}: the tag {tag!r} is taken. Give {method.__name__} another tag.")
+            known[tag] = (method, digest)
+    return known
+
+
+def _load(path: Path) -> tuple[str, ModuleType]:
+    """Import a file by what is in it: the same contents give the same module, wherever they lie."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ExperimentError(f"cannot read module {path}: {error.strerror}. Paths are relative to the file.") from None
+    digest = hashlib.sha256(source).hexdigest()[:16]
+    name = f"colme_module_{path.stem}_{digest}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ExperimentError(f"module {path} is not a Python file. Name a file that ends in .py.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise ExperimentError(f"module {path} cannot be imported: {type(error).__name__}: {error}.") from error
+    return digest, sys.modules[name]

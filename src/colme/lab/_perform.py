@@ -1,0 +1,179 @@
+"""One run, in whatever process it was given to: warm up, run, store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from colme.errors import CheckpointError, ColmeError
+from colme.lab._modules import methods_by_name
+from colme.lab._warm_up import warm_up
+from colme.lab.planning import PlannedTiming, Timing
+from colme.lab.provenance import versions
+from colme.lab.setting import Setting
+from colme.lab.store import Store, parquet
+from colme.lab.timing_runs import measure_repeatedly
+from colme.metrics import METRICS
+from colme.sim.engine import Interrupted, Progress
+from colme.sim.preparation import prepare_run
+
+BEAT = 0.25
+"""Seconds between two signs of life of a run."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run as it is handed to a worker, on this machine or another that sees the same folders."""
+
+    name: str
+    configuration: dict[str, Any]
+    folder: str
+    modules: tuple[str, ...]
+    checkpoint_every: float
+    stop_file: str
+    parent: int | None
+    """The process that waits for the run, if it is the worker's parent; a worker left alone gives up."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: "done", "interrupted", or "failed" with a reason."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
+def perform(task: Task) -> Outcome:
+    """Run one task, unless it is complete by now. Never raises for what the run itself does wrong."""
+    if task.parent is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent tells us what to do
+    store, stop = Store(task.folder), threading.Event()
+    heart = Heart(task, stop)
+    try:
+        if heart.should_stop():
+            return Outcome(task.name, "interrupted")
+        with store.claim(task.name) as folder:
+            if not store.is_complete(task.name):
+                heart.file = folder / "progress"
+                if "timing" in task.configuration:
+                    head, trace = run_timing(task, heart)
+                else:
+                    head, trace = run_setting(task, folder / "checkpoint.npz", heart.tell, stop)
+                store.write(task.name, head, trace)
+            store.release(task.name)
+    except Interrupted:
+        return Outcome(task.name, "interrupted")
+    except ColmeError as error:
+        return Outcome(task.name, "failed", str(error))
+    except MemoryError:
+        return Outcome(task.name, "failed", "there is not enough memory. Run fewer at once (-j 1) or fewer agents.")
+    return Outcome(task.name, "done")
+
+
+class Heart:
+    """Tells the others how far a run is, and the run when to stop."""
+
+    def __init__(self, task: Task, stop: threading.Event):
+        self._task, self._stop = task, stop
+        self._last = 0.0
+        self.file: Path | None = None
+
+    def tell(self, news: Progress) -> None:
+        self.beat(news.step)
+
+    def beat(self, step: int) -> bool:
+        """Say how far the run is; False if it should stop."""
+        now = time.monotonic()
+        if now - self._last >= BEAT:
+            self._last = now
+            if self.file is not None:
+                self.file.write_text(str(step))
+            if self.should_stop():
+                self._stop.set()
+        return not self._stop.is_set()
+
+    def should_stop(self) -> bool:
+        alone = self._task.parent is not None and os.getppid() != self._task.parent
+        return alone or os.path.exists(self._task.stop_file)
+
+
+def run_setting(
+    task: Task, checkpoint: Path, tell: Callable[[Progress], None], stop: threading.Event
+) -> tuple[dict[str, Any], Any]:
+    """(run.json, trace) of a run, continued from its checkpoint if there is one."""
+    setting = decode_setting(task.configuration, task.modules)
+    started = time.perf_counter()
+    warm_up(setting.method, setting.scenario, setting.setup.precision)
+    warm = time.perf_counter() - started
+    wall, cpu = time.perf_counter(), time.thread_time()
+    try:
+        run = _prepare(setting, checkpoint, task.checkpoint_every)
+    except CheckpointError:  # torn, or of another version: the run starts anew
+        checkpoint.unlink(missing_ok=True)
+        run = _prepare(setting, checkpoint, task.checkpoint_every)
+    first = run.world.t
+    (trace,) = run.go(tell, stop)
+    timings = {
+        "seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.thread_time() - cpu,
+        "steps": setting.setup.steps - first,
+        "warm_up_seconds": warm,
+    }
+    columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
+    head = {"configuration": task.configuration, "versions": versions(), "timings": timings}
+    return head, _table(columns, task.name)
+
+
+def _prepare(setting: Setting, checkpoint: Path, checkpoint_every: float) -> Any:
+    return prepare_run(
+        [setting.method], setting.scenario, steps=setting.setup.steps, seed=setting.seed, **setting.options(),
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+    )  # fmt: skip
+
+
+def _table(columns: dict[str, Any], name: str) -> Any:
+    parquet()
+    import pyarrow
+
+    return pyarrow.table(columns, metadata={"colme run": name})
+
+
+def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
+    """(run.json, table) of a timing."""
+    plain, methods = task.configuration, {}
+    for label, fields in plain["methods"].items():
+        methods[label] = decode_setting(plain | {"method": fields}, task.modules).method
+    setting = decode_setting(plain | {"method": next(iter(plain["methods"].values()))}, task.modules)
+    planned = PlannedTiming("", setting, timing=Timing(**plain["timing"]), methods=methods)
+
+    def tell(step: int) -> None:
+        if not heart.beat(step):
+            raise Interrupted
+
+    started = time.perf_counter()
+    columns = measure_repeatedly(planned, tell)
+    timings = {"seconds": time.perf_counter() - started, "repeats": int(columns["repeat"].max()) + 1}
+    return {"configuration": plain, "versions": versions(), "timings": timings}, _table(columns, task.name)
+
+
+def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...]) -> Setting:
+    """A setting from its plain form."""
+    known = methods_by_name(Path(each) for each in modules)
+    fields = dict(configuration["method"])
+    method, _ = known[fields.pop("method")]
+    others = {key: configuration[key] for key in ("scenario", "setup", "seed")}
+    return Setting(method=method(**fields), **{key: _typed(key, value) for key, value in others.items()})
+
+
+def _typed(key: str, value: Any) -> Any:
+    types = {field.name: field.type for field in msgspec.structs.fields(Setting)}
+    return msgspec.convert(value, types[key])

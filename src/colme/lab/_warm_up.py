@@ -1,0 +1,36 @@
+"""Compile, or load, every kernel that a run will need, before its time is taken."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from colme.methods import Method
+from colme.samples import ScenarioStream
+from colme.scenario import Scenario
+from colme.sim.engine import BLOCK, Run
+from colme.sim.preparation import EXCHANGE, first_graph
+from colme.sim.recorder import recorded_steps
+
+FEW = 256
+"""Agents of the warm-up."""
+STEPS = 12
+
+
+@functools.lru_cache(maxsize=1024)
+def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> None:
+    """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
+    n_agents = scenario.n_agents
+    stream = ScenarioStream(scenario, 0, n=min(n_agents, FEW))
+    # Many agents see their samples in parts; the few must do so too, for slices may be of another type.
+    run = Run(
+        [method], stream, first_graph(None, None, stream.n_agents, 0), recorded_steps("all", STEPS), seed=0,
+        tolerance=0.1, exchange=EXCHANGE[precision], configuration={}, block=BLOCK if n_agents <= BLOCK else 64,
+    )  # fmt: skip
+    for t in range(1, STEPS + 1):
+        run.step(t)
+        if t == STEPS // 2:
+            # So far nobody may have been sure of a difference. Now half of them are elsewhere, and edges are cut.
+            run.world.mean[::2] += 1e9 * (1.0 + np.nanmax(np.abs(run.world.mean), initial=0.0))
+    run.states[0].graph()

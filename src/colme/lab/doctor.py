@@ -1,0 +1,121 @@
+"""Is all well here: versions, compiled kernels, threads, folders."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import colme
+from colme import _jit
+from colme.sim.simulation import available_cores
+
+EXTRAS = {
+    "lab": ("matplotlib", "xarray", "pyarrow", "scipy", "joblib", "networkx"),
+    "graph": ("networkx",),
+}
+ROOM = 1 << 30
+"""Bytes that ought to be free where results go."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what was found, whether it is well, and what to do if not."""
+
+    check: str
+    found: str
+    ok: bool = True
+    remedy: str = ""
+
+
+def examine(results: str = "results") -> list[Finding]:
+    """All checks."""
+    findings = [Finding("colme", colme.__version__), Finding("python", platform.python_version())]
+    findings += [Finding(package, _version(package) or "missing") for package in ("numpy", "msgspec", "click", "rich")]
+    findings.append(_numba())
+    findings += [_extra(extra, packages) for extra, packages in EXTRAS.items()]
+    findings += [_kernels(), _speed(), _threads(), _folder("results", Path(results)), _terminal()]
+    return findings
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numba() -> Finding:
+    version = _version("numba")
+    if _jit.HAVE_NUMBA:
+        return Finding("numba", f"{version}")
+    if os.environ.get("COLME_NUMBA") == "0":
+        return Finding(
+            "numba", "switched off by COLME_NUMBA=0", False, "Unset COLME_NUMBA: runs are 1000 times slower."
+        )
+    return Finding("numba", version or "missing", False, "pip install numba: runs are 1000 times slower.")
+
+
+def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
+    missing = [package for package in packages if _version(package) is None]
+    if missing:
+        return Finding(f"extra {extra}", f"{', '.join(missing)} missing", False, f"pip install 'colme[{extra}]'")
+    return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
+
+
+def _kernels() -> Finding:
+    folder = _jit.cache_folder()
+    if folder is None:
+        return Finding(
+            "compiled kernels", "no folder is writable: compiled anew in every process", False,
+            "Set COLME_CACHE_DIR to a folder that is writable.",
+        )  # fmt: skip
+    files = [each for each in folder.glob("*") if each.suffix in (".nbi", ".nbc")]
+    size = sum(each.stat().st_size for each in files)
+    count = sum(each.suffix == ".nbc" for each in files)
+    return Finding("compiled kernels", f"{count} in {folder} ({size / 1e6:.1f} MB)")
+
+
+def _speed() -> Finding:
+    """A short simulation: does it work at all, and how fast."""
+    import time
+
+    scenario = colme.Scenario(n_agents=1000, means=(0.0, 1.0))
+    method = colme.CLColME()
+    colme.simulate(method, scenario, steps=50)
+    started = time.perf_counter()
+    trace = colme.simulate(method, scenario, steps=500)
+    took = time.perf_counter() - started
+    fine = bool(trace.mse[-1] < trace.local_mse[-1])
+    remedy = "" if fine else "Collaboration did not help on a simple scenario: please report this."
+    return Finding("simulation", f"{took / 500 / 1000 * 1e9:.0f} ns per agent and step", fine, remedy)
+
+
+def _threads() -> Finding:
+    cores, all_cores = available_cores(), os.cpu_count() or 1
+    limited = "" if cores == all_cores else f" of {all_cores}"
+    return Finding("cores", f"{cores}{limited}; runs share them, each uses one")
+
+
+def _folder(name: str, path: Path) -> Finding:
+    """Whether one could write there; a folder that does not exist is not made."""
+    existing = path.resolve()
+    while not existing.exists():
+        existing = existing.parent
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        return Finding(f"folder {name}", f"{path}: {error.strerror}", False, "Choose another with --results.")
+    free = shutil.disk_usage(existing).free
+    if free < ROOM:
+        return Finding(f"folder {name}", f"{path}: {free / 1e9:.1f} GB free", False, "Make room, or use --results.")
+    return Finding(f"folder {name}", f"{path}: writable, {free / 1e9:.0f} GB free")
+
+
+def _terminal() -> Finding:
+    return Finding("terminal", f"{sys.stdout.encoding}, {'a terminal' if sys.stderr.isatty() else 'no terminal'}")

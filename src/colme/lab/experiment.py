@@ -1,0 +1,241 @@
+"""Experiments as files: what to run, in TOML.
+
+    title = "Two hidden classes"
+    seeds = 10
+    steps = 2000
+    [scenario]
+    n_agents = [1000, 5000]            # a list is a sweep
+    means = [1.2, 2.0]
+    sigma = 2.0
+    [[methods]]
+    method = "cl-colme"
+    level = ["agent", "edge"]
+    [[methods]]
+    method = "local"
+
+Keys at the top are those of `Setup` and of `Experiment`, keys of [scenario] those of `colme.Scenario`, keys of
+[[methods]] those of the method. A method's table may also change the scenario or the set-up for itself
+(`scenario.n_agents = 1000`, `steps = 500`, `seeds = 2`), and give itself a `label`.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from colme._configuration import Configuration
+from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab._modules import methods_by_name
+from colme.lab._sweep import convert_fields, located
+from colme.lab.planning import Planned, PlannedTiming, Timing, plan_method, plan_timing, seeds_of
+from colme.lab.setting import Setup
+from colme.methods import Method
+from colme.metrics import METRICS
+from colme.scenario import Scenario
+
+TIME_RATIO = "time_ratio"
+"""A metric that only published numbers have: how long a method takes, CL-colME being 1."""
+
+
+class Published(Configuration, frozen=True, kw_only=True):
+    """A number to compare with.
+
+    method   the label of the method
+    metric   one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
+    t        at which step; or
+    below    the first step at which the metric is below this
+    value    what was published (with `below`: a step)
+    source   where
+    where    which parameters, where they are swept: { level = "agent" }
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    method: str
+    metric: str = "mse"
+    t: int | None = None
+    below: float | None = None
+    value: float
+    source: str = ""
+    where: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.metric, (*METRICS, TIME_RATIO), "metric", ExperimentError)
+        if self.metric != TIME_RATIO and (self.t is None) == (self.below is None):
+            raise ExperimentError(f"t={self.t} and below={self.below}: a published number has one of them. Try t=1000.")
+
+
+class Head(Configuration, frozen=True, kw_only=True):
+    """The keys of an experiment file besides those of `Setup`, `scenario` and `methods`.
+
+    title      one line
+    about      what it shows
+    reference  the paper
+    seeds      how many, or a list of them
+    figures    which figures the report shows, in order (see: colme list figures)
+    modules    Python files, relative to this one, with methods of your own
+    published  numbers to compare with
+    timing     measure times side by side instead of recording errors
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    title: str = ""
+    about: str = ""
+    reference: str = ""
+    seeds: int | tuple[int, ...] = 1
+    figures: tuple[str, ...] | None = None
+    modules: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+    timing: Timing | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file, read and checked. Make one with `Experiment.read(path)` or `Experiment.parse(table)`."""
+
+    name: str
+    head: Head
+    planned: tuple[Planned, ...]
+    table: dict[str, Any]
+    """The file as it was read, with the changes that flags made."""
+    modules: tuple[Path, ...] = ()
+
+    @classmethod
+    def read(cls, path: str | Path, changes: dict[str, Any] | None = None) -> Experiment:
+        """From a TOML file (or from one of the experiments that come with colme, by name)."""
+        path = find(path)
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ExperimentError(f"cannot read {path}: {error.strerror}. Try: colme list experiments.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{path} is not TOML: {error}. Mend that line.") from None
+        with located(str(path)):
+            return cls.parse(table, name=path.stem, folder=path.parent, changes=changes)
+
+    @classmethod
+    def parse(
+        cls,
+        table: dict[str, Any],
+        *,
+        name: str = "experiment",
+        folder: Path | str = ".",
+        changes: dict[str, Any] | None = None,
+    ) -> Experiment:
+        """From a table of the same form as the file; `changes` are flat: field -> value (see `change`)."""
+        top = ("scenario", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
+        for key in table:
+            one_of(key, top, "key", ExperimentError)
+        for key in ("scenario", "methods"):
+            if not table.get(key):
+                raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add [{key}].")
+        head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+        modules = tuple(Path(folder) / each for each in head.modules)
+        known = methods_by_name(modules)
+        if changes:
+            table = change(table, changes, {name: method for name, (method, _) in known.items()})
+            head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+        planned: list[Planned] = []
+        seeds = seeds_of(head.seeds)
+        if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
+            raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
+        for i, entry in enumerate(table["methods"]):
+            planned += plan_method(table, entry, seeds, known, f"methods[{i}]")
+        seen: set[tuple[str, str]] = set()
+        for each in planned:
+            if (each.label, each.name) in seen:
+                raise ExperimentError(f"methods has {each.setting.method!r} twice. Leave one out, or label it.")
+            seen.add((each.label, each.name))
+        planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
+        every = plan_timing(planned, head.timing) if head.timing is not None else planned
+        experiment = cls(name, head, tuple(every), table, modules)
+        experiment._check_published()
+        return experiment
+
+    def _check_published(self) -> None:
+        if self.head.timing is not None and self.head.published:
+            raise ExperimentError("published: a timing has none but its own ratios. Leave it out.")
+        labels = list(dict.fromkeys(each.label for each in self.planned))
+        for i, each in enumerate(self.head.published):
+            with located(f"published[{i}]"):
+                one_of(each.method, labels, "method", ExperimentError)
+                for key in each.where:
+                    one_of(key, self.planned[0].setting.parameters() | _method_fields(self.planned), "parameter")
+
+    def check(self) -> None:
+        """Refuse what would fail only when it runs: a graph that does not exist, a step that is not stable."""
+        first = {each.label: each.setting.seed for each in reversed(self.planned)}
+        for each in self.planned:
+            if each.setting.seed == first[each.label]:
+                with located(each.label):
+                    each.setting.check()
+
+    @property
+    def title(self) -> str:
+        return self.head.title or self.name
+
+    @property
+    def methods(self) -> list[Method]:
+        """All methods, each once."""
+        every: list[Method] = []
+        for each in self.planned:
+            every += each.methods.values() if isinstance(each, PlannedTiming) else [each.setting.method]
+        return list(dict.fromkeys(every))
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, {len(self.planned)} runs)"
+
+
+def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
+    """A table with some fields changed: each flat name goes to where the file has it (see `Setting.parameters`)."""
+    scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
+    table = table | {"scenario": scenario, "methods": methods}
+    for name, value in changes.items():
+        if name in Scenario.__struct_fields__:
+            scenario[name] = value
+        elif name in Setup.__struct_fields__ or name in Head.__struct_fields__:
+            table[name] = value
+        else:
+            field = name.removeprefix("method_")
+            takers = [e for e in methods if e.get("method") in known and field in known[e["method"]].__struct_fields__]
+            if not takers:
+                named = ", ".join(str(entry.get("method")) for entry in methods)
+                raise ExperimentError(f"{name}={shorten(value)}: none of the methods ({named}) has it. Leave it out.")
+            for entry in takers:
+                entry[field] = value
+            continue
+        for entry in methods:  # what a method changed for itself gives way too
+            entry.pop(name, None)
+            if name in Scenario.__struct_fields__ and isinstance(entry.get("scenario"), dict):
+                entry["scenario"] = {key: each for key, each in entry["scenario"].items() if key != name}
+    return table
+
+
+def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
+    return {name: value for each in planned for name, value in each.setting.parameters().items()}
+
+
+def find(path: str | Path) -> Path:
+    """A file as it is, or an experiment that comes with colme by its name."""
+    path = Path(path)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    shipped = {each.stem: each for each in shipped_experiments()}
+    one_of(str(path), shipped, "experiment", ExperimentError)
+    return shipped[str(path)]
+
+
+def shipped_experiments() -> list[Path]:
+    """The experiments that come with colme: those of the checkout, else those of the installation."""
+    for folder in (Path(__file__).resolve().parents[3], Path(sysconfig.get_path("data")) / "share" / "colme"):
+        if found := sorted((folder / "experiments").glob("*.toml")):
+            return found
+    return []

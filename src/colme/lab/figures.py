@@ -1,0 +1,282 @@
+"""The figures of an experiment, by name: what `colme plot` draws and a report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from colme.errors import ColmeError, RunError, one_of
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
+from colme.lab.results import dataset
+from colme.lab.setting import Setting
+from colme.lab.store import Store
+from colme.lab.timing_runs import ratio_frame
+from colme.methods import CLColME, Local, Oracle
+from colme.scenario import Scenario
+from colme.sim.preparation import first_graph
+
+PICTURED = 80
+"""Agents in a picture of the graph."""
+SPECTRAL = 2000
+"""Agents up to which all eigenvalues are computed."""
+DENSE = 200_000
+"""Agents up to which a simulation for a picture is quick."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, the numbers behind it, and what to say below it."""
+
+    name: str
+    figure: Any
+    table: Any
+    caption: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What figures are drawn of."""
+
+    experiment: Experiment
+    store: Store
+    data: Any
+
+    @property
+    def picked(self) -> Planned:
+        """The run that pictures show: CL-colME if it is there, else the first that collaborates, else the first."""
+        alone = (Local, Oracle)
+        ranked = sorted(
+            self.experiment.planned,
+            key=lambda each: (not isinstance(each.setting.method, CLColME), isinstance(each.setting.method, alone)),
+        )
+        return ranked[0]
+
+    @property
+    def tolerance(self) -> float:
+        return self.experiment.planned[0].setting.setup.tolerance
+
+
+def mse(subject: Subject) -> Drawing:
+    """Mean squared error over time, with local and oracle."""
+    from colme.lab import plots
+
+    caption = "Mean squared error of all agents: median and quartiles over the seeds."
+    return Drawing("mse", plots.plot_mse(subject.data), plots.curves(subject.data, "mse", references=True), caption)
+
+
+def error_rate(subject: Subject) -> Drawing:
+    """Share of agents that are off by more than the tolerance."""
+    from colme.lab import plots
+
+    caption = f"Share of agents whose estimate is off by more than {subject.tolerance:g}; the shaded strip is zero."
+    table = plots.curves(subject.data, "error_rate", spacing="linear", references=True)
+    return Drawing("error_rate", plots.plot_error_rate(subject.data), table, caption)
+
+
+def wrong_edges(subject: Subject) -> Drawing:
+    """Share of the edges between classes that are still alive."""
+    from colme.lab import plots
+
+    table = plots.curves(subject.data, "wrong_edges", spacing="linear")
+    caption = "Edges between agents of different classes that are still alive, as a share of those at the start."
+    return Drawing("wrong_edges", plots.plot_wrong_edges(subject.data), table, caption)
+
+
+def time(subject: Subject) -> Drawing:
+    """Time per run, and its ratio to CL-colME's."""
+    from colme.lab import plots
+
+    caption = (
+        "CPU time of a run, metrics at every recorded step included and compilation excluded; whiskers are quartiles "
+        "over the seeds. Runs share the machine with each other: for careful ratios see experiments/timing.toml."
+    )
+    return Drawing("time", plots.plot_time(subject.data), plots.time_table(subject.data), caption)
+
+
+def scaling(subject: Subject) -> Drawing:
+    """Time per agent and step as the number of agents grows."""
+    from colme.lab import plots
+
+    caption = "CPU time per agent and step, metrics at the recorded steps included and compilation excluded."
+    return Drawing("scaling", plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
+
+
+def parameter(subject: Subject) -> Drawing:
+    """Mean squared error against the first swept number."""
+    from colme.lab import plots
+
+    data = subject.data
+    numeric = [
+        str(dim) for dim in data["mse"].dims
+        if dim not in ("method", "seed", "t") and np.issubdtype(data[dim].dtype, np.number)
+    ]  # fmt: skip
+    if not numeric:
+        raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
+    name = numeric[0]
+    marks = _step_marks(subject) if name == "step" else None
+    caption = f"Mean squared error at a few steps against {name.replace('_', ' ')}: median and quartiles."
+    return Drawing(
+        "parameter", plots.plot_parameter(data, name, marks=marks), plots.parameter_table(data, name), caption
+    )
+
+
+def density(subject: Subject) -> Drawing:
+    """Everybody's estimate over time: one cloud that splits into classes."""
+    from colme.lab import plots
+
+    setting = subject.picked.setting
+    if setting.scenario.n_agents > DENSE:
+        setting = _few(setting, DENSE)
+    found = plots.estimate_density(
+        setting.method, setting.scenario, degree=setting.setup.degree, steps=setting.setup.steps, seed=setting.seed
+    )
+    caption = (
+        f"The estimates of all {setting.scenario.n_agents:,} agents under {setting.method.label}, seed {setting.seed}: "
+        "how many say what, at every time. One cloud becomes as many lines as there are classes."
+    )
+    return Drawing("density", plots.plot_density(found), found, caption)
+
+
+def graph(subject: Subject) -> Drawing:
+    """The graph before and after the classes have separated, for a few agents."""
+    import pandas
+    from matplotlib.figure import Figure
+
+    from colme.lab import plots
+
+    setting = _few(subject.picked.setting, PICTURED)
+    degree = min(setting.setup.degree or 6, 6)
+    found = plots.separation(
+        setting.method, setting.scenario, degree=degree, steps=setting.setup.steps, seed=setting.seed
+    )
+    figure = Figure(figsize=(7.2, 3.7), layout="constrained")
+    for axes, when in zip(figure.subplots(1, 2), ("before", "after"), strict=True):
+        plots.plot_graph(found, when, axes)
+    alive = {tuple(edge) for edge in found.after.edges().tolist()}
+    edges = found.before.edges()
+    table = pandas.DataFrame(
+        {"a": edges[:, 0], "b": edges[:, 1], "wrong": found.wrong(found.before),
+         "alive": [tuple(edge) in alive for edge in edges.tolist()]}
+    )  # fmt: skip
+    caption = (
+        f"A small population of the same kind: {setting.scenario.n_agents} agents with {degree} neighbors each, before "
+        f"the first sample and after {setting.setup.steps:,} steps of {setting.method.label}."
+    )
+    return Drawing("graph", figure, table, caption)
+
+
+def spectrum(subject: Subject) -> Drawing:
+    """Eigenvalues of the Laplacian of the graph everybody begins on."""
+    from colme.lab import plots
+
+    made, words = _first_graph(subject)
+    caption = f"Eigenvalues of the Laplacian of {words}; the line is the density of an infinite random regular graph."
+    return Drawing("spectrum", plots.plot_spectrum(made), plots.spectrum_table(made), caption)
+
+
+def stability(subject: Subject) -> Drawing:
+    """How fast a consensus step converges, and where it stops being stable."""
+    from colme.lab import plots
+
+    made, words = _first_graph(subject)
+    caption = (
+        f"What is left of a disagreement after one consensus step b, on {words}: theory, max |1 - b lambda|, and "
+        "measured by repeating the step. Above 1 it grows."
+    )
+    return Drawing("stability", plots.plot_stability(made), plots.stability_table(made), caption)
+
+
+def timing(subject: Subject) -> Drawing:
+    """Times of methods side by side, as ratios to CL-colME."""
+    from colme.lab import plots
+
+    table = ratio_frame(subject.experiment, subject.store)
+    caption = (
+        "Time relative to CL-colME's, turn by turn: median, quartiles and the ratios of all turns. The dashed line is "
+        "the paper's claim, 871 s / 722 s."
+    )
+    return Drawing("timing", plots.plot_timing(table), table, caption)
+
+
+FIGURES: dict[str, Callable[[Subject], Drawing]] = {
+    make.__name__: make
+    for make in (mse, error_rate, wrong_edges, time, scaling, parameter, density, graph, spectrum, stability, timing)
+}
+"""Every figure by name."""
+
+
+def usual_figures(subject: Subject) -> tuple[str, ...]:
+    """The figures of an experiment that does not name its own."""
+    if subject.experiment.head.timing is not None:
+        return ("timing",)
+    swept = [str(dim) for dim in subject.data["mse"].dims]
+    found = ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
+    if "n_agents" in swept:
+        found.insert(1, "scaling")
+    if "step" in swept:
+        found += ["parameter", "stability", "spectrum"]
+    return tuple(found)
+
+
+def subject_of(experiment: Experiment, store: Store) -> Subject:
+    return Subject(experiment, store, dataset(experiment, store))
+
+
+def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], dict[str, str]]:
+    """The named figures (default: those of the experiment) and, for those that cannot be drawn, why."""
+    asked = names or subject.experiment.head.figures or usual_figures(subject)
+    for name in asked:
+        one_of(name, FIGURES, "figure")
+    drawn, failed = [], {}
+    for name in asked:
+        try:
+            drawn.append(FIGURES[name](subject))
+        except ColmeError as error:
+            failed[name] = str(error)
+    if failed and not drawn:
+        raise RunError(f"no figure could be drawn: {next(iter(failed.values()))}")
+    return drawn, failed
+
+
+def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
+    """SVG, PDF and CSV of each."""
+    from colme.lab import plots
+
+    return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
+
+
+def _first_graph(subject: Subject) -> tuple[Any, str]:
+    setting = _few(subject.picked.setting, SPECTRAL)
+    options = setting.options()
+    made = first_graph(options["graph"], options["degree"], setting.scenario.n_agents, setting.seed)
+    return made, f"a {setting.setup.graph} graph of {made.n_agents:,} agents and {made.n_edges:,} edges"
+
+
+def _step_marks(subject: Subject) -> dict[str, float]:
+    from colme.spectrum import spectrum as spectrum_of
+
+    made, _ = _first_graph(subject)
+    found = spectrum_of(made)
+    return {"fastest": found.fastest_step, "edge of stability": 2.0 / found.largest}
+
+
+def _few(setting: Setting, most: int) -> Setting:
+    """The same setting with at most so many agents, classes in the same proportions."""
+    scenario = setting.scenario
+    if scenario.n_agents <= most:
+        return setting
+    fields: dict[str, Any] = {"n_agents": most}
+    if scenario.sizes is not None:
+        fields |= {"assignment": "random"}  # sizes become proportions
+    if isinstance(scenario.sigma, tuple) and len(scenario.sigma) != len(scenario.means):
+        fields["sigma"] = scenario.sigma[:most]
+    if isinstance(scenario.skip_rate, tuple):
+        fields["skip_rate"] = scenario.skip_rate[:most]
+    few: Scenario = msgspec.structs.replace(scenario, **fields)
+    return msgspec.structs.replace(setting, scenario=few)

@@ -1,0 +1,146 @@
+"""From the tables of an experiment file to the runs they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+
+from colme._configuration import Configuration
+from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab._sweep import combinations, convert_field, located
+from colme.lab.setting import Setting, Setup, name_of
+from colme.methods import Method
+from colme.scenario import Scenario, check_seed
+
+
+class Timing(Configuration, frozen=True, kw_only=True):
+    """Methods side by side, chunk by chunk, for their times (see colme.lab.timing).
+
+    repeats   at most so many, each with its own seed
+    budget    seconds after which no further repeat begins
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    repeats: int = 5
+    budget: float = 60.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.repeats < 1 or not self.budget > 0:
+            raise ExperimentError(
+                f"repeats={self.repeats}, budget={self.budget}: both must be positive. Try repeats=5, budget=60."
+            )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of an experiment: what it is called in tables, what determines it, and the name that follows."""
+
+    label: str
+    setting: Setting
+    module: str | None = None
+    """The hash of the file that the method comes from, if it is not one of ours."""
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        return plain | ({"module": self.module} if self.module else {})
+
+    @property
+    def name(self) -> str:
+        return name_of(self.configuration)
+
+    @property
+    def size(self) -> int:
+        """Agents times steps."""
+        return self.setting.scenario.n_agents * self.setting.setup.steps
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTiming(Planned):
+    """All methods side by side on one scenario, for their times."""
+
+    timing: Timing = field(default_factory=Timing)
+    methods: dict[str, Method] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        del plain["method"]
+        more = {"timing": msgspec.to_builtins(self.timing), "methods": msgspec.to_builtins(self.methods)}
+        return plain | more | ({"module": self.module} if self.module else {})
+
+
+def plan_method(
+    table: dict[str, Any],
+    entry: dict[str, Any],
+    seeds: tuple[int, ...],
+    known: dict[str, tuple[type[Method], str | None]],
+    path: str,
+) -> list[Planned]:
+    """The runs of one [[methods]] table."""
+    if "method" not in entry:
+        raise ExperimentError(f"{path}.method is missing: it says which. Try method = 'cl-colme'.")
+    with located(path):
+        one_of(entry["method"], known, "method", ExperimentError)
+    kind, module = known[entry["method"]]
+    own_setup = {key: entry[key] for key in Setup.__struct_fields__ if key in entry}
+    own = {"method", "label", "scenario", "seeds", *own_setup}
+    setup_table = {key: table[key] for key in Setup.__struct_fields__ if key in table} | own_setup
+    for name, part in (("scenario", table["scenario"]), (f"{path}.scenario", entry.get("scenario", {}))):
+        if not isinstance(part, dict):
+            raise ExperimentError(f"{name}={shorten(part)}: it is a table. Write [scenario].")
+    scenario_table = table["scenario"] | entry.get("scenario", {})
+    fields = combinations({key: entry[key] for key in entry if key not in own}, kind, path)
+    scenarios = combinations(scenario_table, Scenario, "scenario")
+    setups = combinations(setup_table, Setup, "")
+    with located(path):
+        if "seeds" in entry:
+            seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
+        made = [(str(entry.get("label", kind.label)), kind(**values)) for values in fields]
+    with located("scenario"):
+        made_scenarios = [Scenario(**_required(values)) for values in scenarios]
+    made_setups = [Setup(**values) for values in setups]
+    return [
+        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
+        for scenario in made_scenarios
+        for setup in made_setups
+        for label, method in made
+        for seed in seeds
+    ]
+
+
+def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
+    """10 means 0 to 9; a list means itself."""
+    every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not every or len(set(every)) < len(every):
+        raise ExperimentError(f"seeds={shorten(seeds)}: there must be at least one seed, each once. Try seeds = 10.")
+    return tuple(check_seed(seed) for seed in every)
+
+
+def _required(values: dict[str, Any]) -> dict[str, Any]:
+    for each in msgspec.structs.fields(Scenario):
+        if each.required and each.name not in values:
+            raise ExperimentError(f"{each.name} is missing. See help(colme.Scenario).")
+    return values
+
+
+def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTiming]:
+    """One measurement of all methods for every scenario and set-up."""
+    groups: dict[tuple[Scenario, Setup], dict[str, Planned]] = {}
+    for each in planned:
+        methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
+        if methods.setdefault(each.label, each).setting.method != each.setting.method:
+            raise ExperimentError(f"two methods are called {each.label!r}: a timing needs them apart. Label them.")
+    return [
+        PlannedTiming(
+            f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,
+            methods={label: each.setting.method for label, each in methods.items()},
+            module=next((each.module for each in methods.values() if each.module), None),
+        )
+        for (scenario, _), methods in groups.items()
+    ]  # fmt: skip

@@ -1,0 +1,126 @@
+"""The look: one style file, colors that everybody can tell apart, dashes that survive grey printing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from colorsys import hls_to_rgb, rgb_to_hls
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+
+STYLE = Path(__file__).with_name("colme.mplstyle")
+
+# Okabe & Ito 2008, without the yellow, which nobody sees on white.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
+WARNING = VERMILION
+OF_METHOD = {
+    "CL-colME": VERMILION, "C-colME": BLUE, "B-colME": PURPLE, "colME": ORANGE, "local": GREY, "oracle": GREEN,
+}  # fmt: skip
+REFERENCES = ("local", "oracle")
+"""Methods that others are compared with: they are drawn thin and take no color from the others."""
+FREE_COLORS = (VERMILION, BLUE, PURPLE, ORANGE, SKY, BLACK)
+
+Dashes = tuple[float, tuple[float, ...]]
+SOLID: Dashes = (0, ())
+DASHES: tuple[Dashes, ...] = (
+    SOLID, (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (8, 2)),
+    (0, (3, 1.2, 1, 1.2, 1, 1.2)), (0, (2, 2)), (0, (9, 1.5, 3, 1.5)),
+)  # fmt: skip
+OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2))}
+
+
+class Look(NamedTuple):
+    """How a line is drawn."""
+
+    color: str
+    dashes: Dashes
+    width: float
+
+
+def looks(methods: Sequence[str]) -> list[Look]:
+    """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
+    method differ in shade and dashes, or, if there is only one method, in color."""
+    own = list(dict.fromkeys(method for method in methods if method not in REFERENCES))
+    taken = [OF_METHOD[method] for method in own if method in OF_METHOD]
+    free = [color for color in FREE_COLORS if color not in taken]
+    strangers = [method for method in own if method not in OF_METHOD]
+    colors = OF_METHOD | {method: free[k % len(free)] for k, method in enumerate(strangers)}
+    found: list[Look] = []
+    for k, method in enumerate(methods):
+        twin = methods[:k].count(method)
+        if method in REFERENCES:
+            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE[method], 1.1))
+            continue
+        number = sum(other not in REFERENCES for other in methods[:k])
+        if len(own) == 1 and twin:
+            rest = [color for color in FREE_COLORS if color != colors[method]]
+            color = rest[(twin - 1) % len(rest)]
+        else:
+            color = shade(colors[method], (0.0, 0.4, -0.35, 0.6)[twin % 4])
+        found.append(Look(color, DASHES[number % len(DASHES)], 1.5))
+    return found
+
+
+def shade(color: str, toward_white: float) -> str:
+    """The color mixed with white, or with black where the share is negative."""
+    share, end = abs(toward_white), float(toward_white > 0)
+    red, green, blue = ((1 - share) * part + share * end for part in to_rgb(color))
+    return to_hex((red, green, blue))
+
+
+def ink(color: str) -> str:
+    """The color, dark enough for small letters on white (contrast 4.5, as WCAG asks)."""
+    hue, lightness, saturation = rgb_to_hls(*to_rgb(color))
+    for darker in range(20):
+        parts = hls_to_rgb(hue, lightness * (1 - 0.05 * darker), saturation)
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        if 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) >= 4.5:
+            return to_hex(parts)
+    return BLACK
+
+
+@contextmanager
+def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Iterator[Axes]:
+    """The axes to draw on, under our style, whatever the user's is; the user's is back afterwards.
+
+    A new figure is unknown to pyplot, so nothing needs closing, and is laid out before the style goes: matplotlib
+    makes ticks when it first needs them and would give them the user's style."""
+    with matplotlib.style.context(STYLE, after_reset=True):
+        if ax is not None:
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(True, which="major")
+            ax.set_axisbelow(True)
+            yield ax
+        else:
+            figure = Figure(figsize=size)
+            ax = figure.add_subplot()
+            yield ax
+            figure.draw_without_rendering()
+
+
+def title_of(ax: Axes, data: Any) -> None:
+    """The title that the dataset carries, if it has one."""
+    title = data.attrs.get("title")
+    if isinstance(title, str) and title:
+        ax.set_title(title)
+
+
+def plain(value: float, _: object = None) -> str:
+    """A number on an axis: 1000, 20,000, 0.1."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:g}"
+
+
+def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
+    """Time, in plain numbers."""
+    if log:
+        ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(plain)
+    low = first if log else 0
+    ax.set_xlim(low, last if last > low else low + 1)
+    ax.set_xlabel("samples per agent")

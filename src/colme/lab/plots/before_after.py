@@ -1,0 +1,126 @@
+"""The graph before and after: which edges were cut, and how the classes parted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from numpy.typing import NDArray
+
+from colme.errors import ColmeError, missing_extra, one_of, whole
+from colme.graphs import Graph
+from colme.lab.plots._lines import number
+from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
+from colme.methods import Method
+from colme.scenario import Scenario
+from colme.sim.preparation import prepare_run
+
+MOST = 300
+"""Agents beyond which a picture of a graph is a ball of wool."""
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
+MARKERS = "osD^vPX*"
+
+
+@dataclass(frozen=True, eq=False)
+class Separation:
+    """A graph at the start and at the end of a run, and where to draw its agents."""
+
+    before: Graph
+    after: Graph
+    class_: NDArray[Any]
+    means: tuple[float, ...]
+    """The true mean of each class."""
+    positions: NDArray[np.float64]
+    """(n_agents, 2), the same for both pictures, in -1..1."""
+    label: str
+    steps: int
+
+    def wrong(self, graph: Graph) -> NDArray[np.bool_]:
+        """Which of graph.edges() join two classes."""
+        edges = graph.edges()
+        return self.class_[edges[:, 0]] != self.class_[edges[:, 1]]
+
+
+def separation(
+    method: Method, scenario: Scenario, *, degree: int | None = None, steps: int = 1000, seed: int = 0
+) -> Separation:
+    """Run a method and keep the graph it began on and the one it ended with."""
+    if scenario.n_agents > MOST:
+        raise ColmeError(
+            f"n_agents={scenario.n_agents}: a picture can show at most {MOST} agents. Try Scenario(n_agents=100, ...)."
+        )
+    whole(steps, "steps", "steps=1000")
+    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, record=[steps])
+    state = run.states[0]
+    before = state.graph()
+    for t in range(1, steps + 1):
+        run.step(t)
+    after = state.graph()
+    class_ = run.world.class_
+    truth = run.stream.truth(steps)
+    assert truth is not None  # a scenario always knows
+    means = tuple(float(truth[class_ == c][0] + run.stream.origin) for c in np.unique(class_))
+    class_ = np.unique(class_, return_inverse=True)[1]
+    return Separation(before, after, class_, means, _positions(before, after, class_), method.label, steps)
+
+
+def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.float64]:
+    """Springs: strong ones along edges that remain, so that classes part; weak ones along those that were cut and to
+    the class, so that agents who lost all their edges do not fly away."""
+    try:
+        import networkx
+    except ImportError:
+        raise missing_extra("networkx", "graph", "separation()") from None
+    n, n_classes = len(class_), int(class_.max()) + 1
+    springs = networkx.Graph()
+    springs.add_nodes_from(range(n + n_classes))  # one more node in the middle of each class
+    alive = after.edges()
+    same = class_[alive[:, 0]] == class_[alive[:, 1]]
+    pull = 0.3 + 0.25 * float(after.degrees.mean())
+    springs.add_weighted_edges_from((a, b, 0.02) for a, b in before.edges().tolist())
+    springs.add_weighted_edges_from(
+        (a, b, 1.0 if twins else 0.1) for (a, b), twins in zip(alive.tolist(), same, strict=True)
+    )
+    springs.add_weighted_edges_from((a, n + int(c), pull) for a, c in enumerate(class_))
+    angle = 2 * np.pi * np.arange(n_classes) / n_classes + np.pi
+    center = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (n_classes > 1)
+    jitter = np.random.default_rng(0).normal(0, 0.2, (n, 2))
+    start = dict(enumerate(np.concatenate([center[class_] + jitter, center])))
+    found = networkx.spring_layout(springs, pos=start, k=1.6 / np.sqrt(n), iterations=200, seed=0)
+    place = np.array([found[a] for a in range(n)])
+    place -= (place.max(axis=0) + place.min(axis=0)) / 2
+    return place / max(np.abs(place).max(), 1e-12)
+
+
+def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None) -> Axes:
+    """Agents by class (color and shape) and the edges of the graph before or after the run; edges between classes in
+    a warning color."""
+    one_of(when, ("before", "after"), "when")
+    graph = picture.before if when == "before" else picture.after
+    edges, wrong, place = graph.edges(), picture.wrong(graph), picture.positions
+    n, (width, height) = len(place), np.ptp(place, axis=0) + 0.16
+    with canvas(ax, size=(3.4, float(np.clip(0.75 + 3.3 * height / width, 1.8, 5.0)))) as ax:
+        ax.grid(False)
+        ax.set_axis_off()
+        ax.set_aspect("equal")
+        ax.set_xlim(-width / 2, width / 2)
+        ax.set_ylim(-height / 2, height / 2)
+        thin = float(np.clip(250 / max(len(picture.before.edges()), 1), 0.25, 0.9))
+        ax.add_collection(LineCollection(list(place[edges[~wrong]]), colors="#8A8A8A", linewidths=thin, alpha=0.7))
+        ax.add_collection(LineCollection(list(place[edges[wrong]]), colors=WARNING, linewidths=thin, alpha=0.75))
+        for c, mean in enumerate(picture.means):
+            x, y = place[picture.class_ == c].T
+            ax.scatter(x, y, s=float(np.clip(4000 / n, 9, 42)), marker=MARKERS[c % len(MARKERS)],
+                       color=COLORS[c % len(COLORS)], edgecolor="white", linewidth=0.5, zorder=3,
+                       label=f"mean {number(mean)}")  # fmt: skip
+        share = f"{int(wrong.sum())} of {len(edges)} edges join different classes"
+        moment = "before the first sample" if when == "before" else f"after {picture.steps} samples per agent"
+        ax.set_title(f"{picture.label}, {moment}\n", fontsize=9, loc="center")
+        ax.annotate(share, (0.5, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", ha="center",
+                    fontsize=8.5, color=WARNING if wrong.any() else "#444444")  # fmt: skip
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(4, len(picture.means)), fontsize=8,
+                  handletextpad=0.1, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
+    return ax

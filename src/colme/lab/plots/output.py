@@ -1,0 +1,109 @@
+"""Figures on disk and in pages: the same bytes every time, whole files or none, and the numbers behind."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import html
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.style
+import pandas as pd
+import xarray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, FigureBase
+
+from colme.errors import ColmeError, shorten
+from colme.lab.plots._style import STYLE
+
+ENDINGS = (".svg", ".pdf", ".csv")
+
+
+def save(
+    ax_or_figure: Axes | FigureBase,
+    table: pd.DataFrame | xarray.DataArray | xarray.Dataset,
+    path: str | os.PathLike[str],
+) -> list[Path]:
+    """Write path.svg, path.pdf and path.csv (the numbers behind the figure) and return the three paths."""
+    figure = _figure(ax_or_figure)
+    stem = Path(path)
+    if stem.suffix in ENDINGS:
+        stem = stem.with_suffix("")
+    numbers = _frame(table).to_csv(index=False, lineterminator="\n").encode()
+    content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _pdf(figure), ".csv": numbers}
+    written = []
+    for ending in ENDINGS:
+        target = stem.with_name(stem.name + ending)  # not with_suffix: a name may have dots
+        _write(target, content[ending])
+        written.append(target)
+    return written
+
+
+def as_svg(ax_or_figure: Axes | FigureBase, label: str) -> str:
+    """The <svg> element for a page: no prolog, letters as paths, names that no other figure of the page has, and a
+    label for those who do not see it."""
+    text = _svg(_figure(ax_or_figure), label)
+    text = text[text.index("<svg") :].strip()
+    prefix = "f" + hashlib.sha256((label + text).encode()).hexdigest()[:8]
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'href="#', f'href="#{prefix}-', text)
+    text = text.replace("url(#", f"url(#{prefix}-")
+    # matplotlib's only style rule is for everything; in a page it must stay at home
+    text = text.replace("*{stroke-linejoin", f"#{prefix} *{{stroke-linejoin")
+    head, rest = text.split(">", 1)
+    width = re.search(r' width="([^"]*)"', head)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    size = f"width:100%;height:auto;max-width:{width.group(1)}" if width else "width:100%"
+    name = html.escape(label, quote=True)
+    return f'{head} id="{prefix}" role="img" aria-label="{name}" style="{size}">{rest}'
+
+
+def _figure(thing: Any) -> Figure:
+    if isinstance(thing, Axes):
+        thing = thing.get_figure(root=True)
+    if not isinstance(thing, Figure):
+        raise ColmeError(f"{shorten(thing)} is no figure: it must be matplotlib Axes or a Figure. Try plot_mse(data).")
+    return thing
+
+
+def _frame(table: Any) -> pd.DataFrame:
+    if isinstance(table, pd.DataFrame):
+        return table if isinstance(table.index, pd.RangeIndex) else table.reset_index()
+    if isinstance(table, xarray.DataArray):
+        return table.to_dataframe(name=table.name or "value").reset_index()
+    if isinstance(table, xarray.Dataset):
+        return table.to_dataframe().reset_index()
+    raise ColmeError(f"table={shorten(table)}: it must be a DataFrame, DataArray or Dataset. Try curves(data, 'mse').")
+
+
+def _svg(figure: Figure, salt: str) -> str:
+    """Without date, creator and document type: nothing that changes, nothing that points elsewhere."""
+    buffer = io.StringIO()
+    with matplotlib.style.context([STYLE, {"svg.hashsalt": salt}], after_reset=True):
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return re.sub(r"<!DOCTYPE[^>]*>\n?", "", buffer.getvalue())
+
+
+def _pdf(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
+    return buffer.getvalue()
+
+
+def _write(target: Path, content: bytes) -> None:
+    """All or nothing: a temporary file beside it, then a rename."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ColmeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from error

@@ -1,0 +1,154 @@
+"""The graph's Laplacian in pictures: its eigenvalues, and the steps b at which consensus converges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from colme.errors import ColmeError, GraphError, missing_extra, shorten
+from colme.graphs import Graph
+from colme.lab.plots._labels import EndLabels, Label, vertical_marks
+from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, ink
+from colme.spectrum import Spectrum, laplacian_matrix
+
+DENSE = 2000
+"""Agents up to which all eigenvalues are computed."""
+ROUNDS = 400
+"""Applications of I - bL in a measurement."""
+
+
+def spectrum_table(graph: Graph) -> pd.DataFrame:
+    """All eigenvalues of the Laplacian, ascending: columns k (from 1, as in lambda_2) and eigenvalue."""
+    if not isinstance(graph, Graph):
+        raise GraphError(f"graph={shorten(graph)}: it must be a colme.Graph. Try colme.graphs.from_networkx(graph).")
+    if graph.n_agents > DENSE:
+        raise GraphError(
+            f"{graph.n_agents} agents: all eigenvalues are computed for at most {DENSE}. Try a smaller graph of "
+            "the same kind, or colme.spectrum.spectrum(graph) for the two ends."
+        )
+    values = np.linalg.eigvalsh(laplacian_matrix(graph))
+    values[: int(graph.components().max()) + 1] = 0.0  # exactly: one per component
+    return pd.DataFrame({"k": np.arange(1, len(values) + 1), "eigenvalue": values})
+
+
+def ends_of(table: pd.DataFrame) -> Spectrum:
+    """The extreme eigenvalues of a spectrum table."""
+    values = table["eigenvalue"].to_numpy()
+    n_components = int((values == 0).sum())
+    if n_components == len(values):
+        raise GraphError(f"the graph has {len(values)} agents and no edge: there is nothing to agree on. Add edges.")
+    return Spectrum(float(values[n_components]), float(values[-1]), n_components)
+
+
+def kesten_mckay(eigenvalue: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """Density of the Laplacian's eigenvalues on a large random regular graph (McKay 1981), for lambda = degree - x."""
+    x = degree - eigenvalue
+    inside = np.maximum(4.0 * (degree - 1) - x * x, 0.0)
+    bottom = np.where(inside > 0, degree**2 - x * x, 1.0)
+    return degree * np.sqrt(inside) / (2 * np.pi * bottom)
+
+
+def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
+    """Histogram of the Laplacian's eigenvalues with lambda_2 and lambda_max; on a regular graph also the density that
+    a large random one has."""
+    table = spectrum_table(graph)
+    ends = ends_of(table)
+    values = table["eigenvalue"].to_numpy()
+    degrees = graph.degrees
+    with canvas(ax) as ax:
+        n_bins = int(np.clip(2 * np.sqrt(len(values)), 10, 80))
+        top = ends.largest * 1.0001
+        ax.hist(values, bins=list(np.linspace(0, top, n_bins + 1)), density=True, color=BLUE, alpha=0.55)
+        if (degrees == degrees[0]).all() and degrees[0] >= 3:
+            x = np.linspace(0, 2.0 * float(degrees[0]), 400)
+            y = kesten_mckay(x, int(degrees[0]))
+            ax.plot(x, y, color=VERMILION, linewidth=1.1)
+            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.92), xycoords="axes fraction", ha="center",
+                        fontsize=8, color=ink(VERMILION))  # fmt: skip
+        name = r"$\lambda_2$" if ends.n_components == 1 else "smallest positive"
+        vertical_marks(
+            ax, {f"{name} = {ends.gap:.3g}": ends.gap, rf"$\lambda_{{max}}$ = {ends.largest:.3g}": ends.largest}
+        )
+        ax.set_xlim(0, max(1.06 * ends.largest, 0.1))
+        ax.set_ylim(0, 1.22 * ax.get_ylim()[1])
+        parts = "" if ends.n_components == 1 else f", {ends.n_components} components"
+        ax.set_xlabel(f"eigenvalue of the Laplacian ({graph.n_agents:,} agents{parts})")
+        ax.set_ylabel("density")
+    return ax
+
+
+def stability_table(graph: Graph, steps_b: Sequence[float] | NDArray[np.float64]) -> pd.DataFrame:
+    """Convergence factor of I - bL for each step b: columns b, theory (max |1 - b lambda| over the eigenvalues that are
+    not constant on components) and measured (growth of a random vector in the last of many applications).
+
+    The measured factor rises towards theory from below; see `measure`."""
+    b = np.asarray(steps_b, float)
+    if b.ndim != 1 or not len(b) or not (np.isfinite(b) & (b >= 0)).all():
+        raise ColmeError(f"steps_b={shorten(steps_b)}: they must be finite numbers >= 0. Try [0.05, 0.1, 0.15].")
+    ends = ends_of(spectrum_table(graph))
+    theory = [ends.convergence_rate(float(step)) for step in b]
+    return pd.DataFrame({"b": b, "theory": theory, "measured": measure(graph, b)})
+
+
+def measure(graph: Graph, b: NDArray[np.float64], rounds: int = ROUNDS) -> NDArray[np.float64]:
+    """|M^k x| / |M^(k-1) x| with M = I - bL, k = rounds, and x random and orthogonal to constants on components.
+
+    For a symmetric M these ratios never fall and never exceed the factor f of theory, and the last one is at least
+    their geometric mean >= f c^(1/k), where c is the part of x/|x| along the slowest eigenvector, about 1/sqrt(n)."""
+    try:
+        from scipy.sparse import csr_array
+    except ImportError:
+        raise missing_extra("scipy", "lab", "stability_table()") from None
+    n = graph.n_agents
+    weights = np.ones(len(graph.indices))
+    adjacency = csr_array((weights, graph.indices.astype(np.int64), graph.indptr), shape=(n, n))
+    degrees = graph.degrees[:, None].astype(float)
+    component = graph.components()
+    sizes = np.bincount(component)[:, None]
+    member: Any = csr_array((np.ones(n), (component, np.arange(n))), shape=(len(sizes), n))
+    x = np.repeat(np.random.default_rng(0).standard_normal((n, 1)), len(b), axis=1)
+    growth = np.zeros(len(b))
+    for _ in range(rounds):
+        x -= ((member @ x) / sizes)[component]  # rounding would bring constants back, and they do not shrink
+        length = np.linalg.norm(x, axis=0)
+        x /= np.where(length > 0, length, 1.0)
+        x -= b * (degrees * x - adjacency @ x)
+        growth = np.linalg.norm(x, axis=0)
+    return growth
+
+
+def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axes | None = None) -> Axes:
+    """Convergence factor against the step b: theory as a line, measurements as points, on both sides of the edge of
+    stability."""
+    ends = ends_of(spectrum_table(graph))
+    edge, fastest = 2.0 / ends.largest, ends.fastest_step
+    marks = {"1 / max degree": 1.0 / graph.max_degree, r"fastest: $2/(\lambda_2+\lambda_{max})$": fastest,
+             "edge of stability:\n$2/\\lambda_{max}$": edge}  # fmt: skip
+    chosen = np.linspace(0.0, 1.4 * edge, 29)[1:] if steps_b is None else np.asarray(steps_b, float)
+    # theory has a corner at the fastest step and is straight elsewhere: with it, the line is exact
+    table = stability_table(graph, np.unique(np.concatenate([chosen, [0.0, fastest, edge]])))
+    with canvas(ax) as ax:
+        ax.axhspan(1.0, 10.0, color="#F4F4F4", linewidth=0, zorder=0)
+        ax.axhline(1.0, color=GREY, linewidth=0.8)
+        ax.plot(table["b"], table["theory"], color=BLUE, label="theory")
+        shown = table[table["b"].isin(chosen)]
+        ax.plot(shown["b"], shown["measured"], "o", color=VERMILION, markersize=4, markerfacecolor="white",
+                markeredgewidth=1.1, label="measured", zorder=3)  # fmt: skip
+        vertical_marks(ax, marks)
+        right = float(table["b"].max())
+        ax.set_xlim(0, right)
+        ax.set_ylim(0, 1.35 * float(table["theory"].max()))
+        ax.annotate("diverges", (0.01, 1.0), (2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                    fontsize=8, color="#666666")  # fmt: skip
+        ends_at = [float(table["theory"].iloc[-1]), float(shown["measured"].iloc[-1])]
+        invisible = (0.0, (0.1, 100.0))
+        EndLabels(ax, [Label("theory", right, ends_at[0], BLUE, width=1.5),
+                       Label("\N{WHITE CIRCLE} measured", right, ends_at[1], VERMILION, invisible)])  # fmt: skip
+        ax.set_xlabel("step b")
+        ax.set_ylabel(r"convergence factor max $|1 - b\lambda|$")
+    return ax

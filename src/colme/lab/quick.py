@@ -1,0 +1,78 @@
+"""A simulation from flags alone: the same fields as an experiment file, nothing stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
+from colme.metrics import METRICS
+from colme.sim import Trace, simulate
+
+DEFAULTS: dict[str, Any] = {
+    "methods": ("cl-colme", "local"),
+    "scenario": {"n_agents": 1000, "means": [0.0, 1.0], "sigma": 1.0},
+}
+Found = list[tuple[Planned, list[Trace]]]
+"""Every combination of method and parameters, with the traces of its seeds."""
+Row = dict[str, Any]
+
+
+def simulate_flags(
+    methods: tuple[str, ...], seeds: Any, changes: dict[str, Any], *, jobs: int | None = None, progress: bool = False
+) -> Found:
+    """Simulate every combination of the fields, the methods of a combination side by side."""
+    scenario = dict(DEFAULTS["scenario"])
+    if "bernoulli" in np.atleast_1d(changes.get("distribution", "")):
+        del scenario["sigma"]
+    table = {"scenario": scenario, "methods": [{"method": name} for name in methods], "seeds": seeds}
+    experiment = Experiment.parse(table, name="simulate", changes=changes)
+    experiment.check()
+    groups: dict[Any, list[Planned]] = {}
+    for each in experiment.planned:
+        groups.setdefault((each.setting.scenario, each.setting.setup), []).append(each)
+    found: Found = []
+    for (scenario_, setup), planned in groups.items():
+        every_seed = list(dict.fromkeys(each.setting.seed for each in planned))
+        first = [each for each in planned if each.setting.seed == every_seed[0]]
+        traces = simulate(
+            [each.setting.method for each in first], scenario_, steps=setup.steps, seeds=every_seed, n_jobs=jobs,
+            progress=progress, **first[0].setting.options(),
+        )  # fmt: skip
+        found += [(each, list(traces.select(method=each.setting.method))) for each in first]
+    return found
+
+
+def _keys(found: Found) -> list[Row]:
+    """Method and the parameters that vary, for each combination."""
+    flat = [each.setting.parameters() for each, _ in found]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
+    return [
+        {"method": each.label} | {name: row.get(name) for name in varying}
+        for (each, _), row in zip(found, flat, strict=True)
+    ]
+
+
+def last_rows(found: Found) -> list[Row]:
+    """Medians over the seeds at the last step."""
+    return [
+        key | {"seeds": len(traces), "t": int(traces[0].t[-1])} | _medians(traces)
+        for key, (_, traces) in zip(_keys(found), found, strict=True)
+    ]
+
+
+def _medians(traces: list[Trace]) -> Row:
+    return {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
+
+
+def trace_rows(found: Found) -> list[Row]:
+    """Every recorded step of every seed."""
+    return [
+        key | {"seed": trace.seed, "t": int(t)} | {name: float(getattr(trace, name)[k]) for name in METRICS}
+        for key, (_, traces) in zip(_keys(found), found, strict=True)
+        for trace in traces
+        for k, t in enumerate(trace.t)
+    ]

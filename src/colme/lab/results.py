@@ -1,0 +1,208 @@
+"""What an experiment found: from runs to an xarray.Dataset, its summary, and tables to take home."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colme.errors import ColmeError, RunError, missing_extra
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
+from colme.lab.store import Store, write_text
+from colme.lab.timing_runs import ratio_rows
+from colme.metrics import METRICS
+
+Source = str | os.PathLike[str] | dict[str, Any] | Experiment
+TIMES = ("seconds", "cpu_seconds")
+"""Times of a run, warm-up excluded; NaN for a run that was interrupted and resumed."""
+NOT_PARAMETERS = {"steps", "record"}
+"""How long a run is and what it writes down shows in t."""
+
+
+def experiment_of(source: Source, changes: dict[str, Any] | None = None) -> Experiment:
+    """An experiment from a file, a shipped name, a folder of results, or a table."""
+    if isinstance(source, Experiment):
+        return source
+    if isinstance(source, dict):
+        return Experiment.parse(source, changes=changes)
+    path = Path(source)
+    if path.is_dir():
+        return Experiment.parse(Store(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes)
+    return Experiment.read(path, changes)
+
+
+def is_results(source: Source) -> bool:
+    """Whether this is a folder of results."""
+    return isinstance(source, str | os.PathLike) and Path(source).is_dir()
+
+
+def store_of(source: Source, results: str | os.PathLike[str] = "results") -> Store:
+    """Where an experiment keeps its runs."""
+    if isinstance(source, Experiment):
+        return Store(Path(results) / source.name)
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        return Store(source)
+    return Store(Path(results) / experiment_of(source).name)
+
+
+def load(source: Source, *, results: str | os.PathLike[str] = "results") -> Any:
+    """The finished runs of an experiment as an xarray.Dataset.
+
+    source    a folder of results, or what `run` takes
+
+    Dimensions: method (labels), then every parameter that is swept, seed, t. Runs that are not there are NaN, and
+    `attrs["missing"]` counts them. A method that does not have a parameter has the same numbers for all its values.
+    """
+    experiment = experiment_of(source)
+    return dataset(experiment, store_of(source if not isinstance(source, dict) else experiment, results))
+
+
+def dataset(experiment: Experiment, store: Store) -> Any:
+    """What `load` returns. A timing has the dimensions n_agents, part and method, and no errors."""
+    if experiment.head.timing is not None:
+        return timing_dataset(experiment, store)
+    return _traces(experiment, store)
+
+
+def _traces(experiment: Experiment, store: Store) -> Any:
+    xarray = _xarray()
+    runs = {each.name: store.read_json(each.name) for each in experiment.planned}
+    here = [each for each in experiment.planned if runs[each.name] is not None]
+    if not here:
+        raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
+    tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
+    steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
+    axes = _axes(experiment.planned)
+    labels = list(dict.fromkeys(each.label for each in experiment.planned))
+    seeds = sorted({each.setting.seed for each in experiment.planned})
+    shape = (len(labels), *(len(values) for values in axes.values()), len(seeds))
+    data = {name: np.full((*shape, len(steps)), np.nan) for name in METRICS}
+    times = {name: np.full(shape, np.nan) for name in TIMES}
+    for each in here:
+        place = _place(each, labels, axes, seeds)
+        table, head = tables[each.name], runs[each.name]
+        assert head is not None
+        columns = np.searchsorted(steps, table["t"].to_numpy())
+        values = np.full(len(steps), np.nan)
+        for name in METRICS:
+            values[columns] = table[name].to_numpy()
+            data[name][place] = values
+        if head["timings"]["steps"] == each.setting.setup.steps:
+            for name in TIMES:
+                times[name][place] = head["timings"][name]
+    dims = ("method", *axes, "seed")
+    coordinates = {"method": labels} | {name: _ticks(values) for name, values in axes.items()}
+    return xarray.Dataset(
+        {name: ((*dims, "t"), values) for name, values in data.items()}
+        | {name: (dims, values) for name, values in times.items()},
+        coords=coordinates | {"seed": seeds, "t": steps},
+        attrs={
+            "name": experiment.name, "title": experiment.title, "missing": len(experiment.planned) - len(here),
+            "experiment": json.dumps(experiment.table),
+        },
+    )  # fmt: skip
+
+
+def _axes(planned: Sequence[Planned]) -> dict[str, list[Any]]:
+    """The parameters that vary, and all their values: those of scenario and set-up over all runs, a method's own among
+    the runs of a label (that CL-colME and C-colME have different deltas is no sweep)."""
+    values: dict[str, list[Any]] = {}
+    per_label: dict[tuple[str, str], list[Any]] = {}
+    for each in planned:
+        own = each.setting.method.__struct_fields__
+        for name, value in each.setting.parameters().items():
+            owner = each.label if name.removeprefix("method_") in own else ""
+            for seen in (values.setdefault(name, []), per_label.setdefault((owner, name), [])):
+                if value not in seen:
+                    seen.append(value)
+    swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - NOT_PARAMETERS
+    axes = {name: _in_order(seen) for name, seen in values.items() if name in swept}
+    for name in reversed(list(axes)):  # what the others imply (the alpha of a constant clock) is no axis
+        others = [other for other in axes if other != name]
+        if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
+            del axes[name]
+    return axes
+
+
+def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
+    parameters = each.setting.parameters()
+    return (each.label, each.setting.seed, *(parameters.get(name) for name in names))
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    numbers = all(isinstance(value, int | float) for value in values)
+    return sorted(values) if numbers else values
+
+
+def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: list[int]) -> tuple[Any, ...]:
+    parameters = each.setting.parameters()
+    where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
+    return (labels.index(each.label), *where, seeds.index(each.setting.seed))
+
+
+def _ticks(values: list[Any]) -> list[Any]:
+    """Coordinates that xarray can index: numbers or words as they are, anything else as one would type it."""
+    plain = all(isinstance(value, int | float) for value in values) or all(isinstance(value, str) for value in values)
+    return values if plain else [value if isinstance(value, str) else str(value) for value in values]
+
+
+def timing_dataset(experiment: Experiment, store: Store) -> Any:
+    """The ratios of a timing (see `ratio_rows`)."""
+    rows = ratio_rows(experiment, store)
+    if not rows:
+        raise RunError(f"{store.folder} has no finished timing. Try: colme run {experiment.name}.")
+    _xarray()
+    import pandas
+
+    frame = pandas.DataFrame(rows).rename(columns={"agents": "n_agents"}).set_index(["n_agents", "part", "method"])
+    missing = len(experiment.planned) - sum(store.is_complete(each.name) for each in experiment.planned)
+    return frame.to_xarray().assign_attrs(name=experiment.name, title=experiment.title, missing=missing)
+
+
+def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
+    """Median and band over the seeds: the same dataset with a dimension `quantile` (low, 0.5, high) instead of seed."""
+    if "seed" not in data.dims:
+        raise ColmeError("the dataset has no seeds to summarize: it must have a dimension `seed`. Try lab.load(...).")
+    low, high = band
+    if not 0 <= low < 0.5 < high <= 1:
+        raise ColmeError(f"band={band}: it must hold the median, 0 <= low < 0.5 < high <= 1. Try band=(0.25, 0.75).")
+    return data.quantile([low, 0.5, high], "seed", skipna=True, keep_attrs=True)
+
+
+def to_frame(data: Any) -> Any:
+    """A long table, a row per method, parameters, seed and t, without the rows that no run filled."""
+    metrics = [name for name in METRICS if name in data]
+    frame = data[metrics].to_dataframe(dim_order=list(data[metrics[0]].dims))
+    return frame.dropna(how="all").reset_index()
+
+
+def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
+    """Write `to_frame` as CSV."""
+    write_text(Path(path), to_frame(data).to_csv(index=False))
+
+
+def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
+    """Write `to_frame` as Parquet."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        to_frame(data).to_parquet(temporary, index=False)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise RunError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _xarray() -> Any:
+    try:
+        import xarray
+    except ImportError:
+        raise missing_extra("xarray", "lab", "results as a dataset") from None
+    return xarray

@@ -1,0 +1,254 @@
+"""`run`: do what is missing, in parallel, and say how it goes.
+
+joblib carries the runs to processes on this machine (loky), or to a cluster (dask, ray) whose machines see the same
+folder. The folder is also the only channel back: finished runs are in it, and those that go on say how far they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
+from colme.lab._perform import Outcome, Task, perform
+from colme.lab._progress import Work, show, watch
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
+from colme.lab.results import Source, dataset, experiment_of, is_results, store_of
+from colme.lab.store import Store, parquet
+from colme.sim.simulation import available_cores
+
+BACKENDS = ("loky", "threading", "dask", "ray")
+
+
+@dataclass
+class Plan:
+    """What an experiment asks for and what of it is missing."""
+
+    experiment: Experiment
+    store: Store
+    missing: list[Planned] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+
+    @property
+    def n_runs(self) -> int:
+        return len({each.name for each in self.experiment.planned})
+
+
+class Stopped(KeyboardInterrupt):
+    """The user pressed Ctrl-C; what was finished is kept, what was not is at its last checkpoint."""
+
+
+def run(
+    source: Source,
+    *,
+    results: str | os.PathLike[str] = "results",
+    jobs: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    force: bool = False,
+    checkpoint_every: float = 30.0,
+    progress: Callable[[Work], None] | bool = False,
+) -> Any:
+    """Run what is missing of an experiment and return all of it as an xarray.Dataset (see `load`).
+
+    source      a TOML file, the name of an experiment that comes with colme, a table, or an `Experiment`
+    results     the folder under which the experiment has its own
+    jobs        runs at once (default: the cores)
+    backend     "loky" (processes here), "threading", or "dask" or "ray" for a cluster; `scheduler` is dask's address
+    force       do all runs again
+    progress    True shows a bar; a function is told `Work` a few times a second
+
+    Ctrl-C is safe at any moment, and so is kill -9: run again and it goes on, to the same bits.
+    """
+    plan = make_plan(source, results=results, force=force)
+    carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
+              progress=progress)  # fmt: skip
+    return dataset(plan.experiment, plan.store)
+
+
+def make_plan(source: Source, *, results: str | os.PathLike[str] = "results", force: bool = False) -> Plan:
+    """What there is to do, without doing it."""
+    experiment = experiment_of(source)
+    plan = Plan(experiment, store_of(source if is_results(source) else experiment, results))
+    for each in {each.name: each for each in experiment.planned}.values():
+        if force or not plan.store.is_complete(each.name):
+            plan.missing.append(each)
+            if (plan.store.runs / each.name).exists() and not force:
+                plan.torn.append(each.name)
+    return plan
+
+
+def plan_rows(plan: Plan) -> list[dict[str, Any]]:
+    """The runs of an experiment and which of them are there."""
+    missing = {each.name for each in plan.missing}
+    return [
+        {
+            "run": each.name, "method": each.label, "configuration": repr(each.setting.method),
+            "agents": each.setting.scenario.n_agents, "steps": each.setting.setup.steps, "seed": each.setting.seed,
+            "state": "to do" if each.name in missing else "there",
+        }
+        for each in plan.experiment.planned
+    ]  # fmt: skip
+
+
+def carry_out(
+    plan: Plan,
+    *,
+    jobs: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    checkpoint_every: float = 30.0,
+    progress: Callable[[Work], None] | bool = False,
+) -> None:
+    """Do what is missing."""
+    one_of(backend, BACKENDS, "backend", RunError)
+    jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError)
+    positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
+    parquet()
+    if not plan.missing:
+        return
+    plan.experiment.check()
+    store = plan.store
+    store.prepare()
+    modules = _keep_modules(plan)
+    store.save_experiment(plan.experiment.table | {"modules": [f"modules/{Path(each).name}" for each in modules]})
+    for each in plan.missing:
+        store.remove(each.name)  # torn, or to be done again
+    alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
+    parallel = not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
+    stop_file = store.work / f"stop-{secrets.token_hex(4)}"
+    tasks = [
+        Task(
+            each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
+            str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None,
+        )
+        for each in plan.missing
+    ]  # fmt: skip
+    with _display(progress, plan), _stop_on_interrupt(stop_file) as interrupted:
+        try:
+            if parallel:
+                outcomes = _hand_out(tasks, jobs, backend, scheduler)
+            else:
+                outcomes = [perform(task) for task in tasks]
+        except Exception:
+            if interrupted.is_set():  # a worker that was still starting died of the same Ctrl-C
+                raise Stopped from None
+            raise
+        finally:
+            stop_file.unlink(missing_ok=True)
+    if interrupted.is_set():
+        raise Stopped
+    with contextlib.suppress(OSError):
+        store.work.rmdir()  # empty unless something is left to resume
+    _report_failures(outcomes, plan)
+
+
+def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[Outcome]:
+    try:
+        import joblib
+    except ImportError:
+        raise missing_extra("joblib", "lab", "running in parallel") from None
+    options: dict[str, Any] = {}
+    if backend == "loky":
+        options["inner_max_num_threads"] = 1
+    elif backend == "dask":
+        options |= _dask_options(scheduler)
+    elif backend == "ray":
+        _register_ray()
+    with joblib.parallel_config(backend=backend, **options):
+        workers = joblib.Parallel(n_jobs=-1 if backend in ("dask", "ray") else jobs, batch_size=1)
+        try:
+            done: list[Outcome] = workers(joblib.delayed(perform)(task) for task in tasks)
+        except joblib.externals.loky.process_executor.BrokenProcessPool:
+            raise RunError(
+                "a worker process died, perhaps of too little memory: finished runs are kept. "
+                "Run again, with fewer at once (-j 1)."
+            ) from None
+    return done
+
+
+def _dask_options(scheduler: str | None) -> dict[str, Any]:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtra(
+            "backend='dask' needs distributed, which is not installed. Try: pip install distributed"
+        ) from None
+    if scheduler is None:
+        with contextlib.suppress(ValueError):
+            distributed.get_client()
+            return {}
+        raise RunError("backend='dask' needs a scheduler: there is no client. Try --scheduler tcp://host:8786.")
+    return {"scheduler_host": scheduler}
+
+
+def _register_ray() -> None:
+    try:
+        from ray.util.joblib import register_ray
+    except ImportError:
+        raise MissingExtra("backend='ray' needs ray, which is not installed. Try: pip install ray") from None
+    register_ray()
+
+
+def _keep_modules(plan: Plan) -> tuple[str, ...]:
+    """The user's own methods are copied into the results: these stay readable without the place they came from."""
+    folder = plan.store.folder / "modules"
+    kept = []
+    for path in plan.experiment.modules:
+        target = folder / path.name
+        if target.resolve() != path.resolve():
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(path, target)
+        kept.append(str(target.resolve()))
+    return tuple(kept)
+
+
+def _report_failures(outcomes: list[Outcome], plan: Plan) -> None:
+    failed = [each for each in outcomes if each.state == "failed"]
+    if not failed:
+        return
+    label = next(each.label for each in plan.missing if each.name == failed[0].name)
+    others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
+    raise RunError(f"{label}: {failed[0].reason}{others}")
+
+
+@contextlib.contextmanager
+def _display(progress: Callable[[Work], None] | bool, plan: Plan) -> Iterator[None]:
+    if progress is False:
+        yield
+        return
+    tell = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
+    with tell as report, watch(plan.store, plan.missing, report):
+        yield
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt(stop_file: Path) -> Iterator[threading.Event]:
+    """The first Ctrl-C asks the runs to save and stop; the second one stops at once."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask(number: int, frame: Any) -> None:
+        if interrupted.is_set():
+            raise Stopped
+        interrupted.set()
+        with contextlib.suppress(OSError):
+            stop_file.touch()
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

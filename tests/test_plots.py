@@ -1,0 +1,485 @@
+"""Figures show the numbers of their tables, nothing twice, and every word can be read."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import colme
+from colme.errors import ColmeError
+from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph, watts_strogatz_graph
+from colme.lab import plots
+from colme.lab.plots._labels import BesideLabels, EndLabels, MarkLabels, spread, wrap
+from colme.lab.plots._style import DASHES, OF_METHOD, ink, looks
+from colme.lab.plots.spectra import ROUNDS, kesten_mckay
+
+SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 1.0), sigma=0.5)
+LEVELS = ["agent", "edge"]
+
+
+@pytest.fixture(scope="module")
+def data() -> xarray.Dataset:
+    """Two methods at two levels; local and oracle, which have no level, are broadcast over it."""
+    parts = []
+    for level in LEVELS:
+        methods = [colme.CLColME(level=level), colme.CColME(level=level), colme.Local(), colme.Oracle()]
+        parts.append(colme.simulate(methods, SCENARIO, degree=6, steps=150, seeds=range(3)).to_xarray())
+    along = xarray.DataArray(LEVELS, dims="level", name="level")
+    whole = xarray.concat(parts, dim=along, combine_attrs="override").transpose("method", "level", "seed", "t")
+    cost = np.array([0.2, 0.3, 0.05, 0.06])[:, None, None] * np.array([1.0, 1.5])[:, None] * np.array([1.0, 1.1, 0.9])
+    cost[2:, 1] = cost[2:, 0]
+    return whole.assign(cpu_seconds=(("method", "level", "seed"), cost))
+
+
+@pytest.fixture(scope="module")
+def sizes() -> xarray.Dataset:
+    rng = np.random.default_rng(0)
+    dims = ("method", "n_agents", "seed")
+    coordinates: dict[str, Any] = {"method": ["CL-colME", "C-colME", "local"], "n_agents": [100, 1000, 10_000]}
+    coordinates |= {"seed": range(4), "t": [1, 10, 100]}
+    seconds = rng.uniform(1, 2, (3, 3, 4))
+    mse = rng.uniform(1, 2, (3, 3, 4, 3))
+    mse[1, :, :, 2] = np.nan  # C-colME stopped at t=10
+    seconds[0, 2] = np.nan
+    return xarray.Dataset({"cpu_seconds": (dims, seconds), "mse": ((*dims, "t"), mse)}, coordinates)
+
+
+def _timing() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = [
+        (method, size, part, factor * rng.lognormal(0, 0.05))
+        for method, factor in (("C-colME", 1.2), ("B-colME", 3.0), ("CL-colME", 1.0))
+        for size in (1000, 50_000)
+        for part in ("kernel", "end to end")
+        for _ in range(30)
+    ]
+    return pd.DataFrame(rows, columns=["method", "n_agents", "part", "ratio"])
+
+
+def _draw(ax: Axes) -> Any:
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    return figure._get_renderer()  # type: ignore[attr-defined]
+
+
+def _line(ax: Axes, label: str) -> Any:
+    (found,) = [line for line in ax.get_lines() if line.get_label() == label]
+    return found
+
+
+def _assert_readable(ax: Axes) -> None:
+    """No two labels overlap, none is cut off by the figure, end labels are outside the frame and marks inside."""
+    renderer = _draw(ax)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    page, frame = figure.bbox, ax.bbox
+    labels = [child for child in ax.get_children() if isinstance(child, EndLabels | MarkLabels)]
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for group in labels for text in group.texts]
+    assert boxes
+    for (one, a), (other, b) in combinations(boxes, 2):
+        assert not a.overlaps(b), (one, other)
+    for name, box in boxes:
+        assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1, name
+        assert box.x0 >= frame.x1 or box.x1 <= frame.x1, f"{name} lies on the frame"
+
+
+# The numbers
+
+
+def test_curves_are_quartiles_over_the_seeds(data: xarray.Dataset) -> None:
+    table = plots.curves(data, "mse", points=1000)
+    assert list(table.columns) == ["line", "method", "t", "low", "median", "high"]
+    rows = table[table["line"] == "C-colME, edge"]
+    values = data["mse"].sel({"method": "C-colME", "level": "edge"}).values
+    np.testing.assert_array_equal(rows["t"], data["t"])
+    np.testing.assert_allclose(rows[["low", "median", "high"]].T, np.quantile(values, [0.25, 0.5, 0.75], axis=0))
+
+
+def test_a_method_without_the_parameter_is_one_line(data: xarray.Dataset) -> None:
+    names = list(dict.fromkeys(plots.curves(data, "mse")["line"]))
+    assert names == ["CL-colME, agent", "CL-colME, edge", "C-colME, agent", "C-colME, edge", "local", "oracle"]
+    assert len(plots.plot_mse(data).get_lines()) == 6
+    assert list(plots.time_table(data)["line"]).count("local") == 1
+
+
+@pytest.mark.parametrize("spacing", ["log", "linear"])
+def test_thinning_keeps_the_ends_and_real_steps(data: xarray.Dataset, spacing: str) -> None:
+    table = plots.curves(data, "mse", points=20, spacing=spacing)
+    full = plots.curves(data, "mse", points=1000)
+    for line, rows in table.groupby("line"):
+        assert len(rows) <= 20
+        assert (rows["t"].iloc[0], rows["t"].iloc[-1]) == (1, 150)
+        both = rows.merge(full[full["line"] == line], on=["line", "t"], suffixes=("", "_full"))
+        assert len(both) == len(rows)
+        np.testing.assert_array_equal(both["median"], both["median_full"])
+
+
+def test_missing_combinations_are_left_out(data: xarray.Dataset) -> None:
+    holes = data.copy(deep=True)
+    holes["mse"].loc[{"method": "C-colME", "level": "edge"}] = np.nan
+    holes["mse"].loc[{"method": "CL-colME", "level": "edge", "seed": 1}] = np.nan
+    table = plots.curves(holes, "mse", points=1000)
+    assert "C-colME, edge" not in set(table["line"]) and "C-colME, agent" in set(table["line"])
+    two = holes["mse"].sel({"method": "CL-colME", "level": "edge", "seed": [0, 2]}).median("seed")
+    np.testing.assert_allclose(table[table["line"] == "CL-colME, edge"]["median"], two)
+    _assert_readable(plots.plot_mse(holes))
+
+
+def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xarray.Dataset) -> None:
+    few = data.sel({"method": ["C-colME"]})
+    drawn = {line.get_label() for line in plots.plot_mse(few).get_lines()}
+    assert drawn == {"C-colME, agent", "C-colME, edge", "local", "oracle"}
+    table = plots.curves(few, "mse", references=True, points=1000)
+    expected = data["local_mse"].isel(method=0, level=0).median("seed")
+    np.testing.assert_allclose(table[table["line"] == "local"]["median"], expected)
+
+
+def test_time_is_compared_with_the_same_seed_and_parameters(data: xarray.Dataset) -> None:
+    table = plots.time_table(data).set_index("line")
+    assert list(table["median"]) == sorted(table["median"])
+    np.testing.assert_allclose(table.loc["C-colME, edge", "ratio"], 1.5)
+    np.testing.assert_allclose(table.loc["CL-colME, edge", "ratio"], 1.0)
+    np.testing.assert_allclose(table.loc["local", "ratio"], 0.25)
+    alone = plots.time_table(data.sel({"method": ["C-colME", "local"]}))
+    assert alone["ratio"].isna().all()
+
+
+def test_scaling_divides_by_the_steps_that_were_done(sizes: xarray.Dataset) -> None:
+    table = plots.scaling_table(sizes).set_index(["line", "n_agents"])
+    assert ("CL-colME", 10_000) not in table.index
+    seconds = sizes["cpu_seconds"].median("seed")
+    np.testing.assert_allclose(table.loc[("local", 1000), "median"], 1e9 * float(seconds[2, 1]) / (1000 * 100))
+    np.testing.assert_allclose(table.loc[("C-colME", 100), "median"], 1e9 * float(seconds[1, 0]) / (100 * 10))
+
+
+def test_parameter_table_takes_the_last_recorded_step_before(data: xarray.Dataset) -> None:
+    coarse = data.isel(t=slice(0, None, 10))  # steps 1, 11, ...
+    table = plots.parameter_table(coarse, "level", at=[15, 140])
+    assert sorted(set(table["t"])) == [11, 131]
+    row = table[(table["line"] == "C-colME") & (table["value"] == "edge") & (table["t"] == 11)]
+    assert float(row["median"].iloc[0]) == float(
+        data["mse"].sel({"method": "C-colME", "level": "edge", "t": 11}).median()
+    )
+    assert table[table["line"] == "local"]["value"].isna().all() and (table["line"] == "local").sum() == 2
+
+
+def test_timing_table_has_quartiles_in_order() -> None:
+    raw = _timing()
+    table = plots.timing_table(raw)
+    assert list(table["method"][:6]) == ["C-colME", "C-colME", "B-colME", "B-colME", "CL-colME", "CL-colME"]
+    assert list(table["part"][:2]) == ["kernel", "end to end"]
+    one = raw[(raw["method"] == "B-colME") & (raw["n_agents"] == 50_000) & (raw["part"] == "kernel")]["ratio"]
+    row = table[(table["method"] == "B-colME") & (table["n_agents"] == 50_000) & (table["part"] == "kernel")]
+    np.testing.assert_allclose(row[["low", "median", "high"]].to_numpy()[0], np.quantile(one, [0.25, 0.5, 0.75]))
+    assert int(row["count"].iloc[0]) == 30
+
+
+# What is drawn
+
+
+@pytest.mark.parametrize(
+    ("plot", "metric", "spacing"),
+    [(plots.plot_mse, "mse", "log"), (plots.plot_error_rate, "error_rate", "linear")],
+)
+def test_lines_are_those_of_the_table(data: xarray.Dataset, plot: Any, metric: str, spacing: str) -> None:
+    ax = plot(data)
+    for line, rows in plots.curves(data, metric, spacing=spacing).groupby("line"):
+        drawn = _line(ax, str(line))
+        np.testing.assert_array_equal(drawn.get_xdata(), rows["t"])
+        np.testing.assert_array_equal(drawn.get_ydata(), rows["median"])
+
+
+def test_equal_curves_are_drawn_once_under_both_names(data: xarray.Dataset) -> None:
+    """C and CL prune alike, and local and oracle have no edges."""
+    ax = plots.plot_wrong_edges(data)
+    assert [line.get_label() for line in ax.get_lines()] == [
+        "CL-colME and C-colME, agent",
+        "CL-colME and C-colME, edge",
+    ]
+
+
+def test_bars_are_as_long_as_the_medians(data: xarray.Dataset) -> None:
+    ax = plots.plot_time(data)
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, 1e3 * plots.time_table(data)["median"])  # milliseconds
+    assert "1.50\N{MULTIPLICATION SIGN}" in [text.get_text() for text in ax.texts]
+
+
+def test_zero_shares_stay_on_a_logarithmic_axis(data: xarray.Dataset) -> None:
+    ax = plots.plot_error_rate(data)
+    assert ax.get_yscale() == "symlog" and ax.get_ylim()[0] == 0
+    assert "0.1" in ax.get_ylabel()  # the tolerance, from the attributes
+
+
+def test_lines_of_a_figure_differ_in_dashes_and_keep_their_colors() -> None:
+    methods = ["CL-colME", "C-colME", "B-colME", "colME", "mine", "CL-colME", "C-colME", "B-colME"]
+    assert len({look.dashes for look in looks(methods)}) == len(methods) == len(DASHES)
+    assert len({look.color for look in looks(methods)}) == len(methods)
+    assert looks(["C-colME"])[0].color == OF_METHOD["C-colME"].lower() == looks(methods)[1].color
+    assert len({look.color for look in looks(["CL-colME"] * 5)}) == 5
+    assert ink("#000000") == "#000000" and ink("#ffffff") != "#ffffff"
+
+
+# Words
+
+
+def test_labels_can_be_read(data: xarray.Dataset, sizes: xarray.Dataset) -> None:
+    marks = {"1/r": 1000.0, "2/lambda_max": 1200.0, "far": 9000.0}
+    for ax in (
+        plots.plot_mse(data),
+        plots.plot_mse(data.sel({"method": ["CL-colME", "local"]})),
+        plots.plot_error_rate(data),
+        plots.plot_wrong_edges(data),
+        plots.plot_scaling(sizes),
+        plots.plot_parameter(data, "level", at=[20, 150]),
+        plots.plot_parameter(sizes, "n_agents", at=[10], marks=marks),
+        plots.plot_stability(watts_strogatz_graph(80, 6, 0.1, rng=0)),
+        plots.plot_spectrum(random_regular_graph(80, 4, rng=0)),
+        plots.plot_timing(_timing()),
+    ):
+        _assert_readable(ax)
+
+
+def test_labels_can_be_read_when_everything_ends_together_and_at_other_sizes() -> None:
+    names = [f"method {k} with a long name" for k in range(8)]
+    t = np.arange(1, 50)
+    mse = np.broadcast_to(1.0 / t, (8, 2, 49)) * np.linspace(1, 1.01, 8)[:, None, None]
+    coordinates = {"method": names, "seed": [0, 1], "t": t}
+    same = xarray.Dataset({"mse": (("method", "seed", "t"), mse)}, coordinates)
+    ax = plots.plot_mse(same)
+    _assert_readable(ax)
+    ax.get_figure(root=True).set_size_inches(9, 3)  # type: ignore[union-attr]
+    _assert_readable(ax)
+    panels = Figure(figsize=(9, 4), layout="constrained").subplots(1, 2)
+    for panel in panels:
+        plots.plot_mse(same, ax=panel)
+    _assert_readable(panels[0])
+
+
+def test_labels_beside_lines_touch_no_line(data: xarray.Dataset) -> None:
+    ax = plots.plot_wrong_edges(data)
+    renderer = _draw(ax)
+    (labels,) = [child for child in ax.get_children() if isinstance(child, BesideLabels)]
+    for text in labels.texts:
+        box = text.get_window_extent(renderer)
+        for line in ax.get_lines():
+            assert not line.get_path().transformed(ax.transData).intersects_bbox(box, filled=False)
+
+
+def test_spread_moves_as_little_as_needed() -> None:
+    np.testing.assert_allclose(spread([10, 30, 50], [5, 5, 5], 0, 100), [10, 30, 50])
+    np.testing.assert_allclose(spread([50, 50], [10, 10], 0, 100), [45, 55])
+    np.testing.assert_allclose(spread([2, 1], [10, 10], 0, 100), [15, 5])  # kept inside, in order
+    np.testing.assert_allclose(spread([99, 99], [10, 20], 0, 100), [75, 90])
+    crowded = np.sort(spread(np.full(20, 50.0), np.full(20, 10.0), 0, 100))  # more than fits
+    np.testing.assert_allclose(np.diff(crowded), 10)
+    np.testing.assert_allclose(crowded.mean(), 50)
+    assert wrap("CL-colME and C-colME, agent") == "CL-colME and\nC-colME, agent"
+
+
+# Pictures
+
+
+@pytest.fixture(scope="module")
+def picture() -> plots.Separation:
+    return plots.separation(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=150, seed=1)
+
+
+def test_both_pictures_share_positions_and_only_lose_edges(picture: plots.Separation) -> None:
+    trace = colme.simulate(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=150, seed=1)
+    assert picture.after == trace.final.graph
+    assert picture.before.n_edges == 180 and picture.wrong(picture.before).sum() > picture.wrong(picture.after).sum()
+    before, after = plots.plot_graph(picture, "before"), plots.plot_graph(picture, "after")
+    for one, other in zip(before.collections[2:], after.collections[2:], strict=True):
+        np.testing.assert_array_equal(one.get_offsets(), other.get_offsets())
+    assert before.get_xlim() == after.get_xlim() and before.get_ylim() == after.get_ylim()
+    segments = [len(ax.collections[1].get_segments()) for ax in (before, after)]  # type: ignore[attr-defined]
+    assert segments == [picture.wrong(picture.before).sum(), picture.wrong(picture.after).sum()]
+
+
+def test_classes_part_in_the_picture(picture: plots.Separation) -> None:
+    centers = np.array([picture.positions[picture.class_ == c].mean(axis=0) for c in (0, 1)])
+    spreads = [picture.positions[picture.class_ == c].std() for c in (0, 1)]
+    assert np.linalg.norm(centers[0] - centers[1]) > 1.5 * max(spreads)
+
+
+@pytest.fixture(scope="module")
+def density() -> xarray.DataArray:
+    return plots.estimate_density(
+        colme.CLColME(level="agent"), SCENARIO, degree=6, steps=200, seed=0, n_times=30, n_bins=50
+    )
+
+
+def test_density_columns_integrate_to_everybody(density: xarray.DataArray) -> None:
+    width = float(density["value"][1] - density["value"][0])
+    np.testing.assert_allclose(density.sum("value") * width + density["outside"], 1.0)
+    assert float(density["outside"][-1]) == 0.0 and float(density["outside"][0]) > 0.0
+    assert density["t"].values[0] == 1 and density["t"].values[-1] == 200
+
+
+def test_density_ends_in_the_true_means(density: xarray.DataArray) -> None:
+    last = density.isel(t=-1)
+    width = float(density["value"][1] - density["value"][0])
+    near = sum(float(last.where(abs(last["value"] - mean) < 0.1, 0.0).sum()) * width for mean in (0.0, 1.0))
+    assert near > 0.9
+    final = colme.simulate(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=200, seed=0).final
+    np.testing.assert_allclose(float((last * last["value"]).sum()) * width, final.estimate.mean(), atol=width / 2)
+
+
+def test_density_image_is_scaled_by_column(density: xarray.DataArray) -> None:
+    ax = plots.plot_density(density)
+    image = np.asarray(ax.collections[0].get_array()).reshape(density.sizes["value"], density.sizes["t"])
+    np.testing.assert_allclose(image.max(axis=0), 1.0)
+    np.testing.assert_array_equal(image.argmax(axis=0), density.transpose("value", "t").values.argmax(axis=0))
+    _assert_readable(ax)
+
+
+# Spectra
+
+
+def test_spectrum_is_that_of_known_graphs() -> None:
+    path = from_edges([(k, k + 1) for k in range(9)])
+    expected = 2 - 2 * np.cos(np.pi * np.arange(10) / 10)
+    np.testing.assert_allclose(plots.spectrum_table(path)["eigenvalue"], expected, atol=1e-12)
+    two = from_edges([(0, 1), (2, 3)])
+    np.testing.assert_allclose(plots.spectrum_table(two)["eigenvalue"], [0, 0, 2, 2], atol=1e-12)
+    x = np.linspace(0, 20, 20_001)
+    np.testing.assert_allclose(np.trapezoid(kesten_mckay(x, 10), x), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [random_regular_graph(100, 6, rng=0), gnp_random_graph(80, 0.03, rng=1), from_edges([(0, 1), (1, 2), (3, 4)], 6)],
+    ids=["regular", "disconnected", "tiny"],
+)
+def test_measured_stability_is_theory(graph: Graph) -> None:
+    """From below, by at most the share of the start vector along the slowest direction (see spectra.measure): it is
+    1e-3 / sqrt(n) or more with probability 0.999, hence a factor of (1e-3 / sqrt(n))^(1/rounds)."""
+    largest = plots.spectrum_table(graph)["eigenvalue"].iloc[-1]
+    table = plots.stability_table(graph, np.array([0.2, 0.9, 1.0, 1.1, 1.3]) * 2 / largest)
+    theory, measured = table["theory"].to_numpy(), table["measured"].to_numpy()
+    assert (measured <= theory * (1 + 1e-9)).all()
+    assert (measured >= theory * (1e-3 / np.sqrt(graph.n_agents)) ** (1 / ROUNDS)).all()
+    assert theory[1] < 1 < theory[3] and theory[2] == pytest.approx(1.0)
+
+
+def test_stability_figure_shows_table_and_marks() -> None:
+    graph = random_regular_graph(60, 4, rng=0)
+    steps = [0.1, 0.2, 0.3]
+    ax = plots.plot_stability(graph, steps)
+    np.testing.assert_array_equal(_line(ax, "measured").get_xdata(), steps)
+    table = plots.stability_table(graph, _line(ax, "theory").get_xdata())
+    np.testing.assert_array_equal(_line(ax, "theory").get_ydata(), table["theory"])
+    fastest = table["theory"].min()
+    assert fastest == min(plots.stability_table(graph, np.linspace(0.05, 0.4, 200))["theory"].min(), fastest)
+
+
+# Files
+
+
+def _tables(data: xarray.Dataset, density: xarray.DataArray) -> list[tuple[Axes, Any]]:
+    return [(plots.plot_mse(data), plots.curves(data, "mse")), (plots.plot_density(density), density)]
+
+
+def test_files_are_the_same_every_time_and_whole(
+    data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path
+) -> None:
+    first = [plots.save(ax, table, tmp_path / "a" / f"v1.{k}") for k, (ax, table) in enumerate(_tables(data, density))]
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "none", "lines.linewidth": 9}):
+        again = [plots.save(ax.figure, table, tmp_path / "b" / f"v1.{k}.svg") for k, (ax, table) in
+                 enumerate(_tables(data, density))]  # fmt: skip
+    for paths, others in zip(first, again, strict=True):
+        assert [path.suffix for path in paths] == [".svg", ".pdf", ".csv"]
+        for path, other in zip(paths, others, strict=True):
+            assert path.name == other.name and path.read_bytes() == other.read_bytes(), path.name
+    assert not list(tmp_path.rglob("*.tmp"))
+    svg = first[0][0].read_text()
+    assert len(svg) < 300_000 and b"CreationDate" not in first[0][1].read_bytes()
+    assert set(re.findall(r'http[^"\s]*', svg)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+
+
+def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path) -> None:
+    table = plots.curves(data, "mse")
+    path = plots.save(plots.plot_mse(data), table, tmp_path / "mse")[2]
+    pd.testing.assert_frame_equal(pd.read_csv(path), table, check_dtype=False, check_exact=True)
+    path = plots.save(plots.plot_density(density), density, tmp_path / "density")[2]
+    back = pd.read_csv(path).set_index(["t", "value"])["density"].to_xarray()
+    np.testing.assert_array_equal(back.values, density.values)
+
+
+def test_svg_for_a_page(data: xarray.Dataset) -> None:
+    label = 'error <of> "all" & sundry'
+    one, other = plots.as_svg(plots.plot_mse(data), label), plots.as_svg(plots.plot_wrong_edges(data), "edges")
+    assert one == plots.as_svg(plots.plot_mse(data), label)
+    assert one.startswith("<svg") and one.endswith("</svg>") and "<!DOCTYPE" not in one and "<text" not in one
+    assert 'role="img" aria-label="error &lt;of&gt; &quot;all&quot; &amp; sundry"' in one
+    assert set(re.findall(r'http[^"\s]*', one)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+    names = [set(re.findall(r'\bid="([^"]*)"', svg)) for svg in (one, other)]
+    assert not names[0] & names[1]
+    used = set(re.findall(r'href="#([^"]*)"', one)) | set(re.findall(r"url\(#([^)]*)\)", one))
+    assert used and used <= names[0]
+    assert "{stroke-linejoin" not in one.replace(" *{stroke-linejoin", "")  # no rule for the whole page
+
+
+# Manners
+
+
+def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None:
+    import matplotlib.pyplot as plt
+
+    before, figures = dict(matplotlib.rcParams), plt.get_fignums()
+    own = Figure().subplots()
+    assert plots.plot_mse(data, ax=own) is own
+    plots.plot_time(data)
+    plots.as_svg(own, "x")
+    with pytest.raises(ColmeError):
+        plots.plot_parameter(data, "nonsense")
+    assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda d: plots.curves(d, "mes"), "unknown metric 'mes'.*mean 'mse'"),
+        (lambda d: plots.plot_mse(d.isel(seed=0, drop=True)), r"dimensions \(method: 4.*'seed'.*expand_dims"),
+        (lambda d: plots.plot_mse(d.isel(seed=[])), "seed: 0"),
+        (lambda d: plots.plot_mse(d.assign(mse=d["mse"] * np.nan)), "mse is NaN everywhere.*true means"),
+        (lambda d: plots.plot_mse(d["mse"]), "must be an xarray.Dataset"),
+        (lambda d: plots.plot_scaling(d), "'n_agents' must be one"),
+        (lambda d: plots.plot_time(d.drop_vars("cpu_seconds")), "unknown metric 'cpu_seconds'"),
+        (lambda d: plots.plot_parameter(d, "levle"), "unknown parameter 'levle'.*mean 'level'"),
+        (lambda d: plots.plot_parameter(d, "level", at=[0]), r"at=\[0\].*first recorded, 1"),
+        (lambda d: plots.plot_timing(pd.DataFrame({"a": [1]})), r"\['a'\].*method, n_agents, part and ratio"),
+        (lambda d: plots.plot_timing(_timing().assign(part="x")), "part='x'.*'kernel'"),
+        (lambda d: plots.plot_timing(_timing().assign(ratio=np.nan)), "none of 360 ratios"),
+        (lambda d: plots.spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
+        (lambda d: plots.spectrum_table("graph"), "'graph'.*must be a colme.Graph"),
+        (lambda d: plots.plot_stability(from_edges([], n_agents=3)), "3 agents and no edge"),
+        (lambda d: plots.stability_table(from_edges([(0, 1)]), [-1.0]), r"steps_b=\[-1.0\]"),
+        (lambda d: plots.separation(colme.CLColME(), colme.Scenario(n_agents=301, means=(0.0,))), "301.*at most 300"),
+        (lambda d: plots.estimate_density(colme.Local(), SCENARIO, steps=3, window=(1.0, 0.0)), "low < high"),
+        (lambda d: plots.plot_density(d["mse"]), "over \\(t, value\\)"),
+        (lambda d: plots.save("figure", d, "x"), "'figure' is no figure"),
+        (lambda d: plots.save(Figure(), [1], "x"), r"table=\[1\]"),
+        (lambda d: plots.save(Figure(), pd.DataFrame({"a": [1]}), "/proc/none/x"), "cannot write"),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_was_got(data: xarray.Dataset, ask: Any, said: str) -> None:
+    with pytest.raises(ColmeError, match=said):
+        ask(data)
+
+
+def test_wrong_picture_is_refused(picture: plots.Separation) -> None:
+    with pytest.raises(ColmeError, match="unknown when 'during'"):
+        plots.plot_graph(picture, "during")
