@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 
-class Experiment(click.ParamType[str]):
+class Experiment(click.ParamType):  # type: ignore[type-arg]
     """A TOML file, a folder of results, or the name of an experiment that comes with colme."""
 
     name = "experiment"
@@ -21,7 +21,7 @@ class Experiment(click.ParamType[str]):
         return [*names, CompletionItem(incomplete, type="file")]
 
 
-class MethodName(click.ParamType[str]):
+class MethodName(click.ParamType):  # type: ignore[type-arg]
     """The name of a method in files and flags."""
 
     name = "method"
@@ -33,7 +33,7 @@ class MethodName(click.ParamType[str]):
         return [CompletionItem(tag) for tag in tags if tag.startswith(incomplete)]
 
 
-class FigureName(click.ParamType[str]):
+class FigureName(click.ParamType):  # type: ignore[type-arg]
     """The name of a figure."""
 
     name = "figure"

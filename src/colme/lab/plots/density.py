@@ -71,13 +71,13 @@ def _window(means: list[float], scenario: Scenario) -> tuple[float, float]:
 def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """Density in each bin and the share of agents outside all of them. NaN (no estimate yet) counts nowhere.
 
-    A kernel estimate on the grid: as wide as it takes to hold about 4 sqrt(n) agents where they typically are, so a
-    cloud is smooth, and a line of agents who agree stays as thin as a bin."""
+    A kernel estimate on the grid: as wide as it takes to hold 4 sqrt(n) agents (but a twentieth at most, or it would
+    bridge classes) where they typically are: a cloud is smooth, and agents who agree are a line as thin as a bin."""
     known = np.sort(estimate[~np.isnan(estimate)])
     n, n_bins, width = len(known), len(edges) - 1, edges[1] - edges[0]
     if n == 0:
         return np.zeros(n_bins), 0.0
-    k = min(int(4 * np.sqrt(n)), n - 1)
+    k = min(int(4 * np.sqrt(n)), n // 20)
     spacing = float(np.median(known[k:] - known[: n - k])) if k else 0.0
     sigma = min(spacing / 4 / width, n_bins / 10)  # in bins
     pad = int(4 * sigma) + 1
