@@ -20,6 +20,7 @@ from colme.lab.timing_runs import ratio_frame
 from colme.methods import CLColME, Local, Oracle
 from colme.scenario import Scenario
 from colme.sim.preparation import first_graph
+from colme.spectrum import spectrum as spectrum_of
 
 PICTURED = 80
 """Agents in a picture of the graph."""
@@ -189,7 +190,8 @@ def stability(subject: Subject) -> Drawing:
         f"What is left of a disagreement after one consensus step b, on {words}: theory, max |1 - b lambda|, and "
         "measured by repeating the step. Above 1 it grows."
     )
-    return Drawing("stability", plots.plot_stability(made), plots.stability_table(made), caption)
+    steps = np.linspace(0.0, 1.4 * 2.0 / spectrum_of(made).largest, 29)[1:].tolist()
+    return Drawing("stability", plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
 
 
 def timing(subject: Subject) -> Drawing:
@@ -259,8 +261,6 @@ def _first_graph(subject: Subject) -> tuple[Any, str]:
 
 
 def _step_marks(subject: Subject) -> dict[str, float]:
-    from colme.spectrum import spectrum as spectrum_of
-
     made, _ = _first_graph(subject)
     found = spectrum_of(made)
     return {"fastest": found.fastest_step, "edge of stability": 2.0 / found.largest}

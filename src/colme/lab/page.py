@@ -6,6 +6,7 @@ The page needs nothing but itself: figures are inside it, so are the numbers beh
 from __future__ import annotations
 
 import base64
+import math
 import string
 from collections.abc import Sequence
 from html import escape
@@ -60,16 +61,25 @@ def _headline(subject: Subject) -> str:
     rows = [row for row in final_rows(subject.data) if row["method"] not in ("local", "oracle") and row["mse"] > 0]
     if not rows:
         return ""
-    best = min(rows, key=lambda row: row["mse"] / row["local_mse"])
+    ours = [row for row in rows if row["method"] == REFERENCE]
+    best = min(ours or rows, key=lambda row: row["mse"] / row["local_mse"])
     gain = best["local_mse"] / best["mse"]
     words = ", ".join(str(best[key]) for key in list(best)[1 : list(best).index("seeds")] if best[key] is not None)
     name = best["method"] + (f" ({words})" if words else "")
     if not gain > 1:
         return f"After {best['t']:,} steps no method is better than every agent alone: the classes have not separated."
     return (
-        f"After {best['t']:,} steps the mean squared error of {name} is {gain:,.3g} times smaller than that of agents "
-        f"who learn alone: as if each had seen {gain * best['t']:,.3g} samples instead of {best['t']:,}."
+        f"After {best['t']:,} steps the mean squared error of {name} is {_round(gain)} times smaller than that of "
+        f"agents who learn alone: as if each had seen {_round(gain * best['t'])} samples instead of {best['t']:,}."
     )
+
+
+def _round(number: float) -> str:
+    """Two digits that matter, as people say them."""
+    if number < 100:
+        return f"{number:.2g}"
+    digits = 10 ** (math.floor(math.log10(number)) - 1)
+    return f"{number / 1e6:.2g} million" if number >= 1e6 else f"{round(number / digits) * digits:,}"
 
 
 def _timing_headline(subject: Subject) -> str:
@@ -87,7 +97,7 @@ def _figure(each: Drawing, number: int) -> str:
 
     svg = plots.as_svg(each.figure, f"{each.name}: {each.caption}")
     rows = plots.csv_of(each.table).encode()
-    link = ""
+    link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()
         link = f' <a class="download" download="{each.name}.csv" href="data:text/csv;base64,{data}">numbers (CSV)</a>'
@@ -103,7 +113,8 @@ def _sections(subject: Subject) -> list[str]:
         note = "Median and quartiles over the seeds. Ratio: measured / published."
         parts.append(table_html([_with_range(row) for row in published], note, words=("source",)))
     parts.append("<h2>How the methods ended</h2>")
-    parts.append(table_html(final_rows(subject.data), "Medians over the seeds at the last step; seconds are CPU time."))
+    ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
+    parts.append(table_html(ended, "Medians over the seeds at the last step."))
     if times := time_rows(subject.data):
         parts.append(f"<h2>How long each method took, {REFERENCE} being 1</h2>")
         note = "CPU time of whole runs, compilation excluded, paired by seed: median and quartiles of the ratio."
@@ -162,5 +173,5 @@ def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = 
 
     head = "".join(cell("th", name, NAMES.get(name, name.replace("_", " "))) for name in names)
     body = "\n".join("<tr>" + "".join(cell("td", name, text_of(row[name])) for name in names) + "</tr>" for row in rows)
-    note = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="wide"><table>{note}<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    note = f'<p class="note">{escape(caption)}</p>\n' if caption else ""
+    return f'{note}<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'

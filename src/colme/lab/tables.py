@@ -71,14 +71,21 @@ def time_ratios(data: Any) -> dict[tuple[Any, ...], Row]:
         ratios = ratios[np.isfinite(ratios)]
         if len(ratios):
             low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-            found[tuple(key.values())] = {"low": float(low), "median": float(middle), "high": float(high)}
+            found[tuple(key.values())] = {"median": float(middle), "low": float(low), "high": float(high)}
     return found
 
 
 def time_rows(data: Any) -> list[Row]:
     """The time ratios as rows."""
     names = ["method", *parameters_of(data)]
-    return [dict(zip(names, key, strict=True)) | found for key, found in time_ratios(data).items()]
+    ratios = time_ratios(data)
+    seconds = {tuple(key.values()): float(one["cpu_seconds"].median()) for key, one in lines(data)}
+    return [
+        dict(zip(names, key, strict=True))
+        | {"seconds": seconds[key]}
+        | {f"ratio_{name}": found[name] for name in found}
+        for key, found in ratios.items()
+    ]
 
 
 def _same(key: Row, other: Row) -> bool:

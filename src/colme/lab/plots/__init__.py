@@ -5,9 +5,10 @@ touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_m
 """
 
 from colme.lab.plots import _extras as _extras  # first: it says what is missing
+from colme.lab.plots._style import STYLE
 from colme.lab.plots.before_after import Separation, plot_graph, separation
 from colme.lab.plots.density import estimate_density, plot_density
-from colme.lab.plots.output import as_svg, save
+from colme.lab.plots.output import as_svg, csv_of, save
 from colme.lab.plots.over_time import curves, plot_error_rate, plot_mse, plot_wrong_edges
 from colme.lab.plots.parameters import parameter_table, plot_parameter
 from colme.lab.plots.spectra import plot_spectrum, plot_stability, spectrum_table, stability_table
@@ -15,8 +16,8 @@ from colme.lab.plots.times import plot_scaling, plot_time, scaling_table, time_t
 from colme.lab.plots.versus import plot_timing, timing_table
 
 __all__ = [
-    "Separation", "as_svg", "curves", "estimate_density", "parameter_table", "plot_density", "plot_error_rate",
-    "plot_graph", "plot_mse", "plot_parameter", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time",
-    "plot_timing", "plot_wrong_edges", "save", "scaling_table", "separation", "spectrum_table", "stability_table",
-    "time_table", "timing_table",
+    "STYLE", "Separation", "as_svg", "csv_of", "curves", "estimate_density", "parameter_table", "plot_density",
+    "plot_error_rate", "plot_graph", "plot_mse", "plot_parameter", "plot_scaling", "plot_spectrum", "plot_stability",
+    "plot_time", "plot_timing", "plot_wrong_edges", "save", "scaling_table", "separation", "spectrum_table",
+    "stability_table", "time_table", "timing_table",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 STYLE = Path(__file__).with_name("colme.mplstyle")
 
@@ -93,15 +94,30 @@ def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Itera
     makes ticks when it first needs them and would give them the user's style."""
     with matplotlib.style.context(STYLE, after_reset=True):
         if ax is not None:
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.grid(True, which="major")
-            ax.set_axisbelow(True)
+            _dress(ax)
             yield ax
         else:
             figure = Figure(figsize=size)
             ax = figure.add_subplot()
             yield ax
             figure.draw_without_rendering()
+
+
+def _dress(ax: Axes) -> None:
+    """Give axes that were made under another style what makes ours readable."""
+    style: Any = matplotlib.rcParams
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["bottom", "left"]].set(color=style["axes.edgecolor"], linewidth=style["axes.linewidth"])
+    ax.grid(True, which="major", color=style["grid.color"], linewidth=style["grid.linewidth"])
+    ax.set_axisbelow(True)
+    for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
+        axis.label.set(fontsize=style["axes.labelsize"], color=style["axes.labelcolor"])
+        for which in ("major", "minor"):
+            axis.set_tick_params(
+                which=which, labelsize=style[f"{name}.labelsize"], labelcolor=style[f"{name}.labelcolor"],
+                color=style[f"{name}.color"], length=style[f"{name}.{which}.size"],
+                width=style[f"{name}.{which}.width"],
+            )  # fmt: skip
 
 
 def title_of(ax: Axes, data: Any) -> None:
@@ -120,6 +136,7 @@ def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
     """Time, in plain numbers."""
     if log:
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(numticks=15))  # all powers of ten, however narrow the figure
     ax.xaxis.set_major_formatter(plain)
     low = first if log else 0
     ax.set_xlim(low, last if last > low else low + 1)

@@ -34,7 +34,7 @@ def save(
     stem = Path(path)
     if stem.suffix in ENDINGS:
         stem = stem.with_suffix("")
-    numbers = _frame(table).to_csv(index=False, lineterminator="\n").encode()
+    numbers = csv_of(table).encode()
     content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _pdf(figure), ".csv": numbers}
     written = []
     for ending in ENDINGS:
@@ -42,6 +42,11 @@ def save(
         _write(target, content[ending])
         written.append(target)
     return written
+
+
+def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> str:
+    """The numbers behind a figure as CSV."""
+    return _frame(table).to_csv(index=False, lineterminator="\n")
 
 
 def as_svg(ax_or_figure: Axes | FigureBase, label: str) -> str:

@@ -77,7 +77,7 @@ def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         share_axis(ax, table)
         tolerance = _tolerance(data)
         by = "the tolerance" if tolerance is None else f"{tolerance:g}"
-        ax.set_ylabel(f"share of agents off by more than {by}")
+        ax.set_ylabel(f"agents off by more than {by} (share)")
         draw_lines(ax, table, beside=True)
         title_of(ax, data)
     return ax
