@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from colme.lab.tables import Row, text_of
+from colme.lab._text import Row, text_of
 
 FORMATS = ("table", "json", "csv")
 

@@ -14,11 +14,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from colme.lab._text import Row, text_of
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, subject_of
 from colme.lab.provenance import bibliography, versions
 from colme.lab.store import Store, toml_of, write_text
-from colme.lab.tables import REFERENCE, Row, final_rows, published_rows, text_of, time_rows
+from colme.lab.tables import REFERENCE, final_rows, published_rows, time_table
 from colme.lab.timing_runs import ratio_rows
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
@@ -115,10 +116,13 @@ def _sections(subject: Subject) -> list[str]:
     parts.append("<h2>How the methods ended</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))
-    if times := time_rows(subject.data):
+    times = time_table(subject.data)
+    if times["ratio"].notna().any():
         parts.append(f"<h2>How long each method took, {REFERENCE} being 1</h2>")
         note = "CPU time of whole runs, compilation excluded, paired by seed: median and quartiles of the ratio."
-        parts.append(table_html(times, note))
+        shown = times.rename(columns={"line": "method", "median": "seconds"})
+        columns = ["method", "seconds", "ratio", "ratio_low", "ratio_high"]
+        parts.append(table_html(shown.loc[:, ~shown.columns.duplicated()][columns].to_dict("records"), note))
     return parts
 
 

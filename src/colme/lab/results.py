@@ -96,6 +96,7 @@ def _traces(experiment: Experiment, store: Store) -> Any:
             for name in TIMES:
                 times[name][place] = head["timings"][name]
     dims = ("method", *axes, "seed")
+    tolerances = {each.setting.setup.tolerance for each in experiment.planned}
     coordinates = {"method": labels} | {name: _ticks(values) for name, values in axes.items()}
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
@@ -104,7 +105,8 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         attrs={
             "name": experiment.name, "title": experiment.title, "missing": len(experiment.planned) - len(here),
             "experiment": json.dumps(experiment.table),
-        },
+        }
+        | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
     )  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from colme.lab.plots.output import as_svg, csv_of, save
 from colme.lab.plots.over_time import curves, plot_error_rate, plot_mse, plot_wrong_edges
 from colme.lab.plots.parameters import parameter_table, plot_parameter
 from colme.lab.plots.spectra import plot_spectrum, plot_stability, spectrum_table, stability_table
-from colme.lab.plots.times import plot_scaling, plot_time, scaling_table, time_table
+from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
 from colme.lab.plots.versus import plot_timing, timing_table
+from colme.lab.tables import time_table
 
 __all__ = [
     "STYLE", "Separation", "as_svg", "csv_of", "curves", "estimate_density", "parameter_table", "plot_density",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError, missing_extra, one_of, whole
 from colme.graphs import Graph
-from colme.lab.plots._lines import number
+from colme.lab.lines import number
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
 from colme.methods import Method
 from colme.scenario import Scenario

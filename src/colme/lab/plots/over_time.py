@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from colme.errors import whole
-from colme.lab.plots import _lines
+from colme.lab import lines
 from colme.lab.plots._labels import BesideLabels, EndLabels, Label
 from colme.lab.plots._style import REFERENCES, Look, canvas, looks, step_axis, title_of
 
@@ -32,14 +32,14 @@ def curves(
     steps per line are kept, evenly on a "log" or "linear" axis; nothing is averaged over time. `references` adds
     local and oracle from what every run records, where they are not among the methods."""
     whole(points, "points", "points=400", low=2)
-    found = _lines.lines_of(_lines.check(data, metric, "t"))
+    found = lines.lines_of(lines.check(data, metric, "t"))
     if references:
         for name, shared in SHARED.get(metric, {}).items():
             if name not in data["method"].values and shared in data and data[shared].notnull().any():
-                found += _lines.reference_of(data[shared], name)
+                found += lines.reference_of(data[shared], name)
     tables = []
     for line in found:
-        low, median, high = _lines.quartiles(line.values)
+        low, median, high = lines.quartiles(line.values)
         t = line.values["t"].values
         kept = thin(t, ~np.isnan(median), points, spacing)
         columns = {"t": t[kept], "low": low[kept], "median": median[kept], "high": high[kept]}
@@ -159,6 +159,8 @@ def share_axis(ax: Axes, table: pd.DataFrame) -> None:
 def _tolerance(data: xarray.Dataset) -> float | None:
     """What `simulate` wrote into the attributes, if it is there."""
     try:
+        if "tolerance" in data.attrs:
+            return float(data.attrs["tolerance"])
         return float(json.loads(data.attrs["configuration"])["tolerance"])
     except (KeyError, TypeError, ValueError):
         return None

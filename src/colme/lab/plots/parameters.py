@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from colme.errors import ColmeError, one_of, shorten
-from colme.lab.plots import _lines
+from colme.lab import lines
 from colme.lab.plots._labels import EndLabels, Label, vertical_marks
 from colme.lab.plots._style import REFERENCES, canvas, looks, plain, title_of
 from colme.lab.plots.over_time import SHARED, draw_line
@@ -28,25 +28,25 @@ def parameter_table(
     """The metric at the last recorded steps that are not after those asked for (default: the last of all).
 
     Columns line, method, t, value (of the parameter; missing for a method that does not have it), low, median, high."""
-    array = _lines.check(data, metric, "t")
-    one_of(parameter, [str(dim) for dim in array.dims if dim not in _lines.NOT_PARAMETERS], "parameter")
+    array = lines.check(data, metric, "t")
+    one_of(parameter, [str(dim) for dim in array.dims if dim not in lines.NOT_PARAMETERS], "parameter")
     steps = array["t"].values
     asked = [int(steps[-1])] if at is None else list(at)
     if not asked or min(asked) < steps[0]:
         raise ColmeError(
             f"at={shorten(at)}: steps must not be before the first recorded, {steps[0]}. Try at=[{steps[-1]}]."
         )
-    found = _lines.lines_of(array, keep=parameter)
+    found = lines.lines_of(array, keep=parameter)
     for name, shared in SHARED.get(metric, {}).items() if len(asked) == 1 else ():  # at several steps they would crowd
         if name not in data["method"].values and shared in data and data[shared].notnull().any():
-            found += _lines.reference_of(data[shared], name, keep=parameter)
+            found += lines.reference_of(data[shared], name, keep=parameter)
     rows: list[tuple[Any, ...]] = []
     for line in found:
-        constant = line.values.sizes[parameter] > 1 and _lines.is_broadcast(line.values, parameter)
+        constant = line.values.sizes[parameter] > 1 and lines.is_broadcast(line.values, parameter)
         for step in asked:
             moment = line.values.isel(t=int(np.searchsorted(steps, step, side="right")) - 1)
             tried = moment[parameter].values
-            for k, quartiles in enumerate(_lines.quartiles(moment).T):
+            for k, quartiles in enumerate(lines.quartiles(moment).T):
                 if not np.isnan(quartiles[0]) and (k == 0 or not constant):
                     value = None if constant else tried[k]
                     rows.append((line.label, line.method, int(moment["t"]), value, *quartiles))

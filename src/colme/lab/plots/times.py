@@ -9,32 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from colme.errors import ColmeError
-from colme.lab.plots import _lines
+from colme.lab import lines
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import draw_line
+from colme.lab.tables import REFERENCE, time_table
 from colme.metrics import METRICS
 
-BASELINE = "CL-colME"
 TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-def time_table(data: xarray.Dataset, *, baseline: str = BASELINE) -> pd.DataFrame:
-    """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
-    over the seeds) and ratio: the median over the seeds of the time relative to the baseline's on the same seed, with
-    the same parameters where it has them. Without the baseline, ratio is NaN."""
-    found = _lines.lines_of(_lines.check(data, "cpu_seconds"))
-    base = [line for line in found if line.method == baseline]
-    rows = []
-    for line in found:
-        low, median, high = _lines.quartiles(line.values)
-        twins = [other for other in base if all(line.chosen.get(k, v) == v for k, v in other.chosen.items())]
-        ratio = np.nan
-        if twins:
-            ratio = _lines.quartiles(line.values / twins[0].values)[1]
-        rows.append((line.label, line.method, float(low), float(median), float(high), float(ratio)))
-    table = pd.DataFrame(rows, columns=["line", "method", "low", "median", "high", "ratio"])
-    return table.sort_values("median", kind="stable", ignore_index=True)
 
 
 def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
@@ -58,7 +40,7 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         ax.grid(False, axis="y")
         ax.spines["left"].set_visible(False)
         ax.set_xlim(0, 1.13 * high.max())
-        meaning = f" ({TIMES}: relative to {BASELINE})" if table["ratio"].notna().any() else ""
+        meaning = f" ({TIMES}: relative to {REFERENCE})" if table["ratio"].notna().any() else ""
         ax.set_xlabel(f"CPU {name} per run{meaning}")
         title_of(ax, data)
     return ax
@@ -71,7 +53,7 @@ def relative(ratio: float) -> str:
 
 def scaling_table(data: xarray.Dataset) -> pd.DataFrame:
     """CPU nanoseconds per agent and step against n_agents: columns line, method, n_agents, low, median, high."""
-    seconds = _lines.check(data, "cpu_seconds", "n_agents")
+    seconds = lines.check(data, "cpu_seconds", "n_agents")
     recorded = [name for name in METRICS if name in data and "t" in data[name].dims]
     if not recorded:
         raise ColmeError(
@@ -84,8 +66,8 @@ def scaling_table(data: xarray.Dataset) -> pd.DataFrame:
     last = data["t"].where(present).max("t")
     cost = (1e9 * seconds / (data["n_agents"] * last)).transpose(*seconds.dims)
     rows = []
-    for line in _lines.lines_of(cost, keep="n_agents"):
-        for agents, *values in zip(line.values["n_agents"].values, *_lines.quartiles(line.values), strict=True):
+    for line in lines.lines_of(cost, keep="n_agents"):
+        for agents, *values in zip(line.values["n_agents"].values, *lines.quartiles(line.values), strict=True):
             if not np.isnan(values[0]):
                 rows.append((line.label, line.method, agents, *values))
     return pd.DataFrame(rows, columns=["line", "method", "n_agents", "low", "median", "high"])

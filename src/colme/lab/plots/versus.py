@@ -13,7 +13,8 @@ from matplotlib.ticker import NullFormatter
 from colme.errors import ColmeError
 from colme.lab.plots._labels import vertical_marks
 from colme.lab.plots._style import canvas, ink, looks, plain
-from colme.lab.plots.times import BASELINE, relative
+from colme.lab.plots.times import relative
+from colme.lab.tables import REFERENCE
 
 PARTS = ("kernel", "end to end")
 CLAIM = 871 / 722
@@ -51,7 +52,7 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Times relative to CL-colME, measured side by side: every measurement, quartiles and median; kernel and end to end
     next to each other."""
     summary = timing_table(table)
-    rows = summary[summary["method"] != BASELINE] if (summary["method"] != BASELINE).any() else summary
+    rows = summary[summary["method"] != REFERENCE] if (summary["method"] != REFERENCE).any() else summary
     places: list[float] = []
     headings: list[tuple[int, float]] = []
     y = 0.0
@@ -91,8 +92,8 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             ax.set_xticks([t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if span.min() / 2 < t < 2 * span.max()])
             ax.xaxis.set_major_formatter(plain)
             ax.xaxis.set_minor_formatter(NullFormatter())
-        vertical_marks(ax, {f"{BASELINE}": 1.0, "paper: 871/722": CLAIM})
-        ax.set_xlabel(f"time relative to {BASELINE}, measured side by side")
+        vertical_marks(ax, {f"{REFERENCE}": 1.0, "paper: 871/722": CLAIM})
+        ax.set_xlabel(f"time relative to {REFERENCE}, measured side by side")
     return ax
 
 

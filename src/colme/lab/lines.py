@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from colme.errors import ColmeError, one_of, shorten
 
 NOT_PARAMETERS = ("method", "seed", "t")
+QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Line:
     values: xarray.DataArray
     chosen: dict[str, int] = field(default_factory=dict)
     """Parameter -> place along its dimension, for those that make a difference to this method."""
+    places: dict[str, int] = field(default_factory=dict)
+    """Dimension -> place for all that were fixed, the method among them: `data.isel(line.places)`."""
 
 
 def check(data: Any, variable: str, *needed: str) -> xarray.DataArray:
@@ -55,7 +58,7 @@ def lines_of(array: xarray.DataArray, keep: str | None = None, only: tuple[str, 
     found = []
     for place, method in enumerate(map(str, array["method"].values)):
         if only is None or method in only:
-            found += _split(array.isel({"method": place}, drop=True), method, keep)
+            found += _split(array.isel({"method": place}, drop=True), method, keep, {"method": place})
     return found
 
 
@@ -64,25 +67,28 @@ def reference_of(array: xarray.DataArray, name: str, keep: str | None = None) ->
     shared = array.isel({"method": 0}, drop=True)
     for place in range(1, array.sizes["method"]):
         shared = shared.fillna(array.isel({"method": place}, drop=True))
-    return _split(shared, name, keep)
+    return _split(shared, name, keep, {})
 
 
-def _split(values: xarray.DataArray, method: str, keep: str | None) -> list[Line]:
+def _split(values: xarray.DataArray, method: str, keep: str | None, fixed: dict[str, int]) -> list[Line]:
     if not values.notnull().any():
         return []
     vary: list[str] = []
+    fixed = dict(fixed)
     for name in [str(dim) for dim in values.dims if dim not in (*NOT_PARAMETERS, keep)]:
         if values.sizes[name] > 1 and not is_broadcast(values, name):
             vary.append(name)
         else:
-            values = values.isel({name: int(_present(values, name)[0])}, drop=True)
+            fixed[name] = int(_present(values, name)[0])
+            values = values.isel({name: fixed[name]}, drop=True)
     found = []
     for places in itertools.product(*(range(values.sizes[name]) for name in vary)):
         chosen = dict(zip(vary, places, strict=True))
         part = values.isel(chosen)
         if part.notnull().any():
             words = [describe(name, values[name].values[place]) for name, place in chosen.items()]
-            found.append(Line(", ".join([method, *words]), method, part.reset_coords(drop=True), chosen))
+            label = ", ".join([method, *words])
+            found.append(Line(label, method, part.reset_coords(drop=True), chosen, fixed | chosen))
     return found
 
 
@@ -116,9 +122,12 @@ def number(value: Any) -> str:
 def quartiles(values: xarray.DataArray, axis: str = "seed") -> NDArray[np.float64]:
     """(3, ...): quartiles over the seeds that are there; NaN where none is."""
     numbers = np.moveaxis(values.values.astype(float), values.dims.index(axis), 0)
-    result = np.full((3, *numbers.shape[1:]), np.nan)
-    some = np.isfinite(numbers).any(axis=0)
     numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+    missing = np.isnan(numbers)
+    result = np.full((3, *numbers.shape[1:]), np.nan)
+    whole = ~missing.any(axis=0)  # nearly always all: NumPy's nanquantile goes through them one by one
+    result[:, whole] = np.quantile(numbers[:, whole], QUARTILES, axis=0)
+    some = ~whole & ~missing.all(axis=0)
     if some.any():
-        result[:, some] = np.nanquantile(numbers[:, some], [0.25, 0.5, 0.75], axis=0)
+        result[:, some] = np.nanquantile(numbers[:, some], QUARTILES, axis=0)
     return result

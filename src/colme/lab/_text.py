@@ -1,0 +1,20 @@
+"""Values in the cells of a table, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def text_of(value: Any) -> str:
+    """A value in a cell."""
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
+        return f"{value:.0f}"
+    if isinstance(value, float):
+        return f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+    return ", ".join(map(text_of, value)) if isinstance(value, list | tuple) else str(value)
