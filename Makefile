@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test check bench clean
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/colme run cl_colme
+	$(BIN)/colme report results/cl_colme
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto

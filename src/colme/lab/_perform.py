@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from colme.errors import CheckpointError, ColmeError
+from colme.errors import CheckpointError, ColmeError, RunError
 from colme.lab._modules import methods_by_name
 from colme.lab._warm_up import warm_up
 from colme.lab.planning import PlannedTiming, Timing
@@ -41,6 +43,8 @@ class Task:
     stop_file: str
     parent: int | None
     """The process that waits for the run, if it is the worker's parent; a worker left alone gives up."""
+    anew: bool = False
+    """Do not continue what an earlier session has begun."""
 
 
 @dataclass(frozen=True)
@@ -52,30 +56,58 @@ class Outcome:
     reason: str = ""
 
 
+_busy = threading.Lock()
+"""Held by a worker process while it performs a task."""
+
+
+def attend(parent: int) -> None:
+    """The first thing a worker process does. Ctrl-C reaches all processes, and the parent tells us what to do; without
+    a parent there is nothing to do any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def end_with_the_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(BEAT)
+        with _busy:  # the run notices too, and saves what it has
+            os._exit(1)
+
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
+
+
 def perform(task: Task) -> Outcome:
-    """Run one task, unless it is complete by now. Never raises for what the run itself does wrong."""
-    if task.parent is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent tells us what to do
+    """Run one task, unless it is complete by now. Never raises: what goes wrong is the outcome."""
+    with _busy if task.parent is not None else contextlib.nullcontext():
+        try:
+            return _perform(task)
+        except Interrupted:
+            return Outcome(task.name, "interrupted")
+        except ColmeError as error:
+            return Outcome(task.name, "failed", str(error))
+        except MemoryError:
+            reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
+            return Outcome(task.name, "failed", reason)
+        except Exception as error:  # a method of the user's own may raise anything; the other runs must not suffer
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            return Outcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
+
+
+def _perform(task: Task) -> Outcome:
     store, stop = Store(task.folder), threading.Event()
     heart = Heart(task, stop)
-    try:
-        if heart.should_stop():
-            return Outcome(task.name, "interrupted")
-        with store.claim(task.name) as folder:
-            if not store.is_complete(task.name):
-                heart.file = folder / "progress"
-                if "timing" in task.configuration:
-                    head, trace = run_timing(task, heart)
-                else:
-                    head, trace = run_setting(task, folder / "checkpoint.npz", heart.tell, stop)
-                store.write(task.name, head, trace)
-            store.release(task.name)
-    except Interrupted:
-        return Outcome(task.name, "interrupted")
-    except ColmeError as error:
-        return Outcome(task.name, "failed", str(error))
-    except MemoryError:
-        return Outcome(task.name, "failed", "there is not enough memory. Run fewer at once (-j 1) or fewer agents.")
+    if heart.should_stop():
+        raise Interrupted
+    with store.claim(task.name, heart.should_stop) as folder:
+        if not store.is_complete(task.name):
+            heart.file, checkpoint = folder / "progress", folder / "checkpoint.npz"
+            if task.anew:
+                checkpoint.unlink(missing_ok=True)
+            if "timing" in task.configuration:
+                head, trace = run_timing(task, heart)
+            else:
+                head, trace = run_setting(task, checkpoint, heart.tell, stop)
+            store.write(task.name, head, trace)
+        store.release(task.name)
     return Outcome(task.name, "done")
 
 
@@ -96,7 +128,10 @@ class Heart:
         if now - self._last >= BEAT:
             self._last = now
             if self.file is not None:
-                self.file.write_text(str(step))
+                with contextlib.suppress(
+                    OSError
+                ):  # a full disk is no reason to stop before there is something to write
+                    self.file.write_text(str(step))
             if self.should_stop():
                 self._stop.set()
         return not self._stop.is_set()
@@ -169,7 +204,9 @@ def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...]) -> S
     """A setting from its plain form."""
     known = methods_by_name(Path(each) for each in modules)
     fields = dict(configuration["method"])
-    method, _ = known[fields.pop("method")]
+    method, module = known[fields.pop("method")]
+    if "timing" not in configuration and module != configuration.get("module"):
+        raise RunError(f"the module of {method.label} was changed while its runs were waiting. Run again.")
     others = {key: configuration[key] for key in ("scenario", "setup", "seed")}
     return Setting(method=method(**fields), **{key: _typed(key, value) for key, value in others.items()})
 

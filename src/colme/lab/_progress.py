@@ -57,18 +57,22 @@ class _Watcher:
         going = {name: step for name, step in going.items() if name not in self.done}
         known = {label: sum(costs) / len(costs) for label, costs in self.cost.items()}
         usual = sum(known.values()) / len(known) if known else 1.0
-        total = finished = 0.0
+        total = finished = earlier = 0.0
         steps = 0
         for name, each in self.planned.items():
             weight = each.size * known.get(each.label, usual)
             n_steps = each.setting.setup.steps
             step = n_steps if name in self.done else going.get(name, 0)
+            before = min(self.before.get(name, 0), step)
             total += weight
-            finished += weight * step / n_steps
-            steps += max(step - self.before.get(name, 0), 0)
+            finished += weight * (step / n_steps)
+            earlier += weight * (before / n_steps)
+            steps += step - before
         elapsed, share = now - self.started, finished / total if total else 1.0
-        left = elapsed * (1 - share) / share if share > 0.02 and elapsed > 1 else None
-        return Work(len(self.done), len(self.planned), len(going), share, steps / max(elapsed, 1e-9), elapsed, left)
+        gained = share - (earlier / total if total else 0.0)
+        left = elapsed * (1 - share) / gained if gained > 0.02 and elapsed > 1 else None
+        running = sum(step != self.before.get(name) for name, step in going.items())
+        return Work(len(self.done), len(self.planned), running, share, steps / max(elapsed, 1e-9), elapsed, left)
 
 
 @contextlib.contextmanager

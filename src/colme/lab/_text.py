@@ -15,6 +15,8 @@ def text_of(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
+    if isinstance(value, float) and 1e3 <= abs(value) < 1e6:
+        return f"{value:.0f}"
     if isinstance(value, float):
-        return f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+        return f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.2e}"
     return ", ".join(map(text_of, value)) if isinstance(value, list | tuple) else str(value)

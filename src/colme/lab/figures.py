@@ -121,9 +121,14 @@ def parameter(subject: Subject) -> Drawing:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
     marks = _step_marks(subject) if name == "step" else None
+    recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
+    at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in (8, 4, 2, 1)})
     caption = f"Mean squared error at a few steps against {name.replace('_', ' ')}: median and quartiles."
     return Drawing(
-        "parameter", plots.plot_parameter(data, name, marks=marks), plots.parameter_table(data, name), caption
+        "parameter",
+        plots.plot_parameter(data, name, at=at, marks=marks),
+        plots.parameter_table(data, name, at=at),
+        caption,
     )
 
 

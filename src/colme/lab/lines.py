@@ -109,6 +109,8 @@ def describe(name: str, value: Any) -> str:
     """A value of a parameter in a label: words speak for themselves, numbers and switches need the name."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bool | np.bool_):
+        return name.replace("_", " ") if value else f"not {name.replace('_', ' ')}"
     return f"{name.replace('_', ' ')} {number(value)}"
 
 

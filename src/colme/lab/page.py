@@ -17,6 +17,7 @@ from typing import Any
 from colme.lab._text import Row, text_of
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, subject_of
+from colme.lab.lines import describe
 from colme.lab.provenance import bibliography, versions
 from colme.lab.store import Store, toml_of, write_text
 from colme.lab.tables import REFERENCE, final_rows, published_rows, time_table
@@ -65,7 +66,8 @@ def _headline(subject: Subject) -> str:
     ours = [row for row in rows if row["method"] == REFERENCE]
     best = min(ours or rows, key=lambda row: row["mse"] / row["local_mse"])
     gain = best["local_mse"] / best["mse"]
-    words = ", ".join(str(best[key]) for key in list(best)[1 : list(best).index("seeds")] if best[key] is not None)
+    swept = list(best)[1 : list(best).index("seeds")]
+    words = ", ".join(describe(key, best[key]) for key in swept if best[key] is not None)
     name = best["method"] + (f" ({words})" if words else "")
     if not gain > 1:
         return f"After {best['t']:,} steps no method is better than every agent alone: the classes have not separated."
@@ -117,7 +119,7 @@ def _sections(subject: Subject) -> list[str]:
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))
     times = time_table(subject.data)
-    if times["ratio"].notna().any():
+    if times["ratio"].notna().any() and times["method"].nunique() > 1:
         parts.append(f"<h2>How long each method took, {REFERENCE} being 1</h2>")
         note = "CPU time of whole runs, compilation excluded, paired by seed: median and quartiles of the ratio."
         shown = times.rename(columns={"line": "method", "median": "seconds"})

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
-from colme.lab._perform import Outcome, Task, perform
+from colme.lab._perform import Outcome, Task, attend, perform
 from colme.lab._progress import Work, show, watch
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
@@ -37,6 +37,7 @@ class Plan:
     store: Store
     missing: list[Planned] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
+    force: bool = False
 
     @property
     def n_runs(self) -> int:
@@ -78,7 +79,7 @@ def run(
 def make_plan(source: Source, *, results: str | os.PathLike[str] = "results", force: bool = False) -> Plan:
     """What there is to do, without doing it."""
     experiment = experiment_of(source)
-    plan = Plan(experiment, store_of(source if is_results(source) else experiment, results))
+    plan = Plan(experiment, store_of(source if is_results(source) else experiment, results), force=force)
     for each in {each.name: each for each in experiment.planned}.values():
         if force or not plan.store.is_complete(each.name):
             plan.missing.append(each)
@@ -114,22 +115,24 @@ def carry_out(
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
+    store = plan.store
     if not plan.missing:
+        store.tidy()
         return
     plan.experiment.check()
-    store = plan.store
     store.prepare()
     modules = _keep_modules(plan)
     store.save_experiment(plan.experiment.table | {"modules": [f"modules/{Path(each).name}" for each in modules]})
     for each in plan.missing:
-        store.remove(each.name)  # torn, or to be done again
+        if plan.force or not store.is_complete(each.name):  # somebody else may have been faster
+            store.remove(each.name)
     alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
     parallel = not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
     stop_file = store.work / f"stop-{secrets.token_hex(4)}"
     tasks = [
         Task(
             each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
-            str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None,
+            str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None, plan.force,
         )
         for each in plan.missing
     ]  # fmt: skip
@@ -139,16 +142,11 @@ def carry_out(
                 outcomes = _hand_out(tasks, jobs, backend, scheduler)
             else:
                 outcomes = [perform(task) for task in tasks]
-        except Exception:
-            if interrupted.is_set():  # a worker that was still starting died of the same Ctrl-C
-                raise Stopped from None
-            raise
         finally:
             stop_file.unlink(missing_ok=True)
     if interrupted.is_set():
         raise Stopped
-    with contextlib.suppress(OSError):
-        store.work.rmdir()  # empty unless something is left to resume
+    store.tidy()
     _report_failures(outcomes, plan)
 
 
@@ -157,23 +155,63 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
         import joblib
     except ImportError:
         raise missing_extra("joblib", "lab", "running in parallel") from None
-    options: dict[str, Any] = {}
     if backend == "loky":
-        options["inner_max_num_threads"] = 1
-    elif backend == "dask":
-        options |= _dask_options(scheduler)
-    elif backend == "ray":
+        return _hand_to_processes(tasks, jobs)
+    options = _dask_options(scheduler) if backend == "dask" else {}
+    if backend == "ray":
         _register_ray()
     with joblib.parallel_config(backend=backend, **options):
-        workers = joblib.Parallel(n_jobs=-1 if backend in ("dask", "ray") else jobs, batch_size=1)
-        try:
-            done: list[Outcome] = workers(joblib.delayed(perform)(task) for task in tasks)
-        except joblib.externals.loky.process_executor.BrokenProcessPool:
-            raise RunError(
-                "a worker process died, perhaps of too little memory: finished runs are kept. "
-                "Run again, with fewer at once (-j 1)."
-            ) from None
+        workers = joblib.Parallel(n_jobs=jobs if backend == "threading" else -1, batch_size=1)
+        done: list[Outcome] = workers(joblib.delayed(perform)(task) for task in tasks)
     return done
+
+
+def _hand_to_processes(tasks: list[Task], jobs: int) -> list[Outcome]:
+    """To processes on this machine. If one dies, its run fails, and no other."""
+    done: list[Outcome] = []
+    while not _survive(_left(tasks, done), jobs, done):
+        begun = [task for task in _left(tasks, done) if (Path(task.folder) / "work" / task.name).exists()]
+        if not begun:
+            raise RunError("a worker process died before its first run. Run again without workers (-j 1).")
+        for task in begun:  # one at a time, to see which it was
+            if not _survive([task], 2, done):
+                reason = "its process died, perhaps of too little memory. Run fewer at once (-j 1) or fewer agents."
+                done.append(Outcome(task.name, "failed", reason))
+    return done
+
+
+def _left(tasks: list[Task], done: list[Outcome]) -> list[Task]:
+    names = {each.name for each in done}
+    return [task for task in tasks if task.name not in names]
+
+
+def _survive(tasks: list[Task], jobs: int, done: list[Outcome]) -> bool:
+    """Have worker processes do the tasks; False if one of them died. What was done until then is done."""
+    import joblib
+
+    options = {"inner_max_num_threads": 1, "initializer": attend, "initargs": (os.getpid(),)}
+    with joblib.parallel_config(backend="loky", **options):
+        workers = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
+        try:
+            with _block_interrupts():  # the processes inherit it, and so Ctrl-C does not hit them while they start
+                outcomes = workers(joblib.delayed(perform)(task) for task in tasks)
+            done.extend(outcomes)
+        except joblib.externals.loky.process_executor.BrokenProcessPool:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _block_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until the block ends."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _dask_options(scheduler: str | None) -> dict[str, Any]:
@@ -207,7 +245,9 @@ def _keep_modules(plan: Plan) -> tuple[str, ...]:
         target = folder / path.name
         if target.resolve() != path.resolve():
             folder.mkdir(exist_ok=True)
-            shutil.copyfile(path, target)
+            temporary = folder / f".{path.name}.{os.getpid()}.tmp"
+            shutil.copyfile(path, temporary)
+            os.replace(temporary, target)  # at once: another session may be reading it
         kept.append(str(target.resolve()))
     return tuple(kept)
 

@@ -18,12 +18,14 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from colme.errors import RunError, missing_extra
+from colme.sim.engine import Interrupted
 
 try:
     import fcntl
@@ -31,6 +33,10 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "colme run 1"
+ASK_EVERY = 0.1
+"""Seconds between two attempts to claim a run that another process has."""
+FORGOTTEN = 3600.0
+"""Seconds after which nobody looks any more for a file that asks to stop."""
 
 
 class Store:
@@ -72,8 +78,10 @@ class Store:
     def write(self, name: str, head: dict[str, Any], trace: Any) -> None:
         """A complete run, all or nothing. If somebody else was faster, theirs stays: it is the same."""
         self.prepare()
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.work))
+        temporary = self.work / name / f"whole-{os.getpid()}"  # should this process be killed, `release` removes it
         try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
             parquet().write_table(trace, temporary / "trace.parquet", compression="zstd")
             digest = hashlib.sha256((temporary / "trace.parquet").read_bytes()).hexdigest()
             whole = {"format": FORMAT, "name": name} | head | {"trace": digest}
@@ -84,7 +92,8 @@ class Store:
                 self.remove(name)
                 temporary.rename(self.runs / name)
         except OSError as error:
-            raise RunError(f"cannot write in {self.folder}: {error.strerror}. Make room and run again.") from error
+            reason = os.strerror(error.errno) if error.errno else error
+            raise RunError(f"cannot write in {self.folder}: {reason}. Make room and run again.") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -92,19 +101,38 @@ class Store:
         shutil.rmtree(self.runs / name, ignore_errors=True)
 
     @contextlib.contextmanager
-    def claim(self, name: str) -> Iterator[Path]:
-        """The working folder of a run, for one process at a time: whoever comes second waits."""
+    def claim(self, name: str, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+        """The working folder of a run, for one process at a time: whoever comes second waits, or is told to stop."""
         folder = self.work / name
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "lock", "wb") as lock:
-            if fcntl is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # the system frees it when the process dies, however it dies
-            folder.mkdir(parents=True, exist_ok=True)  # whoever came first may have finished and tidied up
-            yield folder
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            if fcntl is None:
+                yield folder
+                return
+            try:
+                lock = open(folder / "lock", "wb")  # noqa: SIM115
+            except FileNotFoundError:  # whoever had it has finished just now
+                continue
+            with lock:
+                _wait_for(lock.fileno(), should_stop)
+                if _is_at(lock.fileno(), folder / "lock"):  # and not in a folder that is gone
+                    yield folder
+                    return
 
     def release(self, name: str) -> None:
         """The run is complete: its checkpoint is not needed any more."""
         shutil.rmtree(self.work / name, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed have left: the work on runs that are complete."""
+        with contextlib.suppress(OSError):
+            for each in self.work.iterdir():
+                if each.is_dir() and self.is_complete(each.name):
+                    with self.claim(each.name):
+                        self.release(each.name)
+                elif each.is_file() and time.time() - each.stat().st_mtime > FORGOTTEN:
+                    each.unlink()
+            self.work.rmdir()  # empty unless something is left to resume
 
     def steps_done(self) -> dict[str, int]:
         """How far each run that is going on says it is."""
@@ -147,6 +175,26 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
+
+
+def _wait_for(handle: int, should_stop: Callable[[], bool]) -> None:
+    """Wait until the file is ours; the system frees it when the process dies, however it dies."""
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if should_stop():
+                raise Interrupted from None
+            time.sleep(ASK_EVERY)
+        except OSError:  # a file system without locks: two processes may do the same work, to the same bits
+            return
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    return False
 
 
 def _flush(path: Path) -> None:

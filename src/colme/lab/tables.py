@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from colme.lab._text import Row
 from colme.lab.experiment import TIME_RATIO, Published
-from colme.lab.lines import Line, check, lines_of, quartiles
+from colme.lab.lines import Line, check, describe, lines_of, quartiles
 from colme.methods import CLColME
 from colme.metrics import OF_METHOD
 
@@ -61,8 +61,9 @@ def published_rows(data: xarray.Dataset, published: tuple[Published, ...]) -> li
     rows = []
     for each in published:
         low, middle, high = _measure(data, each)
+        name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
         rows.append({
-            "method": ", ".join([each.method, *map(str, each.where.values())]), "quantity": _quantity(each),
+            "method": name, "quantity": _quantity(each),
             "measured": middle, "low": low, "high": high, "published": each.value, "ratio": middle / each.value,
             "source": each.source,
         })  # fmt: skip
