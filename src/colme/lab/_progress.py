@@ -31,6 +31,8 @@ class Work:
     seconds_left: float | None
 
     def __str__(self) -> str:
+        if self.running == self.runs_done == 0:
+            return f"{self.runs} runs, starting"
         left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
         return f"{self.runs_done}/{self.runs} runs, {self.running} going, {self.steps_per_second:,.0f} steps/s{left}"
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from colme.errors import ColmeError, RunError, one_of
 from colme.lab.experiment import Experiment
+from colme.lab.lines import lines_of
 from colme.lab.planning import Planned
 from colme.lab.results import dataset
 from colme.lab.setting import Setting
@@ -122,8 +123,9 @@ def parameter(subject: Subject) -> Drawing:
     name = numeric[0]
     marks = _step_marks(subject) if name == "step" else None
     recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
-    at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in (8, 4, 2, 1)})
-    caption = f"Mean squared error at a few steps against {name.replace('_', ' ')}: median and quartiles."
+    parts = (8, 4, 2, 1) if len(lines_of(data["mse"], keep=name)) == 1 else (1,)  # many methods: only how they end
+    at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in parts})
+    caption = f"Mean squared error against {name.replace('_', ' ')}: median and quartiles."
     return Drawing(
         "parameter",
         plots.plot_parameter(data, name, at=at, marks=marks),

@@ -209,7 +209,7 @@ def _block_interrupts() -> Iterator[None]:
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # before Python 3.12.1 (?), starting it would let Ctrl-C through again
+    resource_tracker.ensure_running()  # older Pythons, when they start it, let Ctrl-C through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import xarray
@@ -42,7 +44,9 @@ def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE) -> pd.DataFra
     """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
     over the seeds) and ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
     the same seed, with the same parameters where it has them. Without the baseline, ratios are NaN."""
-    found = lines_of(check(data, "cpu_seconds"))
+    seconds = check(data, "cpu_seconds")
+    drawn = lines_of(data.get("mse", seconds))  # the same lines, whatever is told of them
+    found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
     base = [line for line in found if line.method == baseline]
     rows = []
     for line in found:
