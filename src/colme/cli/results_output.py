@@ -11,7 +11,6 @@ from colme.cli.output import emit, plain_row
 from colme.lab.experiment import Experiment
 from colme.lab.results import dataset
 from colme.lab.store import Store
-from colme.lab.tables import final_rows, published_rows
 from colme.lab.timing_runs import ratio_rows
 
 TITLES = {
@@ -23,6 +22,8 @@ TITLES = {
 
 def show_results(experiment: Experiment, store: Store, form: str) -> None:
     """How the methods ended, and measured beside published."""
+    from colme.lab.tables import final_rows, published_rows
+
     sections: dict[str, list[dict[str, Any]]] = {}
     if experiment.head.timing is not None:
         sections["timing"] = ratio_rows(experiment, store)

@@ -16,7 +16,7 @@ from colme import _jit
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
-    "lab": ("matplotlib", "xarray", "pyarrow", "scipy", "joblib", "networkx"),
+    "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
 }
 ROOM = 1 << 30
@@ -64,7 +64,9 @@ def _numba() -> Finding:
 def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
     missing = [package for package in packages if _version(package) is None]
     if missing:
-        return Finding(f"extra {extra}", f"{', '.join(missing)} missing", False, f"pip install 'colme[{extra}]'")
+        return Finding(
+            f"extra {extra}", f"without {', '.join(missing)}", True, f"to have it: pip install 'colme[{extra}]'"
+        )
     return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
 
 

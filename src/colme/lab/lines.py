@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import xarray
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError, one_of, shorten
+from colme.errors import ColmeError, missing_extra, one_of, shorten
+
+try:
+    import xarray
+except ImportError:
+    raise missing_extra("xarray", "lab", "tables of results") from None
 
 NOT_PARAMETERS = ("method", "seed", "t")
 QUARTILES = (0.25, 0.5, 0.75)
