@@ -274,36 +274,36 @@ BAD: dict[str, Case] = {
         BASE.replace("cl-colme", "cl-colm"), ("x.toml: methods[0]", "'cl-colm'", "Did you mean 'cl-colme'?"),
     ),
     # wrong types
-    "word for a number at the top": (BASE.replace("20", "'a'"), ("x.toml: steps='a'", "expected int")),
-    "word in a sweep at the top": (BASE.replace("20", "[3, 'a']"), ("x.toml: steps[1]='a'", "expected int")),
-    "word for a number of agents": (BASE.replace("30", "'a'"), ("x.toml: scenario.n_agents='a'", "expected int")),
+    "word for a number at the top": (BASE.replace("20", "'a'"), ("x.toml: steps='a'", "a whole number")),
+    "word in a sweep at the top": (BASE.replace("20", "[3, 'a']"), ("x.toml: steps[1]='a'", "a whole number")),
+    "word for a number of agents": (BASE.replace("30", "'a'"), ("x.toml: scenario.n_agents='a'", "a whole number")),
     "word in a sweep of agents": (
-        BASE.replace("30", "[30, 'x']"), ("x.toml: scenario.n_agents[1]='x'", "expected int"),
+        BASE.replace("30", "[30, 'x']"), ("x.toml: scenario.n_agents[1]='x'", "a whole number"),
     ),
-    "half an agent": (BASE.replace("30", "1.5"), ("x.toml: scenario.n_agents=1.5", "expected int")),
-    "truth for agents": (BASE.replace("30", "true"), ("x.toml: scenario.n_agents=True", "expected int")),
-    "day for agents": (BASE.replace("30", "2026-02-01"), ("x.toml: scenario.n_agents=", "expected int")),
-    "one mean": (BASE.replace("[0.0, 1.0]", "3.0"), ("x.toml: scenario.means=3.0", "expected a list")),
+    "half an agent": (BASE.replace("30", "1.5"), ("x.toml: scenario.n_agents=1.5", "a whole number")),
+    "truth for agents": (BASE.replace("30", "true"), ("x.toml: scenario.n_agents=True", "a whole number")),
+    "day for agents": (BASE.replace("30", "2026-02-01"), ("x.toml: scenario.n_agents=", "a whole number")),
+    "one mean": (BASE.replace("[0.0, 1.0]", "3.0"), ("x.toml: scenario.means=3.0", "it must be a list")),
     "list and number": (BASE.replace("[0.0, 1.0]", "[[0.0], 3.0]"), ("x.toml: scenario.means[1]=3.0", "a list")),
-    "word for delta": (BASE + "delta = ['x']", ("x.toml: methods[0].delta[0]='x'", "expected float")),
+    "word for delta": (BASE + "delta = ['x']", ("x.toml: methods[0].delta[0]='x'", "it must be a number")),
     "word for the agents of a method": (
-        BASE + "scenario.n_agents = 'x'", ("x.toml: methods[0].scenario.n_agents='x'", "expected int"),
+        BASE + "scenario.n_agents = 'x'", ("x.toml: methods[0].scenario.n_agents='x'", "a whole number"),
     ),
-    "word for the steps of a method": (BASE + "steps = 'x'", ("x.toml: methods[0].steps='x'", "expected int")),
-    "word for seeds": (BASE.replace("seeds = 2", "seeds = 'x'"), ("x.toml: seeds", "expected int")),
-    "word among seeds": (BASE.replace("seeds = 2", "seeds = [1, 'x']"), ("x.toml: seeds[1]", "expected int")),
-    "word for the seeds of a method": (BASE + "seeds = 'x'", ("x.toml: methods[0].seeds", "expected int")),
-    "number for a title": ("title = 3" + BASE, ("x.toml: title", "expected str")),
-    "number for a label": (BASE + "label = 3", ("x.toml: methods[0].label", "expected str")),
-    "list for a label": (BASE + "label = ['a', 'b']", ("x.toml: methods[0].label", "expected str")),
-    "word for figures": ("figures = 'mse'" + BASE, ("x.toml: figures", "expected")),
-    "number for modules": ("modules = 3" + BASE, ("x.toml: modules", "expected")),
+    "word for the steps of a method": (BASE + "steps = 'x'", ("x.toml: methods[0].steps='x'", "a whole number")),
+    "word for seeds": (BASE.replace("seeds = 2", "seeds = 'x'"), ("x.toml: seeds", "a whole number")),
+    "word among seeds": (BASE.replace("seeds = 2", "seeds = [1, 'x']"), ("x.toml: seeds[1]", "a whole number")),
+    "word for the seeds of a method": (BASE + "seeds = 'x'", ("x.toml: methods[0].seeds", "a whole number")),
+    "number for a title": ("title = 3" + BASE, ("x.toml: title", "it must be a word")),
+    "number for a label": (BASE + "label = 3", ("x.toml: methods[0].label", "it must be a word")),
+    "list for a label": (BASE + "label = ['a', 'b']", ("x.toml: methods[0].label", "it must be a word")),
+    "word for figures": ("figures = 'mse'" + BASE, ("x.toml: figures", "it must be")),
+    "number for modules": ("modules = 3" + BASE, ("x.toml: modules", "it must be")),
     "word for a published step": (
-        BASE + PUBLISHED.replace("10", "'x'"), ("x.toml: published[0].t", "expected int"),
+        BASE + PUBLISHED.replace("10", "'x'"), ("x.toml: published[0].t", "a whole number"),
     ),
     "nothing published": (BASE + PUBLISHED.replace("value = 1.0", ""), ("x.toml: published[0]", "value")),
-    "word for repeats": (BASE + "[timing]\nrepeats = 'x'", ("x.toml: timing.repeats", "expected int")),
-    "number for timing": ("timing = 3" + BASE, ("x.toml: timing", "expected")),
+    "word for repeats": (BASE + "[timing]\nrepeats = 'x'", ("x.toml: timing.repeats", "a whole number")),
+    "number for timing": ("timing = 3" + BASE, ("x.toml: timing", "it must be")),
     "list for the method": (BASE.replace('"cl-colme"', '["cl-colme"]'), ("x.toml: methods[0]", "['cl-colme']")),
     "number for scenario": ("scenario = 3\nmethods = [{method = 'local'}]", ("x.toml: scenario=3", "[scenario]")),
     "table for methods": (
@@ -416,7 +416,7 @@ def test_a_mistake_is_answered_as_well_when_flags_change_something(case: str, tm
 def test_a_change_that_no_method_takes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"x\.toml: depth=3: none of the methods \(cl-colme\) has it\. Leave"):
         Experiment.read(write(tmp_path, BASE), {"depth": 3})
-    with pytest.raises(ExperimentError, match=r"x\.toml: scenario\.n_agents='x': expected int"):
+    with pytest.raises(ExperimentError, match=r"x\.toml: scenario\.n_agents='x': it must be a whole number"):
         Experiment.read(write(tmp_path, BASE), {"n_agents": "x"})
 
 

@@ -83,5 +83,7 @@ def one_of(value: object, allowed: Iterable[str], what: str, error: type[ColmeEr
     if value in names:
         return
     close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+    if not names:
+        raise error(f"unknown {what} {value!r}: there is none to choose from. Leave it out.")
     remedy = f"Did you mean {close[0]!r}?" if close else f"Try {names[0]!r}."
     raise error(f"unknown {what} {value!r}: it must be one of {', '.join(map(repr, names))}. {remedy}")

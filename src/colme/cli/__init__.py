@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     if "--debug" in arguments:  # wherever it stands
         arguments = ["--debug", *(each for each in arguments if each != "--debug")]
-    debug = arguments[:1] == ["--debug"] or bool(os.environ.get("COLME_DEBUG"))
+    debug = arguments[:1] == ["--debug"] or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
     try:
         code = colme.main(args=arguments, prog_name="colme", standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        click.echo(str(error) or "Interrupted.", err=True)
+        click.echo(str(error.__cause__ or error) or "Interrupted.", err=True)  # click hides what it was told
         code = 130
     except BrokenPipeError:  # somebody downstream, like head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,7 +27,7 @@ class SectionedCommand(click.Command):
     """`--help` with the flags of fields in sections of their own."""
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        general = [each for each in self.get_params(context) if not isinstance(each, FieldOption)]
+        general = [each for each in self.get_params(context) if not isinstance(each, FieldOption | click.Argument)]
         records = [record for each in general if (record := each.get_help_record(context)) is not None]
         with formatter.section("Options"):
             formatter.write_dl(records)
@@ -73,8 +73,9 @@ def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
     """What a TOML file would say: commas make a list, and a flag given again makes a sweep."""
     if takes_list(kind):
         every = [[parse_word(word) for word in text.split(",")] for text in texts]
-        lone = [each[0] if len(each) == 1 and not only_list(kind) else each for each in every]
-        return lone[0] if len(lone) == 1 else lone
+        if len(every) > 1:
+            return every
+        return every[0][0] if len(every[0]) == 1 and not only_list(kind) else every[0]
     words = [parse_word(word) for text in texts for word in text.split(",")]
     if any(word == "" for word in words):
         raise click.BadParameter(f"{shorten(','.join(texts))} has an empty value.", param_hint=f"--{name}")
@@ -116,7 +117,8 @@ def _metavar(kind: Any) -> str:
         return "A,B,..."
     if "bool" in text:
         return "true|false"
-    return "WORD" if kind is str else "NUMBER|WORD" if "str" in text else "NUMBER"
+    lists = "|A,B,..." if takes_list(kind) else ""
+    return "WORD" if kind is str else ("NUMBER|WORD" if "str" in text else "NUMBER") + lists
 
 
 def field_docs(struct: type[Any]) -> dict[str, str]:

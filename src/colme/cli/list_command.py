@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from colme.cli.output import emit, format_option
-from colme.cli.parameters import results_option
+from colme.cli.parameters import EXPERIMENT, results_option
 
 WHAT = ("methods", "experiments", "figures", "runs")
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(WHAT))
-@click.argument("experiment", required=False)
+@click.argument("experiment", required=False, type=EXPERIMENT)
 @results_option
 @format_option
 def command(what: str, experiment: str | None, results: str, form: str) -> None:

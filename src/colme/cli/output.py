@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,5 +59,5 @@ def _print_table(rows: Sequence[Row], title: str, as_text: Callable[[Any], str])
 
 
 def plain_row(row: Row) -> Row:
-    """NaN is no JSON."""
-    return {key: None if isinstance(value, float) and value != value else value for key, value in row.items()}
+    """NaN and infinity are no JSON."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

@@ -18,7 +18,7 @@ class Experiment(click.ParamType):  # type: ignore[type-arg]
         from colme.lab.experiment import shipped_experiments
 
         names = [CompletionItem(path.stem) for path in shipped_experiments() if path.stem.startswith(incomplete)]
-        return [*names, CompletionItem(incomplete, type="file")]
+        return [CompletionItem(incomplete, type="file"), *names]  # bash forgets what stands before "file"
 
 
 class MethodName(click.ParamType):  # type: ignore[type-arg]

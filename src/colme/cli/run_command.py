@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say
 from colme.cli.parameters import EXPERIMENT, parse_seeds, results_option
 from colme.cli.results_output import show_results
-from colme.lab.results import experiment_of
+from colme.lab.results import experiment_of, is_results
 from colme.lab.runner import BACKENDS, Plan, Stopped, carry_out, make_plan, plan_rows
 
 
@@ -49,6 +50,8 @@ def command(
     if seeds is not None:
         changes |= {"seeds": parse_seeds(seeds)}
     asked = experiment_of(experiment, changes)
+    if is_results(experiment):
+        results = str(Path(experiment).resolve().parent)
     plan = make_plan(asked, results=results, force=force)
     if dry_run:
         emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do")

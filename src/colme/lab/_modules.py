@@ -54,7 +54,7 @@ def _load(path: Path) -> tuple[str, ModuleType]:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise ExperimentError(f"module {path} cannot be imported: {type(error).__name__}: {error}.") from error
     return digest, sys.modules[name]

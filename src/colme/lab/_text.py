@@ -11,6 +11,8 @@ def text_of(value: Any) -> str:
     """A value in a cell."""
     if value is None or value != value:
         return "-"
+    if value in (float("inf"), float("-inf")):
+        return "never"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:

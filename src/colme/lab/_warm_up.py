@@ -33,4 +33,4 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
         if t == STEPS // 2:
             # So far nobody may have been sure of a difference. Now half of them are elsewhere, and edges are cut.
             run.world.mean[::2] += 1e9 * (1.0 + np.nanmax(np.abs(run.world.mean), initial=0.0))
-    run.states[0].graph()
+    run.states[0].groups(run.states[0].graph())

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+import numpy as np
 
 from colme._configuration import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
@@ -39,6 +40,9 @@ from colme.methods import Method
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 
+FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
+                "stability", "timing")  # fmt: skip
+"""The figures that a report can show (made in colme.lab.figures)."""
 TIME_RATIO = "time_ratio"
 """A metric that only published numbers have: how long a method takes, CL-colME being 1."""
 
@@ -63,7 +67,7 @@ class Published(Configuration, frozen=True, kw_only=True):
     below: float | None = None
     value: float
     source: str = ""
-    where: dict[str, Any] = msgspec.field(default_factory=dict)
+    where: dict[str, bool | int | float | str | tuple[float, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,6 +100,11 @@ class Head(Configuration, frozen=True, kw_only=True):
     published: tuple[Published, ...] = ()
     timing: Timing | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.figures or ():
+            one_of(name, FIGURE_NAMES, "figure", ExperimentError)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -118,7 +127,7 @@ class Experiment:
             raise ExperimentError(f"cannot read {path}: {error.strerror}. Try: colme list experiments.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ExperimentError(f"{path} is not TOML: {error}. Mend that line.") from None
-        with located(str(path)):
+        with located(f"{path}: "):
             return cls.parse(table, name=path.stem, folder=path.parent, changes=changes)
 
     @classmethod
@@ -131,12 +140,18 @@ class Experiment:
         changes: dict[str, Any] | None = None,
     ) -> Experiment:
         """From a table of the same form as the file; `changes` are flat: field -> value (see `change`)."""
+        table = _plain(table)
         top = ("scenario", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
         for key in table:
             one_of(key, top, "key", ExperimentError)
         for key in ("scenario", "methods"):
             if not table.get(key):
-                raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add [{key}].")
+                write = "[scenario]" if key == "scenario" else "[[methods]]"
+                raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add {write}.")
+        if not isinstance(table["scenario"], dict):
+            raise ExperimentError(f"scenario={shorten(table['scenario'])}: it is a table. Write [scenario].")
+        if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
+            raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
         head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
         modules = tuple(Path(folder) / each for each in head.modules)
         known = methods_by_name(modules)
@@ -145,8 +160,6 @@ class Experiment:
             head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
         planned: list[Planned] = []
         seeds = seeds_of(head.seeds)
-        if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
-            raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
         for i, entry in enumerate(table["methods"]):
             planned += plan_method(table, entry, seeds, known, f"methods[{i}]")
         seen: set[tuple[str, str]] = set()
@@ -205,7 +218,8 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
             table[name] = value
         else:
             field = name.removeprefix("method_")
-            takers = [e for e in methods if e.get("method") in known and field in known[e["method"]].__struct_fields__]
+            fields = {tag: method.__struct_fields__ for tag, method in known.items()}
+            takers = [entry for entry in methods if field in fields.get(str(entry.get("method")), ())]
             if not takers:
                 named = ", ".join(str(entry.get("method")) for entry in methods)
                 raise ExperimentError(f"{name}={shorten(value)}: none of the methods ({named}) has it. Leave it out.")
@@ -219,6 +233,15 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
     return table
 
 
+def _plain(value: Any) -> Any:
+    """As a TOML file would give it: lists for tuples and arrays, no NumPy numbers, no None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
     return {name: value for each in planned for name, value in each.setting.parameters().items()}
 
@@ -228,6 +251,8 @@ def find(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix == ".toml" or path.exists():
         return path
+    if len(path.parts) != 1:
+        raise ExperimentError(f"there is no file or folder {path}. Name a .toml file, or see: colme list experiments.")
     shipped = {each.stem: each for each in shipped_experiments()}
     one_of(str(path), shipped, "experiment", ExperimentError)
     return shipped[str(path)]

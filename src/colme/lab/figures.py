@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, RunError, one_of
-from colme.lab.experiment import Experiment
+from colme.lab.experiment import FIGURE_NAMES, Experiment
 from colme.lab.lines import lines_of
 from colme.lab.planning import Planned
 from colme.lab.results import dataset
@@ -213,10 +213,7 @@ def timing(subject: Subject) -> Drawing:
     return Drawing("timing", plots.plot_timing(table), table, caption)
 
 
-FIGURES: dict[str, Callable[[Subject], Drawing]] = {
-    make.__name__: make
-    for make in (mse, error_rate, wrong_edges, time, scaling, parameter, density, graph, spectrum, stability, timing)
-}
+FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
 """Every figure by name."""
 
 

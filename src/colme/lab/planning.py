@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +15,8 @@ from colme.lab._sweep import combinations, convert_field, located
 from colme.lab.setting import Setting, Setup, name_of
 from colme.methods import Method
 from colme.scenario import Scenario, check_seed
+
+MOST_SEEDS = 100_000
 
 
 class Timing(Configuration, frozen=True, kw_only=True):
@@ -91,20 +94,24 @@ def plan_method(
     own_setup = {key: entry[key] for key in Setup.__struct_fields__ if key in entry}
     own = {"method", "label", "scenario", "seeds", *own_setup}
     setup_table = {key: table[key] for key in Setup.__struct_fields__ if key in table} | own_setup
-    for name, part in (("scenario", table["scenario"]), (f"{path}.scenario", entry.get("scenario", {}))):
-        if not isinstance(part, dict):
-            raise ExperimentError(f"{name}={shorten(part)}: it is a table. Write [scenario].")
-    scenario_table = table["scenario"] | entry.get("scenario", {})
-    fields = combinations({key: entry[key] for key in entry if key not in own}, kind, path)
-    scenarios = combinations(scenario_table, Scenario, "scenario")
-    setups = combinations(setup_table, Setup, "")
+    own_scenario = entry.get("scenario", {})
+    if not isinstance(own_scenario, dict):
+        raise ExperimentError(f"{path}.scenario={shorten(own_scenario)}: it is a table. Write scenario.n_agents = 100.")
+    scenario_table = table["scenario"] | own_scenario
+    own_fields = {key: entry[key] for key in entry if key not in own}
+    others = (*Setup.__struct_fields__, "label", "scenario", "seeds")
+    fields = combinations(own_fields, kind, dict.fromkeys(own_fields, path), others)
+    in_scenario = {key: f"{path}.scenario" if key in own_scenario else "scenario" for key in scenario_table}
+    scenarios = combinations(scenario_table, Scenario, in_scenario)
+    in_setup = {key: path if key in own_setup else "" for key in setup_table}
+    setups = combinations(setup_table, Setup, in_setup)
     with located(path):
+        label = convert_field(entry.get("label", kind.label), str, "label")
         if "seeds" in entry:
             seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
-        made = [(str(entry.get("label", kind.label)), kind(**values)) for values in fields]
-    with located("scenario"):
-        made_scenarios = [Scenario(**_required(values)) for values in scenarios]
-    made_setups = [Setup(**values) for values in setups]
+        made = [(label, kind(**values)) for values in fields]
+    made_scenarios = [_made(Scenario, _required(values), in_scenario, "scenario") for values in scenarios]
+    made_setups = [_made(Setup, values, in_setup, "") for values in setups]
     return [
         Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
         for scenario in made_scenarios
@@ -116,16 +123,28 @@ def plan_method(
 
 def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
     """10 means 0 to 9; a list means itself."""
+    if isinstance(seeds, int) and seeds > MOST_SEEDS:
+        raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
     every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not every or len(set(every)) < len(every):
         raise ExperimentError(f"seeds={shorten(seeds)}: there must be at least one seed, each once. Try seeds = 10.")
     return tuple(check_seed(seed) for seed in every)
 
 
+def _made(struct: Any, values: dict[str, Any], paths: dict[str, str], path: str) -> Any:
+    """A struct; a refusal that names a key tells where in the file that key is."""
+    try:
+        return struct(**values)
+    except ColmeError as error:
+        named = re.match(r"\w+", str(error))
+        with located(paths.get(named[0], path) if named else path):
+            raise
+
+
 def _required(values: dict[str, Any]) -> dict[str, Any]:
     for each in msgspec.structs.fields(Scenario):
         if each.required and each.name not in values:
-            raise ExperimentError(f"{each.name} is missing. See help(colme.Scenario).")
+            raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
     return values
 
 

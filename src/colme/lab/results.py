@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,7 +93,7 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         values = np.full(len(steps), np.nan)
         for name in METRICS:
             values[columns] = table[name].to_numpy()
-            data[name][place] = values
+            data[name][place] = np.where(np.isnan(values), data[name][place], values)  # of a longer run
         if head["timings"]["steps"] == each.setting.setup.steps:
             for name in TIMES:
                 times[name][place] = head["timings"][name]
@@ -104,7 +106,7 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         coords=coordinates | {"seed": seeds, "t": steps},
         attrs={
             "name": experiment.name, "title": experiment.title, "missing": len(experiment.planned) - len(here),
-            "experiment": json.dumps(experiment.table),
+            "experiment": json.dumps(experiment.table), "fixed": json.dumps(_fixed(experiment.planned, axes)),
         }
         | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
     )  # fmt: skip
@@ -129,6 +131,16 @@ def _axes(planned: Sequence[Planned]) -> dict[str, list[Any]]:
         if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
             del axes[name]
     return axes
+
+
+def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
+    """label -> the parameters that are the same in all its runs, and no dimension."""
+    fixed: dict[str, dict[str, Any]] = {}
+    for each in planned:
+        own = {name: value for name, value in each.setting.parameters().items() if name not in axes}
+        seen = fixed.setdefault(each.label, own)
+        fixed[each.label] = {name: value for name, value in seen.items() if own.get(name) == value}
+    return fixed
 
 
 def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
@@ -173,7 +185,9 @@ def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
     low, high = band
     if not 0 <= low < 0.5 < high <= 1:
         raise ColmeError(f"band={band}: it must hold the median, 0 <= low < 0.5 < high <= 1. Try band=(0.25, 0.75).")
-    return data.quantile([low, 0.5, high], "seed", skipna=True, keep_attrs=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)  # combinations that were never run
+        return data.quantile([low, 0.5, high], "seed", skipna=True, keep_attrs=True)
 
 
 def to_frame(data: Any) -> Any:
@@ -192,14 +206,15 @@ def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
     """Write `to_frame` as Parquet."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         to_frame(data).to_parquet(temporary, index=False)
         os.replace(temporary, target)
     except OSError as error:
         raise RunError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _xarray() -> Any:

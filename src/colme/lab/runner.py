@@ -246,6 +246,9 @@ def _keep_modules(plan: Plan) -> tuple[str, ...]:
     kept = []
     for path in plan.experiment.modules:
         target = folder / path.name
+        number = 2
+        while str(target.resolve()) in kept:  # of another folder
+            target, number = folder / f"{path.stem}_{number}{path.suffix}", number + 1
         if target.resolve() != path.resolve():
             folder.mkdir(exist_ok=True)
             temporary = folder / f".{path.name}.{os.getpid()}.tmp"

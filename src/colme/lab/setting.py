@@ -12,7 +12,7 @@ import numpy as np
 import colme
 from colme import graphs
 from colme._configuration import Configuration
-from colme.errors import ColmeError, ExperimentError, one_of, positive, whole
+from colme.errors import ColmeError, ExperimentError, one_of, positive, shorten, whole
 from colme.graphs import Graph
 from colme.methods import Method
 from colme.scenario import Scenario, check_seed
@@ -20,6 +20,7 @@ from colme.sim.preparation import DEFAULT_DEGREE, EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
 
 GRAPHS = ("regular", "gnp", "ring", "small-world", "complete")
+MOST_STEPS = 10**9
 CHECK_UP_TO = 20_000
 """Agents up to which the graph is made before the first run starts, to refuse early what does not fit it."""
 
@@ -54,6 +55,8 @@ class Setup(Configuration, frozen=True, kw_only=True):
         if not 0 <= self.rewire <= 1:
             raise ExperimentError(f"rewire={self.rewire}: a share is between 0 and 1. Try rewire=0.1.")
         whole(self.steps, "steps", "steps=2000", ExperimentError)
+        if self.steps > MOST_STEPS:
+            raise ExperimentError(f"steps={shorten(self.steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
         positive(self.tolerance, "tolerance", "tolerance=0.1", ExperimentError)
         recorded_steps(self.record, self.steps)
         one_of(self.precision, EXCHANGE, "precision", ExperimentError)

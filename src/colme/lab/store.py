@@ -167,13 +167,14 @@ def toml_of(table: dict[str, Any]) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """A text file that is never half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,8 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
     """How each method ended: medians over the seeds at the last step, and its time as a ratio to CL-colME's."""
     times = time_table(data).set_index("line")
     rows = []
-    for line in lines_of(check(data, "mse", "t")):
+    check(data, "mse", "t")
+    for line in _rows(data):
         one = data.isel(line.places).dropna("t", how="all", subset=["mse"])
         last = one.isel(t=-1)
         row: Row = {"method": line.method} | _parameters(data, line)
@@ -32,6 +35,12 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
         time = times.loc[line.label] if line.label in times.index else {"median": np.nan, "ratio": np.nan}
         rows.append(row | {"seconds": float(time["median"]), "time_ratio": float(time["ratio"])})
     return rows
+
+
+def _rows(data: xarray.Dataset) -> list[Line]:
+    """A line for every combination that differs in any metric: the tolerance moves the error rate alone."""
+    metrics = [name for name in OF_METHOD if name in data] or ["cpu_seconds"]
+    return lines_of(data[metrics].to_array("variable"), keep="variable")
 
 
 def _parameters(data: xarray.Dataset, line: Line) -> Row:
@@ -45,7 +54,7 @@ def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE) -> pd.DataFra
     over the seeds) and ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
     the same seed, with the same parameters where it has them. Without the baseline, ratios are NaN."""
     seconds = check(data, "cpu_seconds")
-    drawn = lines_of(data.get("mse", seconds))  # the same lines, whatever is told of them
+    drawn = _rows(data)  # the same lines, whatever is told of them
     found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
     base = [line for line in found if line.method == baseline]
     rows = []
@@ -68,7 +77,8 @@ def published_rows(data: xarray.Dataset, published: tuple[Published, ...]) -> li
         name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
         rows.append({
             "method": name, "quantity": _quantity(each),
-            "measured": middle, "low": low, "high": high, "published": each.value, "ratio": middle / each.value,
+            "measured": middle, "low": low, "high": high, "published": each.value,
+            "ratio": middle / each.value if each.value else np.nan,
             "source": each.source,
         })  # fmt: skip
     return rows
@@ -79,7 +89,7 @@ def _measure(data: xarray.Dataset, each: Published) -> tuple[float, float, float
     lines = {
         line.label: line
         for line in lines_of(check(data, "mse" if each.metric == TIME_RATIO else each.metric), only=(each.method,))
-        if all(_parameters(data, line).get(name) in (None, value) for name, value in each.where.items())
+        if all(_is(data, line, name, value) for name, value in each.where.items())
     }
     if not lines:
         return (np.nan,) * 3
@@ -94,15 +104,36 @@ def _measure(data: xarray.Dataset, each: Published) -> tuple[float, float, float
         measured = values.values[:, 0] if values.sizes["t"] else np.array([])
     else:
         measured = _first_below(values, float(each.below or 0.0))
-    measured = measured[np.isfinite(measured)]
+    measured = measured[~np.isnan(measured)]
+    if np.isinf(measured).any():
+        return _ranks(measured)
     low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75]) if len(measured) else (np.nan,) * 3
     return float(low), float(middle), float(high)
 
 
+def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
+    """Whether a line is for this value of a parameter, or does not depend on it."""
+    if isinstance(value, list):
+        value = tuple(value)
+    if name in data["mse"].dims:
+        found = _parameters(data, line)[name]
+        return found is None or found == value or found == str(value)
+    fixed = json.loads(data.attrs.get("fixed", "{}")).get(line.method, {})
+    found = fixed.get(name, value)
+    return bool((tuple(found) if isinstance(found, list) else found) == value)
+
+
 def _first_below(values: xarray.DataArray, level: float) -> NDArray[np.float64]:
-    """For each seed the first step at which a metric is below a level; NaN if it never is."""
-    below = values.values < level
-    return np.where(below.any(axis=1), values["t"].values[below.argmax(axis=1)], np.nan)
+    """For each seed that was run the first step at which a metric is below a level; infinity if it never is."""
+    run = values.notnull().any("t").values
+    below = values.values[run] < level
+    return np.where(below.any(axis=1), values["t"].values[below.argmax(axis=1)], np.inf)
+
+
+def _ranks(measured: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Quartiles where some are infinite: those of the values themselves, for there is nothing halfway to infinity."""
+    low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75], method="higher")
+    return float(low), float(middle), float(high)
 
 
 def _quantity(each: Published) -> str:
