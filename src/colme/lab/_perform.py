@@ -128,9 +128,7 @@ class Heart:
         if now - self._last >= BEAT:
             self._last = now
             if self.file is not None:
-                with contextlib.suppress(
-                    OSError
-                ):  # a full disk is no reason to stop before there is something to write
+                with contextlib.suppress(OSError):  # a full disk can wait until there is something to store
                     self.file.write_text(str(step))
             if self.should_stop():
                 self._stop.set()

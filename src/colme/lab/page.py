@@ -113,7 +113,10 @@ def _sections(subject: Subject) -> list[str]:
     published = published_rows(subject.data, subject.experiment.head.published)
     if published:
         parts.append("<h2>Measured beside published</h2>")
-        note = "Median and quartiles over the seeds. Ratio: measured / published."
+        note = (
+            "Median and quartiles over the seeds; ratio: measured / published. Where a paper has only curves, the number "
+            "is from theory or from an independent computation, as the source says."
+        )
         parts.append(table_html([_with_range(row) for row in published], note, words=("source",)))
     parts.append("<h2>How the methods ended</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
