@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,9 +20,8 @@ import pytest
 from colme import lab
 from colme.errors import RunError
 from colme.lab.experiment import Experiment
-from colme.lab.planning import Planned
-from colme.lab.results import store_of
 from colme.lab.runner import make_plan
+from colme.lab.store import Store
 from colme.sim.engine import Run
 
 # A run that takes as long on a quick machine as on a slow one, and leaves the cores to the others.
@@ -48,7 +48,7 @@ class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
 """
 SWEEP = """
 modules = ["slow.py"]
-seeds = 8
+seeds = 10
 steps = 800
 record = 20
 [scenario]
@@ -77,7 +77,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of the whole sweep, which nobody interrupted."""
     results = tmp_path_factory.mktemp("undisturbed")
-    lab.run(sweep, results=results, backend="threading", jobs=16)
+    lab.run(sweep, results=results, backend="threading", jobs=20)
     return results / "sweep"
 
 
@@ -105,7 +105,7 @@ class Sweep:
 
     def members(self) -> list[str]:
         """The living processes of the session."""
-        listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
+        listed = subprocess.run(["ps", "-eww", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
         rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
         return [args for group, state, args in rows if group == str(self.process.pid) and not state.startswith("Z")]
 
@@ -189,7 +189,7 @@ def test_killed_twenty_times_at_random_moments_the_sweep_ends_in_the_same_bits(
             time.sleep(moments.uniform(0.0, 1.0))
         else:
             wait_for_progress(sweeping, tmp_path, before)
-            time.sleep(moments.uniform(0.0, 0.4))
+            time.sleep(moments.uniform(0.0, 0.6))
             went_on += 1
         assert sweeping.process.poll() is None, f"it ended before kill {kill}: {sweeping.words}"
         sweeping.send(signal.SIGKILL, to)
@@ -198,12 +198,12 @@ def test_killed_twenty_times_at_random_moments_the_sweep_ends_in_the_same_bits(
         assert_nothing_is_torn(tmp_path, sweep)
     assert went_on == 16
     done = len(list((tmp_path / "sweep" / "runs").iterdir()))
-    assert 3 <= done < 16, "the kills fell before or after all the work"
+    assert 1 <= done < 20, "the kills fell before or after all the work"
     last = start("-j", "2")
     assert last.end() == 0, last.words
-    assert_same_runs(tmp_path, undisturbed, 16)
+    assert_same_runs(tmp_path, undisturbed, 20)
     resumed = [each["timings"]["steps"] < STEPS for each in heads(tmp_path)]
-    assert sum(resumed) >= 3, "runs were begun anew that had a checkpoint"
+    assert any(resumed), "runs were begun anew that had a checkpoint"
 
 
 def heads(results: Path) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def test_orphaned_workers_end_and_do_not_disturb_the_next_sweep(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:
     orphaned = start("-j", "2", "--seeds", "2")
-    wait_until(lambda: len(slow_runs_at_work(tmp_path, sweep)) == 2)
+    wait_for_slow_runs(sweep, tmp_path)
     orphaned.send(signal.SIGKILL, "main")
     assert orphaned.end() == -signal.SIGKILL
     lab.run(Experiment.read(sweep, {"seeds": 2}), results=tmp_path, backend="threading", jobs=4)  # at once
@@ -224,14 +224,10 @@ def test_orphaned_workers_end_and_do_not_disturb_the_next_sweep(
     wait_until(lambda: not orphaned.members(), seconds=10)
 
 
-def slow_runs_at_work(results: Path, sweep: Path) -> list[str]:
-    """Those of the slow method that say how far they are."""
-    slow = {each.name for each in planned(sweep) if each.label == "slow"}
-    return [name for name in store_of(sweep, results).steps_done() if name in slow]
-
-
-def planned(sweep: Path) -> tuple[Planned, ...]:
-    return Experiment.read(sweep).planned
+def wait_for_slow_runs(sweep: Path, results: Path) -> None:
+    """Until two of them say how far they are."""
+    slow = {each.name for each in Experiment.read(sweep).planned if each.label == "slow"}
+    wait_until(lambda: len(slow & Store(results / "sweep").steps_done().keys()) == 2)
 
 
 # Ctrl-C, and a polite kill
@@ -242,10 +238,12 @@ def test_ctrl_c_keeps_what_is_done_and_saves_what_is_going_on(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep], to: str
 ) -> None:
     going = start("-j", "2", "--seeds", "2")
-    wait_until(lambda: len(slow_runs_at_work(tmp_path, sweep)) == 2)
+    wait_for_slow_runs(sweep, tmp_path)
     going.send(signal.SIGINT, to)
     assert going.end() == 130
-    assert "Interrupted" in going.words and "Traceback" not in going.words
+    left = len(make_plan(Experiment.read(sweep, {"seeds": 2}), results=tmp_path).missing)
+    assert f"Interrupted: {left} of 4 runs are left. Run the same command to go on." in going.words.splitlines()
+    assert left >= 2 and "Traceback" not in going.words
     wait_until(lambda: not going.members(), seconds=10)
     assert_nothing_is_torn(tmp_path, sweep)
     finished = {each.name for each in (tmp_path / "sweep" / "runs").iterdir()}
@@ -274,7 +272,8 @@ def test_ctrl_c_while_the_workers_start_is_a_sentence(
     wait_until(lambda: sum("popen_loky" in each for each in going.members()) == 2)
     going.send(signal.SIGINT, "group")
     assert going.end() == 130
-    assert "Interrupted" in going.words and "Traceback" not in going.words
+    assert re.search(r"^Interrupted: [2-4] of 4 runs are left\. ", going.words, re.M)
+    assert "Traceback" not in going.words
     lab.run(Experiment.read(sweep, {"seeds": 2}), results=tmp_path, backend="threading", jobs=4)
     assert_same_runs(tmp_path, undisturbed, 4)
 
@@ -283,7 +282,7 @@ def test_ctrl_c_while_the_workers_start_is_a_sentence(
 def test_the_second_ctrl_c_stops_at_once(sweep: Path, tmp_path: Path, start: Callable[..., Sweep], jobs: str) -> None:
     """Where the first cannot be heard: in a step that takes a minute."""
     stuck = sweep.with_name("stuck.toml")
-    stuck.write_text(SWEEP.replace("seeds = 8", "seeds = 2").replace('method = "slow"', 'method = "slow"\nnap = 60.0'))
+    stuck.write_text(SWEEP.replace("seeds = 10", "seeds = 2").replace('method = "slow"', 'method = "slow"\nnap = 60.0'))
     going = start("-j", jobs, file=stuck)
     wait_until(lambda: (tmp_path / "stuck" / "work").exists() and list((tmp_path / "stuck" / "work").glob("*/lock")))
     time.sleep(0.5)  # from the claim to the thirteenth step
@@ -295,7 +294,8 @@ def test_the_second_ctrl_c_stops_at_once(sweep: Path, tmp_path: Path, start: Cal
     going.send(signal.SIGINT, "group")
     assert going.end() == 130
     assert time.monotonic() - asked < 10
-    assert "Interrupted" in going.words and "Traceback" not in going.words
+    assert re.search(r"^Interrupted: [2-4] of 4 runs are left\. ", going.words, re.M)
+    assert "Traceback" not in going.words
     wait_until(lambda: not going.members(), seconds=10)
     assert list((tmp_path / "stuck" / "work").glob("stop-*")) == []
 
@@ -305,7 +305,7 @@ def test_a_polite_kill_leaves_nothing_torn(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep], to: str
 ) -> None:
     going = start("-j", "2", "--seeds", "2", "--checkpoint-every", "0.1")
-    wait_until(lambda: len(slow_runs_at_work(tmp_path, sweep)) == 2)
+    wait_for_slow_runs(sweep, tmp_path)
     going.send(signal.SIGTERM, to)
     assert going.end() == -signal.SIGTERM
     wait_until(lambda: not going.members(), seconds=10)

@@ -114,8 +114,8 @@ def _sections(subject: Subject) -> list[str]:
     if published:
         parts.append("<h2>Measured beside published</h2>")
         note = (
-            "Median and quartiles over the seeds; ratio: measured / published. Where a paper has only curves, the number "
-            "is from theory or from an independent computation, as the source says."
+            "Median and quartiles over the seeds; ratio: measured / published. Where a paper has only curves, the "
+            "number is from theory or from an independent computation, as the source says."
         )
         parts.append(table_html([_with_range(row) for row in published], note, words=("source",)))
     parts.append("<h2>How the methods ended</h2>")
