@@ -159,7 +159,7 @@ def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTimin
         PlannedTiming(
             f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,
             methods={label: each.setting.method for label, each in methods.items()},
-            module=next((each.module for each in methods.values() if each.module), None),
+            module=" ".join(dict.fromkeys(each.module for each in methods.values() if each.module)) or None,
         )
         for (scenario, _), methods in groups.items()
     ]  # fmt: skip

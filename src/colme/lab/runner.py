@@ -117,12 +117,13 @@ def carry_out(
     parquet()
     store = plan.store
     if not plan.missing:
+        if store.folder.exists():
+            _remember(plan)
         store.tidy()
         return
     plan.experiment.check()
     store.prepare()
-    modules = _keep_modules(plan)
-    store.save_experiment(plan.experiment.table | {"modules": [f"modules/{Path(each).name}" for each in modules]})
+    modules = _remember(plan)
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # somebody else may have been faster
             store.remove(each.name)
@@ -238,6 +239,16 @@ def _register_ray() -> None:
     except ImportError:
         raise MissingExtra("backend='ray' needs ray, which is not installed. Try: pip install ray") from None
     register_ray()
+
+
+def _remember(plan: Plan) -> tuple[str, ...]:
+    """Keep the experiment as it was asked for last, for reports; returns where its modules are."""
+    modules = _keep_modules(plan)
+    table = plan.experiment.table
+    if modules:
+        table = table | {"modules": [f"modules/{Path(each).name}" for each in modules]}
+    plan.store.save_experiment(table)
+    return modules
 
 
 def _keep_modules(plan: Plan) -> tuple[str, ...]:

@@ -143,7 +143,9 @@ class Store:
         return done
 
     def save_experiment(self, table: dict[str, Any]) -> None:
-        write_text(self.folder / "experiment.toml", toml_of(table))
+        path, text = self.folder / "experiment.toml", toml_of(table)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
 
     def load_experiment(self) -> dict[str, Any]:
         path = self.folder / "experiment.toml"
