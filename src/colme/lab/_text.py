@@ -15,6 +15,8 @@ def text_of(value: Any) -> str:
         return "never"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) >= 10_000:
+        return f"{value:,}"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
     if isinstance(value, float) and 1e3 <= abs(value) < 1e6:
