@@ -178,6 +178,23 @@ def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) 
     assert set(FIGURES) >= {"mse", "error_rate", "wrong_edges", "time", "graph", "density", "spectrum", "stability"}
 
 
+def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
+    from colme.lab.figures import draw, subject_of
+
+    many = EXPERIMENT | {"seeds": 1, "steps": 20, "published": []}
+    many["methods"] = [
+        {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
+    ]
+    lab.run(many, results=tmp_path, jobs=1)
+    (drawing,), _ = draw(
+        subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment")), ("mse",)
+    )
+    panels = drawing.figure.get_axes()
+    assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
+    assert all(len(panel.get_lines()) <= 6 for panel in panels)
+    assert drawing.table["line"].str.startswith("CL-colME").sum() == 12 * 20  # the numbers behind are all of them
+
+
 def test_tables_escape_and_align() -> None:
     text = table_html([{"a": "<x>", "b": 1.5}, {"a": "y", "b": float("nan")}])
     assert "&lt;x&gt;" in text and '<td class="number">1.5</td>' in text and '<td class="number">-</td>' in text

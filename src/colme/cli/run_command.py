@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def command(
             f"Interrupted: {left} of {plan.n_runs} runs are left. Run the same command to go on."
         ) from None
     show_results(asked, plan.store, form)
-    say(f"Results: {plan.store.folder}. A page about them: colme report {plan.store.folder}")
+    say(f"Results: {plan.store.folder}. A page about them: colme report {shlex.quote(str(plan.store.folder))}")
 
 
 def _announce(plan: Plan) -> None:

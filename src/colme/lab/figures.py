@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from colme.errors import ColmeError, RunError, one_of
+from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiment import FIGURE_NAMES, Experiment
-from colme.lab.lines import lines_of
+from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
 from colme.lab.planning import Planned
 from colme.lab.results import dataset
 from colme.lab.setting import Setting
@@ -23,6 +23,8 @@ from colme.scenario import Scenario
 from colme.sim.preparation import first_graph
 from colme.spectrum import spectrum as spectrum_of
 
+MOST_LINES, MOST_PANELS = 10, 8
+"""Lines that can be told apart in one plot; plots that fit below each other."""
 PICTURED = 80
 """Agents in a picture of the graph."""
 SPECTRAL = 2000
@@ -69,7 +71,9 @@ def mse(subject: Subject) -> Drawing:
     from colme.lab import plots
 
     caption = "Mean squared error of all agents: median and quartiles over the seeds."
-    return Drawing("mse", plots.plot_mse(subject.data), plots.curves(subject.data, "mse", references=True), caption)
+    return Drawing(
+        "mse", _panels(subject.data, "mse", plots.plot_mse), plots.curves(subject.data, "mse", references=True), caption
+    )
 
 
 def error_rate(subject: Subject) -> Drawing:
@@ -78,7 +82,7 @@ def error_rate(subject: Subject) -> Drawing:
 
     caption = f"Share of agents whose estimate is off by more than {subject.tolerance:g}; the shaded strip is zero."
     table = plots.curves(subject.data, "error_rate", spacing="linear", references=True)
-    return Drawing("error_rate", plots.plot_error_rate(subject.data), table, caption)
+    return Drawing("error_rate", _panels(subject.data, "error_rate", plots.plot_error_rate), table, caption)
 
 
 def wrong_edges(subject: Subject) -> Drawing:
@@ -87,7 +91,7 @@ def wrong_edges(subject: Subject) -> Drawing:
 
     table = plots.curves(subject.data, "wrong_edges", spacing="linear")
     caption = "Edges between agents of different classes that are still alive, as a share of those at the start."
-    return Drawing("wrong_edges", plots.plot_wrong_edges(subject.data), table, caption)
+    return Drawing("wrong_edges", _panels(subject.data, "wrong_edges", plots.plot_wrong_edges), table, caption)
 
 
 def time(subject: Subject) -> Drawing:
@@ -213,6 +217,34 @@ def timing(subject: Subject) -> Drawing:
     return Drawing("timing", plots.plot_timing(table), table, caption)
 
 
+def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
+    """One plot, or, if it would have more lines than can be told apart, one below the other for the values of the
+    first swept parameters."""
+    from matplotlib.figure import Figure
+
+    parts: list[tuple[list[str], Any]] = [([], data)]
+    for name in [str(dim) for dim in data[metric].dims if dim not in NOT_PARAMETERS]:
+        if all(len(lines_of(part[metric])) <= MOST_LINES for _, part in parts):
+            break
+        parts = [
+            ([*words, describe(name, data[name].values[i])], part.isel({name: [i]}))
+            for words, part in parts
+            for i in range(data.sizes[name])
+        ]
+    parts = [(words, part) for words, part in parts if bool(part[metric].notnull().any())]
+    if len(parts) == 1:
+        return plot(data)
+    if len(parts) > MOST_PANELS:
+        raise ColmeError(
+            f"{len(parts)} combinations are too many for a figure of {metric.replace('_', ' ')}: at most {MOST_PANELS} "
+            "panels fit. Sweep less, or draw lab.load(...).sel(...) with lab.plots."
+        )
+    figure = Figure(figsize=(5.6, 3.3 * len(parts)), layout="constrained")
+    for axes, (words, part) in zip(figure.subplots(len(parts), 1), parts, strict=True):
+        plot(part.assign_attrs(title=", ".join(words)), axes)
+    return figure
+
+
 FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
 """Every figure by name."""
 
@@ -238,7 +270,7 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
     """The named figures (default: those of the experiment) and, for those that cannot be drawn, why."""
     asked = names or subject.experiment.head.figures or usual_figures(subject)
     for name in asked:
-        one_of(name, FIGURES, "figure")
+        one_of(name, FIGURES, "figure", ExperimentError)
     drawn, failed = [], {}
     for name in asked:
         try:

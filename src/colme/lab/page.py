@@ -70,7 +70,7 @@ def _headline(subject: Subject) -> str:
     words = ", ".join(describe(key, best[key]) for key in swept if best[key] is not None)
     name = best["method"] + (f" ({words})" if words else "")
     if not gain > 1:
-        return f"After {best['t']:,} steps no method is better than every agent alone: the classes have not separated."
+        return f"After {best['t']:,} steps no method is better than every agent alone."
     return (
         f"After {best['t']:,} steps the mean squared error of {name} is {_round(gain)} times smaller than that of "
         f"agents who learn alone: as if each had seen {_round(gain * best['t'])} samples instead of {best['t']:,}."
