@@ -28,6 +28,7 @@ from colme.lab.runner import carry_out, make_plan
 from colme.lab.setting import name_of
 from colme.lab.store import Store
 from colme.sim.engine import Interrupted, Run
+from tests.signatures import COMPILED
 
 TABLE: dict[str, Any] = {
     "scenario": {"n_agents": 20, "means": [0.0, 1.0], "sigma": 0.5},
@@ -460,19 +461,11 @@ def test_a_torn_checkpoint_is_thrown_away(stopped: Store, undisturbed: Path, tmp
 
 # Nothing is compiled while the clock of a run goes. In a fresh process, where nothing is compiled yet.
 
-SIGNATURES = """
-import json, sys
+SIGNATURES = (
+    COMPILED
+    + """
 from colme import lab
 from colme.lab import _perform
-
-def compiled():
-    kernels = {}
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "colme":
-            for thing in vars(module).values():
-                if hasattr(thing, "signatures") and hasattr(thing, "py_func"):
-                    kernels[f"{thing.py_func.__module__}.{thing.py_func.__name__}"] = len(thing.signatures)
-    return kernels
 
 warm, late, first = {}, [], []
 honest_warm_up, honest_run = _perform.warm_up, _perform.run_setting
@@ -496,6 +489,7 @@ _perform.warm_up, _perform.run_setting = warm_up, run_setting
 lab.run(json.loads(sys.argv[1]), results=sys.argv[2], jobs=1)
 print(json.dumps({"late": late, "first": first}))
 """
+)
 
 
 def test_nothing_is_compiled_while_a_run_is_timed(tmp_path: Path) -> None:

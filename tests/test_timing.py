@@ -20,6 +20,7 @@ from colme.lab import timing
 from colme.lab.timing import END_TO_END, KERNEL, PARTS, SET_UP, Columns, measure, order, ratio_summary, ratios
 from colme.methods import Method
 from tests.same_bits import assert_same_bits
+from tests.signatures import COMPILED
 
 TWO = colme.Scenario(n_agents=130, means=(0.0, 1.25), sigma=0.5)
 GAPS = colme.Scenario(n_agents=130, means=(0.0, 1.25), sigma=0.5, skip_rate=0.3, late_share=0.3, late_step=25)
@@ -150,19 +151,11 @@ def test_a_handful_of_agents_can_be_timed() -> None:
 
 # Nothing is compiled while the clock runs. In a fresh process, where nothing is compiled yet.
 
-SIGNATURES = """
-import json, sys
+SIGNATURES = (
+    COMPILED
+    + """
 import colme
 from colme.lab import timing
-
-def compiled():
-    kernels = {}
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "colme":
-            for thing in vars(module).values():
-                if hasattr(thing, "signatures") and hasattr(thing, "py_func"):
-                    kernels[f"{thing.py_func.__module__}.{thing.py_func.__name__}"] = len(thing.signatures)
-    return kernels
 
 after_warm_up = {}
 honest = timing.warm_up
@@ -195,6 +188,7 @@ for scenario, precision, clock in (
     assert cut[11] == 1.0 and cut[-1] < 1.0, "nothing must be cut in the steps of the warm-up, and something later"
 print(json.dumps({"late": late, "mended": now["colme.methods.c_colme.mend_weights"]}))
 """
+)
 
 
 def test_nothing_is_compiled_during_the_measurement() -> None:
