@@ -645,3 +645,30 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 def test_bash_completes(typed: str, bash: dict[str, set[str]]) -> None:
     offered, withheld = COMPLETIONS[typed]
     assert offered <= bash[typed] and not withheld & bash[typed]
+
+
+def test_report_by_name_is_what_ran_last_and_by_file_is_the_file(tmp_path: Path) -> None:
+    for folder, n_agents in (("a", 40), ("b", 50)):
+        (tmp_path / folder).mkdir()
+        text = f"steps = 5\n[scenario]\nn_agents = {n_agents}\nmeans = [0.0]\n[[methods]]\nmethod = 'cl-colme'\n"
+        (tmp_path / folder / "x.v2.toml").write_text(text)
+        assert process("run", f"{folder}/x.v2.toml", "-q", cwd=tmp_path).returncode == 0
+    page = tmp_path / "results" / "x.v2" / "report.html"
+    assert process("report", "x.v2", "--no-figures", cwd=tmp_path).returncode == 0
+    assert "n_agents = 50" in page.read_text()
+    assert process("report", "a/x.v2.toml", "--no-figures", cwd=tmp_path).returncode == 0
+    assert "n_agents = 40" in page.read_text()
+    assert "there" in process("list", "runs", "x.v2", cwd=tmp_path).stdout
+
+
+def test_published_numbers_are_left_out_when_flags_change_what_they_are_for(tmp_path: Path) -> None:
+    done = process(
+        "run", "cl_colme", "--n-agents", "30", "--steps", "20", "--seeds", "1", "-q", "-j", "1", cwd=tmp_path
+    )
+    assert done.returncode == 0 and "Published numbers are left out" in done.stderr
+    assert "beside published" not in done.stdout
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path) -> None:
+    done = process("run", "cl_colme", "--step", "5", "--n-agents", "100", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2 and "CL-colME: step=5" in done.stderr

@@ -40,6 +40,7 @@ means = [0.0, 1.0]
 [[methods]]
 method = "cl-colme"
 """
+TIMED = BASE.replace("seeds = 2", "")
 PUBLISHED = """
 [[published]]
 method = "CL-colME"
@@ -331,7 +332,7 @@ BAD: dict[str, Case] = {
     "rewired twice": ("rewire = 2.0" + BASE, ("x.toml: rewire=2.0", "between 0 and 1", "Try rewire=0.1")),
     "recorded too late": ("record = [5, 30]" + BASE, ("x.toml: record=(5, 30)", "1..20", "Try record='log'")),
     "no seeds": (BASE.replace("seeds = 2", "seeds = 0"), ("x.toml: seeds=0", "at least one seed", "Try seeds = 10")),
-    "seed twice": (BASE.replace("seeds = 2", "seeds = [1, 1]"), ("x.toml: seeds=(1, 1)", "each once", "Try")),
+    "seed twice": (BASE.replace("seeds = 2", "seeds = [1, 1]"), ("x.toml: seeds=[1, 1]", "each once", "Try")),
     "negative seed": (BASE.replace("seeds = 2", "seeds = [-1]"), ("x.toml: seed", "-1", "Try")),
     "no seeds for a method": (BASE + "seeds = 0", ("x.toml: methods[0].seeds=0", "at least one seed", "Try")),
     "value twice": (BASE + "delta = [0.1, 0.2, 0.1]", ("x.toml: methods[0].delta[2]=0.1", "twice", "Leave one out")),
@@ -365,9 +366,22 @@ BAD: dict[str, Case] = {
         BASE + PUBLISHED + "where.levl = 'edge'", ("x.toml: published[0]", "'levl'", "Did you mean 'level'?"),
     ),
     "no repeats": (BASE + "[timing]\nrepeats = 0", ("x.toml: timing", "repeats=0", "positive", "Try repeats=5")),
-    "published beside timing": (BASE + PUBLISHED + "[timing]\nrepeats = 2", ("x.toml: published", "Leave it out")),
+    "published beside timing": (
+        TIMED + "[[methods]]\nmethod = 'c-colme'\n" + PUBLISHED + "[timing]\nrepeats = 2",
+        ("x.toml: published", "Leave it out"),
+    ),
+    "seeds of a timing": (BASE + "[timing]", ("x.toml: seeds", "repeats")),
+    "timing of one": (TIMED + "[timing]", ("x.toml: timing", "two at least")),
+    "timing without CL-colME": (
+        TIMED + "label = 'mine'\n[[methods]]\nmethod = 'c-colme'\n[timing]",
+        ("x.toml: timing", "CL-colME"),
+    ),
+    "timing of two degrees": (
+        "degree = [4, 6]" + TIMED + "[[methods]]\nmethod = 'c-colme'\n[timing]",
+        ("x.toml: timing", "only n_agents"),
+    ),
     "timing of two under one name": (
-        BASE + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "apart", "Label them"),
+        TIMED + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "apart", "Label them"),
     ),
     "more steps than there are": ("record = 'log'" + BASE.replace("20", "1e300"), ("x.toml: steps=",)),
     # not TOML
@@ -562,8 +576,10 @@ def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Path) -> None:
     """Few agents and seeds, but all steps: published numbers name their step."""
-    small = {"n_agents": 24, "seeds": 1, "steps": 60} if name in ("timing", "scaling") else {"n_agents": 24, "seeds": 1}
-    experiment = Experiment.read(name, small | ({"timing": {"repeats": 1}} if name == "timing" else {}))
+    small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | ({"steps": 60} if name == "scaling" else {})
+    if name == "timing":
+        small = {"n_agents": 24, "steps": 60, "timing": {"repeats": 1}}
+    experiment = Experiment.read(name, small)
     data = lab.run(experiment, results=tmp_path, jobs=1)
     assert data.attrs["missing"] == 0
     rows = [] if name == "timing" else published_rows(data, experiment.head.published)

@@ -137,6 +137,19 @@ def test_the_page_prints(browser: Any, report: Path) -> None:
     assert pdf.startswith(b"%PDF") and 2 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") <= 12
 
 
+def test_nothing_is_cut_off_in_print(browser: Any, report: Path) -> None:
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    metrics = {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(report.as_uri())
+    wide = browser.execute_script(
+        "return [...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth)"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(wide) >= 3 and max(wide) <= 0
+
+
 def test_tables_show_what_was_measured(browser: Any, report: Path) -> None:
     browser.get(report.as_uri())
     first, *_ = browser.find_elements("css selector", "table")
@@ -176,6 +189,41 @@ def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) 
     assert [each.name for each in drawings] == ["mse"] and "no number is swept" in failed["parameter"]
     assert 'The figure "parameter" is left out' in html_of(subject, drawings, failed)
     assert set(FIGURES) >= {"mse", "error_rate", "wrong_edges", "time", "graph", "density", "spectrum", "stability"}
+
+
+def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
+    from colme.lab.figures import draw, subject_of
+
+    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "published": [], "graph": "ring", "degree": 4}
+    ring["methods"] = [{"method": "cl-colme"}]
+    lab.run(ring, results=tmp_path, jobs=1)
+    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    (drawing,), _ = draw(subject, ("graph",))
+    apart = (drawing.table["a"] - drawing.table["b"]).abs()
+    assert set(apart.where(apart < 40, 80 - apart)) == {1, 2}, "on a ring of 80, neighbors are one or two places away"
+    assert "(CL-colME, seed 0)" in drawing.caption
+
+
+def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
+    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "published": []}
+    table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
+    lab.run(table, results=tmp_path, jobs=1)
+    assert lab.report(tmp_path / "experiment").exists()
+
+
+def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alone(results: Path) -> None:
+    from colme.lab.figures import subject_of
+    from colme.lab.page import _headline
+
+    subject = subject_of(experiment_of(results), store_of(results))
+    assert _headline(subject).startswith("At t = 300 the mean squared error of CL-colME (")
+    data = subject.data.copy(deep=True)
+    data["mse"].loc[{"method": "CL-colME"}] *= 1e6
+    from dataclasses import replace
+
+    assert "C-colME (" in _headline(replace(subject, data=data)).replace("CL-colME", "")
+    data["mse"].loc[{"method": "C-colME"}] *= 1e6
+    assert _headline(replace(subject, data=data)) == "At t = 300 no method is better than every agent alone."
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:

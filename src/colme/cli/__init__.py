@@ -95,6 +95,9 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         click.echo(f"Error: {error}", err=True)
         code = 2 if isinstance(error, ExperimentError) else 1
+    except MemoryError:
+        click.echo("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).", err=True)
+        code = 1
     except Exception as error:
         if debug:
             raise

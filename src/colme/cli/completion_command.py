@@ -5,15 +5,11 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-WHERE = {
-    "bash": 'eval "$(colme completion bash)"   in ~/.bashrc',
-    "zsh": 'eval "$(colme completion zsh)"   in ~/.zshrc',
-    "fish": "colme completion fish | source   in ~/.config/fish/config.fish",
-}
+SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(tuple(WHERE)))
+@click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
     """Print the completion script of your shell.
 

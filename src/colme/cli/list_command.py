@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from colme.cli.output import emit, format_option
-from colme.cli.parameters import EXPERIMENT, results_option
+from colme.cli.parameters import EXPERIMENT, results_option, source_of
 
 WHAT = ("methods", "experiments", "figures", "runs")
 
@@ -68,7 +68,7 @@ def _figures() -> list[dict[str, Any]]:
 def _runs(experiment: str, results: str) -> list[dict[str, Any]]:
     from colme.lab.runner import make_plan, plan_rows
 
-    return plan_rows(make_plan(experiment, results=results))
+    return plan_rows(make_plan(source_of(experiment, results), results=results))
 
 
 def _first_line(doc: str | None) -> str:

@@ -7,8 +7,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -26,7 +25,7 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def emit(rows: Sequence[Row], form: str, *, title: str = "", as_text: Callable[[Any], str] | None = None) -> None:
+def emit(rows: Sequence[Row], form: str, *, title: str = "") -> None:
     """Rows of data, for people or for programs."""
     if form == "json":
         click.echo(json.dumps([plain_row(row) for row in rows], indent=2))
@@ -37,10 +36,10 @@ def emit(rows: Sequence[Row], form: str, *, title: str = "", as_text: Callable[[
         writer.writerows(rows)
         click.echo(buffer.getvalue(), nl=False)
     else:
-        _print_table(rows, title, as_text or text_of)
+        _print_table(rows, title)
 
 
-def _print_table(rows: Sequence[Row], title: str, as_text: Callable[[Any], str]) -> None:
+def _print_table(rows: Sequence[Row], title: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -54,7 +53,7 @@ def _print_table(rows: Sequence[Row], title: str, as_text: Callable[[Any], str])
         number = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(as_text(value) for value in row.values()))
+        table.add_row(*(text_of(value) for value in row.values()))
     Console(width=wide, highlight=False, markup=False).print(table)
 
 

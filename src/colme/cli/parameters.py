@@ -55,11 +55,22 @@ results_option: Any = click.option(
 
 
 def source_of(experiment: str, results: str) -> Path | str:
-    """Where the results of an experiment are, however it was named."""
-    if Path(experiment).is_dir():
+    """What to report: a folder or a file as it is, and by a name what was run under it last."""
+    path = Path(experiment)
+    if path.is_dir() or path.suffix == ".toml":
         return experiment
-    folder = Path(results) / Path(experiment).stem
-    return folder if folder.is_dir() else experiment
+    folder = Path(results) / path.name
+    return folder if (folder / "experiment.toml").exists() else experiment
+
+
+def known_source(experiment: str, results: str) -> Path | str:
+    """What to run: the same, but a name is first of all that of an experiment that comes with colme."""
+    from colme.lab.experiment import shipped_experiments
+
+    shipped = experiment in {path.stem for path in shipped_experiments()}
+    return (
+        experiment if shipped and not Path(experiment, "experiment.toml").exists() else source_of(experiment, results)
+    )
 
 
 def parse_seeds(text: str) -> int | list[int]:

@@ -19,8 +19,8 @@ from colme.cli.parameters import EXPERIMENT, FIGURE, results_option, source_of
 def command(experiment: str, figures: tuple[str, ...], results: str, into: str | None, form: str) -> None:
     """Draw figures of an experiment: SVG, PDF, and the CSV behind each.
 
-    EXPERIMENT is a folder of results, or what was given to `colme run`. Without names, the figures of its report are
-    drawn; `colme list figures` says which there are.
+    EXPERIMENT is a folder of results, the name of one (what was run last), or a TOML file (exactly that). Without
+    names, the figures of its report are drawn; `colme list figures` says which there are.
 
     \b
     Examples:

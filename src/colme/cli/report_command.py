@@ -20,7 +20,8 @@ from colme.cli.parameters import EXPERIMENT, results_option, source_of
 def command(experiment: str, results: str, output: str | None, figures: bool, show: bool, form: str) -> None:
     """Write one self-contained HTML page about an experiment, and its figures.
 
-    EXPERIMENT is a folder of results, or what was given to `colme run`. The page works offline and prints well.
+    EXPERIMENT is a folder of results, the name of one (what was run last), or a TOML file (exactly that). The page
+    works offline and prints well.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, parse_seeds, results_option
+from colme.cli.parameters import EXPERIMENT, known_source, parse_seeds, results_option
 from colme.cli.results_output import show_results
 from colme.lab.results import experiment_of, is_results
 from colme.lab.runner import BACKENDS, Plan, Stopped, carry_out, make_plan, plan_rows
@@ -50,11 +50,16 @@ def command(
     """
     if seeds is not None:
         changes |= {"seeds": parse_seeds(seeds)}
-    asked = experiment_of(experiment, changes)
-    if is_results(experiment):
-        results = str(Path(experiment).resolve().parent)
+    source = known_source(experiment, results)
+    asked = experiment_of(source, changes)
+    if asked.head.published and set(changes) - {"seeds"}:
+        asked = asked.without_published()
+        say("Published numbers are left out: they are for the file as it is.")
+    if is_results(source):
+        results = str(Path(source).resolve().parent)
     plan = make_plan(asked, results=results, force=force)
     if dry_run:
+        asked.check()
         emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do")
         return
     _announce(plan)

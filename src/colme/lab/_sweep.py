@@ -60,7 +60,8 @@ def _accept(value: Any, kind: Any) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         if isinstance(value, float) and value.is_integer():
-            return msgspec.convert(int(value), kind)
+            with contextlib.suppress(msgspec.ValidationError):
+                return msgspec.convert(int(value), kind)
         raise
 
 

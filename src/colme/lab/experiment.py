@@ -23,7 +23,7 @@ from __future__ import annotations
 import sysconfig
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -168,6 +168,8 @@ class Experiment:
                 raise ExperimentError(f"methods has {each.setting.method!r} twice. Leave one out, or label it.")
             seen.add((each.label, each.name))
         planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
+        if head.timing is not None and "seeds" in table:
+            raise ExperimentError("seeds: a timing has repeats instead. Write repeats = 5 below [timing].")
         every = plan_timing(planned, head.timing) if head.timing is not None else planned
         experiment = cls(name, head, tuple(every), table, modules)
         experiment._check_published()
@@ -183,12 +185,17 @@ class Experiment:
                 for key in each.where:
                     one_of(key, self.planned[0].setting.parameters() | _method_fields(self.planned), "parameter")
 
+    def without_published(self) -> Experiment:
+        """The same runs, compared with nothing."""
+        table = {key: value for key, value in self.table.items() if key != "published"}
+        return replace(self, head=msgspec.structs.replace(self.head, published=()), table=table)
+
     def check(self) -> None:
         """Refuse what would fail only when it runs: a graph that does not exist, a step that is not stable."""
         first = {each.label: each.setting.seed for each in reversed(self.planned)}
         for each in self.planned:
             if each.setting.seed == first[each.label]:
-                with located(each.label):
+                with located(f"{each.label}: "):
                     each.setting.check()
 
     @property

@@ -61,10 +61,6 @@ class Subject:
         )
         return ranked[0]
 
-    @property
-    def tolerance(self) -> float:
-        return self.experiment.planned[0].setting.setup.tolerance
-
 
 def mse(subject: Subject) -> Drawing:
     """Mean squared error over time, with local and oracle."""
@@ -80,7 +76,9 @@ def error_rate(subject: Subject) -> Drawing:
     """Share of agents that are off by more than the tolerance."""
     from colme.lab import plots
 
-    caption = f"Share of agents whose estimate is off by more than {subject.tolerance:g}; the shaded strip is zero."
+    by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
+    zero = "; the shaded strip is zero" if bool((subject.data["error_rate"] == 0).any()) else ""
+    caption = f"Share of agents whose estimate is off by more than {by}{zero}."
     table = plots.curves(subject.data, "error_rate", spacing="linear", references=True)
     return Drawing("error_rate", _panels(subject.data, "error_rate", plots.plot_error_rate), table, caption)
 
@@ -145,12 +143,14 @@ def density(subject: Subject) -> Drawing:
     setting = subject.picked.setting
     if setting.scenario.n_agents > DENSE:
         setting = _few(setting, DENSE)
+    options = setting.options()
     found = plots.estimate_density(
-        setting.method, setting.scenario, degree=setting.setup.degree, steps=setting.setup.steps, seed=setting.seed
-    )
+        setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setting.setup.steps,
+        seed=setting.seed,
+    )  # fmt: skip
     caption = (
-        f"The estimates of all {setting.scenario.n_agents:,} agents under {setting.method.label}, seed {setting.seed}: "
-        "how many say what, at every time. One cloud becomes as many lines as there are classes."
+        f"The estimates of all {setting.scenario.n_agents:,} agents, how many say what at every time: one cloud "
+        f"becomes as many lines as there are classes. {_which(subject)}"
     )
     return Drawing("density", plots.plot_density(found), found, caption)
 
@@ -163,10 +163,13 @@ def graph(subject: Subject) -> Drawing:
     from colme.lab import plots
 
     setting = _few(subject.picked.setting, PICTURED)
-    degree = min(setting.setup.degree or 6, 6)
+    setup = msgspec.structs.replace(setting.setup, degree=min(setting.setup.degree or 6, 6))
+    setting = msgspec.structs.replace(setting, setup=setup)
+    options = setting.options()
     found = plots.separation(
-        setting.method, setting.scenario, degree=degree, steps=setting.setup.steps, seed=setting.seed
-    )
+        setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setup.steps,
+        seed=setting.seed,
+    )  # fmt: skip
     figure = Figure(figsize=(7.2, 3.7), layout="constrained")
     for axes, when in zip(figure.subplots(1, 2), ("before", "after"), strict=True):
         plots.plot_graph(found, when, axes)
@@ -177,8 +180,8 @@ def graph(subject: Subject) -> Drawing:
          "alive": [tuple(edge) in alive for edge in edges.tolist()]}
     )  # fmt: skip
     caption = (
-        f"A small population of the same kind: {setting.scenario.n_agents} agents with {degree} neighbors each, before "
-        f"the first sample and after {setting.setup.steps:,} steps of {setting.method.label}."
+        f"A small population of the same kind: {setting.scenario.n_agents} agents and {len(edges)} edges, before the "
+        f"first sample and after the last. {_which(subject)}"
     )
     return Drawing("graph", figure, table, caption)
 
@@ -287,6 +290,15 @@ def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
     from colme.lab import plots
 
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
+
+
+def _which(subject: Subject) -> str:
+    """Which of the runs a picture shows."""
+    each = subject.picked
+    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
+    parameters = each.setting.parameters()
+    words = [describe(name, parameters[name]) for name in swept if name in parameters]
+    return f"({', '.join([each.label, *words, f'seed {each.setting.seed}'])})"
 
 
 def _first_graph(subject: Subject) -> tuple[Any, str]:

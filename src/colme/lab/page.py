@@ -18,9 +18,10 @@ from colme.lab._text import Row, text_of
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, subject_of
 from colme.lab.lines import describe
+from colme.lab.planning import REFERENCE
 from colme.lab.provenance import bibliography, versions
 from colme.lab.store import Store, toml_of, write_text
-from colme.lab.tables import REFERENCE, final_rows, published_rows, time_table
+from colme.lab.tables import final_rows, published_rows, time_table
 from colme.lab.timing_runs import ratio_rows
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
@@ -63,24 +64,28 @@ def _headline(subject: Subject) -> str:
     rows = [row for row in final_rows(subject.data) if row["method"] not in ("local", "oracle") and row["mse"] > 0]
     if not rows:
         return ""
-    ours = [row for row in rows if row["method"] == REFERENCE]
-    best = min(ours or rows, key=lambda row: row["mse"] / row["local_mse"])
+    ranked = sorted(rows, key=lambda row: row["mse"] / row["local_mse"])
+    ours = [row for row in ranked if row["method"] == REFERENCE and row["mse"] < row["local_mse"]]
+    best = (ours or ranked)[0]
     gain = best["local_mse"] / best["mse"]
     swept = list(best)[1 : list(best).index("seeds")]
     words = ", ".join(describe(key, best[key]) for key in swept if best[key] is not None)
     name = best["method"] + (f" ({words})" if words else "")
     if not gain > 1:
-        return f"After {best['t']:,} steps no method is better than every agent alone."
+        return f"At t = {best['t']:,} no method is better than every agent alone."
+    every = [each.setting.scenario for each in subject.experiment.planned]
+    steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
+    samples = f": as if each had seen {_round(gain * best['t'])} samples instead of {best['t']:,}" if steady else ""
     return (
-        f"After {best['t']:,} steps the mean squared error of {name} is {_round(gain)} times smaller than that of "
-        f"agents who learn alone: as if each had seen {_round(gain * best['t'])} samples instead of {best['t']:,}."
+        f"At t = {best['t']:,} the mean squared error of {name} is {_round(gain)} times smaller than that of agents "
+        f"who learn alone{samples}."
     )
 
 
 def _round(number: float) -> str:
     """Two digits that matter, as people say them."""
     if number < 100:
-        return f"{number:.2g}"
+        return f"{number:.2f}" if number < 2 else f"{number:.2g}"
     digits = 10 ** (math.floor(math.log10(number)) - 1)
     return f"{number / 1e6:.2g} million" if number >= 1e6 else f"{round(number / digits) * digits:,}"
 

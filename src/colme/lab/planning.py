@@ -13,10 +13,12 @@ from colme._configuration import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab._sweep import combinations, convert_field, located
 from colme.lab.setting import Setting, Setup, name_of
-from colme.methods import Method
+from colme.methods import CLColME, Method
 from colme.scenario import Scenario, check_seed
 
 MOST_SEEDS = 100_000
+REFERENCE = CLColME.label
+"""Times are told as ratios to this method, where it is there."""
 
 
 class Timing(Configuration, frozen=True, kw_only=True):
@@ -127,7 +129,8 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
         raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
     every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not every or len(set(every)) < len(every):
-        raise ExperimentError(f"seeds={shorten(seeds)}: there must be at least one seed, each once. Try seeds = 10.")
+        got = shorten(seeds if isinstance(seeds, int) else list(seeds))
+        raise ExperimentError(f"seeds={got}: there must be at least one seed, each once. Try seeds = 10.")
     return tuple(check_seed(seed) for seed in every)
 
 
@@ -155,6 +158,17 @@ def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTimin
         methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
         if methods.setdefault(each.label, each).setting.method != each.setting.method:
             raise ExperimentError(f"two methods are called {each.label!r}: a timing needs them apart. Label them.")
+    sizes = [scenario.n_agents for scenario, _ in groups]
+    if len(set(sizes)) < len(sizes):
+        raise ExperimentError(
+            "timing: only n_agents can be swept, for times are told by it. Make a file for each other value."
+        )
+    for methods in groups.values():
+        if len(methods) < 2 or REFERENCE not in methods:
+            raise ExperimentError(
+                f"timing: the methods are {', '.join(methods)}: there must be two at least, one of them {REFERENCE}, "
+                "to which times are ratios. Add it, without a label of its own."
+            )
     return [
         PlannedTiming(
             f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,

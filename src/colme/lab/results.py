@@ -22,6 +22,8 @@ from colme.metrics import METRICS
 Source = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
 """Times of a run, warm-up excluded; NaN for a run that was interrupted and resumed."""
+AGENT_STEPS = "agent_steps"
+"""Agents times steps: the size of a run."""
 NOT_PARAMETERS = {"steps", "record"}
 """How long a run is and what it writes down shows in t."""
 
@@ -79,12 +81,12 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
     tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
-    axes = _axes(experiment.planned)
+    axes = axes_of(experiment.planned)
     labels = list(dict.fromkeys(each.label for each in experiment.planned))
     seeds = sorted({each.setting.seed for each in experiment.planned})
     shape = (len(labels), *(len(values) for values in axes.values()), len(seeds))
     data = {name: np.full((*shape, len(steps)), np.nan) for name in METRICS}
-    times = {name: np.full(shape, np.nan) for name in TIMES}
+    times = {name: np.full(shape, np.nan) for name in (*TIMES, AGENT_STEPS)}
     for each in here:
         place = _place(each, labels, axes, seeds)
         table, head = tables[each.name], runs[each.name]
@@ -94,6 +96,7 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         for name in METRICS:
             values[columns] = table[name].to_numpy()
             data[name][place] = np.where(np.isnan(values), data[name][place], values)  # of a longer run
+        times[AGENT_STEPS][place] = each.size
         if head["timings"]["steps"] == each.setting.setup.steps:
             for name in TIMES:
                 times[name][place] = head["timings"][name]
@@ -112,7 +115,7 @@ def _traces(experiment: Experiment, store: Store) -> Any:
     )  # fmt: skip
 
 
-def _axes(planned: Sequence[Planned]) -> dict[str, list[Any]]:
+def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     """The parameters that vary, and all their values: those of scenario and set-up over all runs, a method's own among
     the runs of a label (that CL-colME and C-colME have different deltas is no sweep)."""
     values: dict[str, list[Any]] = {}

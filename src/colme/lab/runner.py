@@ -22,7 +22,7 @@ from colme.lab._perform import Outcome, Task, attend, perform
 from colme.lab._progress import Work, show, watch
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
-from colme.lab.results import Source, dataset, experiment_of, is_results, store_of
+from colme.lab.results import Source, axes_of, dataset, experiment_of, is_results, store_of
 from colme.lab.store import Store, parquet
 from colme.sim.simulation import available_cores
 
@@ -91,12 +91,13 @@ def make_plan(source: Source, *, results: str | os.PathLike[str] = "results", fo
 def plan_rows(plan: Plan) -> list[dict[str, Any]]:
     """The runs of an experiment and which of them are there."""
     missing = {each.name for each in plan.missing}
+    own = {name for method in plan.experiment.methods for name in method.__struct_fields__}
+    swept = [name for name in axes_of(plan.experiment.planned) if name not in own and name != "n_agents"]
     return [
-        {
-            "run": each.name, "method": each.label, "configuration": repr(each.setting.method),
-            "agents": each.setting.scenario.n_agents, "steps": each.setting.setup.steps, "seed": each.setting.seed,
-            "state": "to do" if each.name in missing else "there",
-        }
+        {"run": each.name, "method": each.label, "configuration": repr(each.setting.method)}
+        | {name: each.setting.parameters()[name] for name in swept}
+        | {"agents": each.setting.scenario.n_agents, "steps": each.setting.setup.steps, "seed": each.setting.seed,
+           "state": "to do" if each.name in missing else "there"}
         for each in plan.experiment.planned
     ]  # fmt: skip
 

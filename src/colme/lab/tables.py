@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from colme.lab._text import Row
 from colme.lab.experiment import TIME_RATIO, Published
 from colme.lab.lines import Line, check, describe, lines_of, quartiles
-from colme.methods import CLColME
+from colme.lab.planning import REFERENCE
 from colme.metrics import OF_METHOD
-
-REFERENCE = CLColME.label
-"""Times are told as ratios to this method, where it is there."""
 
 
 def final_rows(data: xarray.Dataset) -> list[Row]:
@@ -52,17 +49,20 @@ def _parameters(data: xarray.Dataset, line: Line) -> Row:
 def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE) -> pd.DataFrame:
     """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
     over the seeds) and ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
-    the same seed, with the same parameters where it has them. Without the baseline, ratios are NaN."""
+    the same seed, with the same parameters where it has them, per agent and step if their numbers differ. Without the
+    baseline, ratios are NaN."""
     seconds = check(data, "cpu_seconds")
     drawn = _rows(data)  # the same lines, whatever is told of them
     found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
+    work = {line.label: data["agent_steps"].isel(line.places) if "agent_steps" in data else 1.0 for line in drawn}
     base = [line for line in found if line.method == baseline]
     rows = []
     for line in found:
         ratios = np.full(3, np.nan)
         twins = [other for other in base if all(line.chosen.get(k, v) == v for k, v in other.chosen.items())]
         if twins:
-            ratios = quartiles(line.values / twins[0].values)
+            twin = twins[0]
+            ratios = quartiles(line.values / twin.values * (work[twin.label] / work[line.label]))
         rows.append((line.label, line.method, *quartiles(line.values), ratios[1], ratios[0], ratios[2]))
     columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high"]
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], float))
@@ -91,7 +91,7 @@ def _measure(data: xarray.Dataset, each: Published) -> tuple[float, float, float
         for line in lines_of(check(data, "mse" if each.metric == TIME_RATIO else each.metric), only=(each.method,))
         if all(_is(data, line, name, value) for name, value in each.where.items())
     }
-    if not lines:
+    if len(lines) != 1:  # none, or `where` leaves open which
         return (np.nan,) * 3
     line = next(iter(lines.values()))
     if each.metric == TIME_RATIO:

@@ -27,7 +27,9 @@ LEADER, AIR = 15.0, 1.5
 
 def wrap(text: str) -> str:
     """Lines of at most WRAP characters, as few as possible and then as equally long as possible."""
-    options = [textwrap.wrap(text, width, break_long_words=False) for width in range(WRAP, 5, -1)]
+    options = [
+        textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) for width in range(WRAP, 5, -1)
+    ]
     return "\n".join([lines for lines in options if len(lines) == len(options[0])][-1])
 
 
@@ -72,7 +74,7 @@ class _Labels(Artist):
     def __init__(self, ax: Axes, labels: Sequence[Label], **text: Any):
         super().__init__()
         self.labels = list(labels)
-        self.texts = [Text(0, 0, label.text, color=ink(label.color), **text) for label in self.labels]
+        self.texts = [Text(0, 0, label.text, color=ink(label.color), parse_math=False, **text) for label in self.labels]
         self.leaders: list[Line2D] = []
         ax.add_artist(self)
         self.set_clip_on(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from contextlib import contextmanager
@@ -86,6 +87,10 @@ def ink(color: str) -> str:
     return BLACK
 
 
+TITLE = 64
+"""Characters after which a title breaks."""
+
+
 @contextmanager
 def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Iterator[Axes]:
     """The axes to draw on, under our style, whatever the user's is; the user's is back afterwards.
@@ -124,7 +129,7 @@ def title_of(ax: Axes, data: Any) -> None:
     """The title that the dataset carries, if it has one."""
     title = data.attrs.get("title")
     if isinstance(title, str) and title:
-        ax.set_title(title)
+        ax.set_title("\n".join(textwrap.wrap(title, TITLE)), parse_math=False)  # a user's words: $ is a dollar
 
 
 def plain(value: float, _: object = None) -> str:
@@ -140,4 +145,4 @@ def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
     ax.xaxis.set_major_formatter(plain)
     low = first if log else 0
     ax.set_xlim(low, last if last > low else low + 1)
-    ax.set_xlabel("samples per agent")
+    ax.set_xlabel("step t")

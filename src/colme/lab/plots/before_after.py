@@ -16,7 +16,7 @@ from colme.lab.lines import number
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.preparation import prepare_run
+from colme.sim.preparation import GraphSource, prepare_run
 
 MOST = 300
 """Agents beyond which a picture of a graph is a ball of wool."""
@@ -45,7 +45,13 @@ class Separation:
 
 
 def separation(
-    method: Method, scenario: Scenario, *, degree: int | None = None, steps: int = 1000, seed: int = 0
+    method: Method,
+    scenario: Scenario,
+    *,
+    degree: int | None = None,
+    graph: GraphSource | None = None,
+    steps: int = 1000,
+    seed: int = 0,
 ) -> Separation:
     """Run a method and keep the graph it began on and the one it ended with."""
     if scenario.n_agents > MOST:
@@ -53,7 +59,7 @@ def separation(
             f"n_agents={scenario.n_agents}: a picture can show at most {MOST} agents. Try Scenario(n_agents=100, ...)."
         )
     whole(steps, "steps", "steps=1000")
-    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, record=[steps])
+    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
     state = run.states[0]
     before = state.graph()
     for t in range(1, steps + 1):
@@ -117,8 +123,12 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
                        color=COLORS[c % len(COLORS)], edgecolor="white", linewidth=0.5, zorder=3,
                        label=f"mean {number(mean)}")  # fmt: skip
         share = f"{int(wrong.sum())} of {len(edges)} edges join different classes"
-        moment = "before the first sample" if when == "before" else f"after {picture.steps} samples per agent"
-        ax.set_title(f"{picture.label}, {moment}\n", fontsize=9, loc="center")
+        moment = (
+            "before the first sample"
+            if when == "before"
+            else f"after {picture.steps:,} step{'s' * (picture.steps != 1)}"
+        )
+        ax.set_title(f"{picture.label}, {moment}\n", fontsize=9, loc="center", parse_math=False)
         ax.annotate(share, (0.5, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", ha="center",
                     fontsize=8.5, color=WARNING if wrong.any() else "#444444")  # fmt: skip
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(4, len(picture.means)), fontsize=8,

@@ -16,7 +16,7 @@ from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import canvas, step_axis
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.preparation import prepare_run
+from colme.sim.preparation import GraphSource, prepare_run
 
 
 def estimate_density(
@@ -24,6 +24,7 @@ def estimate_density(
     scenario: Scenario,
     *,
     degree: int | None = None,
+    graph: GraphSource | None = None,
     steps: int = 2000,
     seed: int = 0,
     n_times: int = 240,
@@ -45,7 +46,7 @@ def estimate_density(
     edges = np.linspace(low, high, n_bins + 1)
     density = np.empty((len(t), n_bins))
     outside, wrong = np.empty(len(t)), np.empty(len(t))
-    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, record=[steps])
+    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
     state = run.states[0]
     for step in range(1, steps + 1):
         run.step(step)

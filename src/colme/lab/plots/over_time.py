@@ -126,6 +126,7 @@ def draw_line(
 ) -> None:
     """One median line in its band, which ends where the median is zero: there it would only tell of single agents."""
     ax.fill_between(x, low, high, where=np.asarray(median) > 0, color=look.color, alpha=0.16, linewidth=0)
+    marker = "o" if len(x) == 1 else marker  # a line of one point is nothing to see
     ax.plot(
         x, median, color=look.color, linestyle=look.dashes, linewidth=look.width, marker=marker, label=join(names)
     )  # fmt: skip

@@ -10,10 +10,11 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from colme.errors import ColmeError
 from colme.lab import lines
-from colme.lab.plots._labels import EndLabels, Label
+from colme.lab.planning import REFERENCE
+from colme.lab.plots._labels import EndLabels, Label, wrap
 from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import draw_line
-from colme.lab.tables import REFERENCE, time_table
+from colme.lab.tables import time_table
 from colme.metrics import METRICS
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -34,7 +35,7 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         for y, end, ratio in zip(place, high, table["ratio"], strict=True):
             words = "" if np.isnan(ratio) else relative(ratio)
             ax.annotate(words, (end, y), (5, 0), textcoords="offset points", va="center", fontsize=8)
-        ax.set_yticks(place, list(table["line"]))
+        ax.set_yticks(place, [wrap(line) for line in table["line"]], parse_math=False)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
         ax.grid(False, axis="y")

@@ -11,10 +11,10 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter
 
 from colme.errors import ColmeError
+from colme.lab.planning import REFERENCE
 from colme.lab.plots._labels import vertical_marks
 from colme.lab.plots._style import canvas, ink, looks, plain
 from colme.lab.plots.times import relative
-from colme.lab.tables import REFERENCE
 
 PARTS = ("kernel", "end to end")
 CLAIM = 871 / 722
@@ -77,7 +77,7 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             ax.plot([row.median] * 2, [place - 0.33, place + 0.33], color=ink(color), linewidth=1.8, zorder=4)
             ax.annotate(relative(row.median), (1, place), (4, 0), xycoords=("axes fraction", "data"),
                         textcoords="offset points", va="center", fontsize=8, annotation_clip=False)  # fmt: skip
-        ax.set_yticks(places, [f"{row.method}, {row.part}" for row in rows.itertuples()])
+        ax.set_yticks(places, [f"{row.method}, {row.part}" for row in rows.itertuples()], parse_math=False)
         for size, place in headings:
             ax.annotate(f"{size:,} agents", (0, place), (6, 0), xycoords=("axes fraction", "data"), color="#222222",
                         textcoords="offset points", va="center", fontsize=8, fontweight="bold",
