@@ -160,12 +160,13 @@ def _making_of(subject: Subject) -> list[str]:
         if head is not None:
             seen = head["versions"]
             break
+    shown = {key: value for key, value in experiment.table.items() if key != "published"}  # the table above has them
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]
     return [
         "<h2>Do it again</h2>",
         f"<pre>colme run {escape(experiment.name)}.toml\ncolme report results/{escape(experiment.name)}</pre>",
         f"<p>with {escape(experiment.name)}.toml:</p>",
-        f"<pre>{escape(toml_of(experiment.table))}</pre>",
+        f"<pre>{escape(toml_of(shown))}</pre>",
         "<h2>Versions</h2>",
         table_html(rows, "What the runs were made with, and this page."),
         "<h2>How to cite</h2>",

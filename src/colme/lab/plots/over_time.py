@@ -102,16 +102,18 @@ def plot_wrong_edges(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 def draw_lines(ax: Axes, table: pd.DataFrame, *, beside: bool = False) -> None:
     """Median lines in quartile bands, each with its name at its end, or beside it where lines end together; equal lines
     are drawn once, with all names."""
-    merged: list[tuple[list[str], str, pd.DataFrame]] = []
-    for name, rows in table.groupby("line", sort=False):
+    merged: list[tuple[list[str], Look, pd.DataFrame]] = []
+    groups = [(str(name), rows) for name, rows in table.groupby("line", sort=False)]
+    # looks are given before equal lines are merged: a line keeps its own in all figures of an experiment
+    for (name, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
         numbers = rows[["t", "low", "median", "high"]].reset_index(drop=True)
         same = next((other for other in merged if other[2].equals(numbers)), None)
         if same is None:
-            merged.append(([str(name)], rows["method"].iloc[0], numbers))
+            merged.append(([name], look, numbers))
         else:
-            same[0].append(str(name))
+            same[0].append(name)
     labels = []
-    for (names, _, rows), look in zip(merged, looks([method for _, method, _ in merged]), strict=True):
+    for names, look, rows in merged:
         t, median = rows["t"].to_numpy(), rows["median"].to_numpy()
         draw_line(ax, look, t, median, rows["low"].to_numpy(), rows["high"].to_numpy(), names)
         labels.append(Label(join(names), t[-1], median[-1], *look))
