@@ -54,6 +54,13 @@ def _values(value: Any, kind: Any, path: str) -> list[Any]:
     return swept
 
 
+def sweep_place(value: Any, struct: type[msgspec.Struct], key: str, chosen: Any) -> str:
+    """ "[2]" for the third value of a sweep, "" for the value of a field that is not swept."""
+    kind = next(field.type for field in msgspec.structs.fields(struct) if field.name == key)
+    every = _values(value, kind, key)
+    return f"[{every.index(chosen)}]" if len(every) > 1 else ""
+
+
 def _accept(value: Any, kind: Any) -> Any:
     """A value as its field takes it; 1e4 is also a whole number."""
     try:

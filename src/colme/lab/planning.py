@@ -11,7 +11,7 @@ import msgspec
 
 from colme._configuration import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
-from colme.lab._sweep import combinations, convert_field, located
+from colme.lab._sweep import combinations, convert_field, located, sweep_place
 from colme.lab.setting import Setting, Setup, name_of
 from colme.methods import CLColME, Method
 from colme.scenario import Scenario, check_seed
@@ -111,9 +111,12 @@ def plan_method(
         label = convert_field(entry.get("label", kind.label), str, "label")
         if "seeds" in entry:
             seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
-        made = [(label, kind(**values)) for values in fields]
-    made_scenarios = [_made(Scenario, _required(values), in_scenario, "scenario") for values in scenarios]
-    made_setups = [_made(Setup, values, in_setup, "") for values in setups]
+    in_method = dict.fromkeys(own_fields, path)
+    made = [(label, _made(kind, values, own_fields, in_method, path)) for values in fields]
+    made_scenarios = [
+        _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
+    ]
+    made_setups = [_made(Setup, values, setup_table, in_setup, "") for values in setups]
     return [
         Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
         for scenario in made_scenarios
@@ -134,14 +137,21 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
     return tuple(check_seed(seed) for seed in every)
 
 
-def _made(struct: Any, values: dict[str, Any], paths: dict[str, str], path: str) -> Any:
-    """A struct; a refusal that names a key tells where in the file that key is."""
+def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dict[str, str], path: str) -> Any:
+    """A struct; a refusal that names a key tells where in the file that key is, and which value of a sweep it was."""
     try:
         return struct(**values)
     except ColmeError as error:
-        named = re.match(r"\w+", str(error))
-        with located(paths.get(named[0], path) if named else path):
-            raise
+        message = str(error)
+        named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
+        key = named[1] if named else ""
+        place = sweep_place(table[key], struct, key, values[key]) if key in table else ""
+        if message.startswith(f"{key}="):
+            message = key + place + message.removeprefix(key)
+        elif key in table:
+            message = f"{key}{place}={shorten(values[key])}: {message}"
+        with located(paths.get(key, path)):
+            raise ExperimentError(message) from None
 
 
 def _required(values: dict[str, Any]) -> dict[str, Any]:
