@@ -327,7 +327,7 @@ BAD: dict[str, Case] = {
     ),
     "no means": (BASE.replace("[0.0, 1.0]", "[]"), ("x.toml: scenario.means=()", "finite mean", "Try means=")),
     "too large a delta": (BASE + "delta = [0.1, 2.0]", ("x.toml: methods[0].delta[1]=2.0", "between", "Try delta=0.1")),
-    "unknown level": (BASE + "level = 'agnet'", ("x.toml: methods[0].level='agnet'", "'agnet'", "Did you mean 'agent'?")),
+    "unknown level": (BASE + "level = 'agnet'", ("x.toml: methods[0].level='agnet'", "Did you mean 'agent'?")),
     "unknown graph": ("graph = 'rng'" + BASE, ("x.toml: graph='rng'", "graph 'rng'", "Did you mean 'ring'?")),
     "rewired twice": ("rewire = 2.0" + BASE, ("x.toml: rewire=2.0", "between 0 and 1", "Try rewire=0.1")),
     "recorded too late": ("record = [5, 30]" + BASE, ("x.toml: record=(5, 30)", "1..20", "Try record='log'")),
