@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -126,11 +127,11 @@ def field_docs(struct: type[Any]) -> dict[str, str]:
     docs: dict[str, str] = {}
     for each in reversed(struct.__mro__):
         name = None
-        for line in (each.__doc__ or "").splitlines():
-            if match := re.match(r"    (\w+)\s{2,}(\S.*)", line):
+        for line in inspect.cleandoc(each.__doc__ or "").splitlines():  # Python 3.13 takes the indentation away
+            if match := re.match(r"(\w+)\s{2,}(\S.*)", line):
                 name, words = match.groups()
                 docs[name] = words
-            elif name is not None and line.startswith("     ") and line.strip():
+            elif name is not None and line.startswith(" ") and line.strip():
                 docs[name] += " " + line.strip()
             else:
                 name = None
