@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,7 +69,7 @@ class Label:
     width: float = 1.0
 
 
-class _Labels(Artist):
+class _Labels(Artist, ABC):
     """Texts whose places depend on each other."""
 
     def __init__(self, ax: Axes, labels: Sequence[Label], **text: Any):
@@ -88,8 +89,9 @@ class _Labels(Artist):
             child.axes = axes
             child.set_transform(IdentityTransform())
 
+    @abstractmethod
     def _place(self, renderer: Any) -> None:
-        raise NotImplementedError
+        """Give every text its place."""
 
     def _pixels(self, label: Label) -> tuple[float, float]:
         axes: Any = self.axes
