@@ -27,8 +27,6 @@ MOST_LINES, MOST_PANELS = 10, 8
 """Lines that can be told apart in one plot; plots that fit below each other."""
 PICTURED = 80
 """Agents in a picture of the graph."""
-SPECTRAL = 2000
-"""Agents up to which all eigenvalues are computed."""
 DENSE = 200_000
 """Agents up to which a simulation for a picture is quick."""
 
@@ -302,7 +300,9 @@ def _which(subject: Subject) -> str:
 
 
 def _first_graph(subject: Subject) -> tuple[Any, str]:
-    setting = _few(subject.picked.setting, SPECTRAL)
+    from colme.lab.plots.spectra import MOST
+
+    setting = _few(subject.picked.setting, MOST)
     options = setting.options()
     made = first_graph(options["graph"], options["degree"], setting.scenario.n_agents, setting.seed)
     return made, f"a {setting.setup.graph} graph of {made.n_agents:,} agents and {made.n_edges:,} edges"

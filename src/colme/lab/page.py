@@ -129,10 +129,12 @@ def _sections(subject: Subject) -> list[str]:
     times = time_table(subject.data)
     if times["ratio"].notna().any() and times["method"].nunique() > 1:
         parts.append(f"<h2>How long each method took, {REFERENCE} being 1</h2>")
-        note = "CPU time of whole runs, compilation excluded, paired by seed: median and quartiles of the ratio."
-        shown = times.rename(columns={"line": "method", "median": "seconds"})
-        columns = ["method", "seconds", "ratio", "ratio_low", "ratio_high"]
-        parts.append(table_html(shown.loc[:, ~shown.columns.duplicated()][columns].to_dict("records"), note))
+        note = (
+            "CPU time, compilation excluded, paired by seed: median and quartiles of the ratio (per agent and step "
+            "where sizes differ)."
+        )
+        rows = times.drop(columns=["method", "low", "high"]).rename(columns={"line": "method", "median": "seconds"})
+        parts.append(table_html(rows.to_dict("records"), note))
     return parts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import warnings
@@ -15,7 +14,7 @@ import numpy as np
 from colme.errors import ColmeError, RunError, missing_extra
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
-from colme.lab.store import Store, write_text
+from colme.lab.store import Store, write_text, write_whole
 from colme.lab.timing_runs import ratio_rows
 from colme.metrics import METRICS
 
@@ -24,7 +23,7 @@ TIMES = ("seconds", "cpu_seconds")
 """Times of a run, warm-up excluded; NaN for a run that was interrupted and resumed."""
 AGENT_STEPS = "agent_steps"
 """Agents times steps: the size of a run."""
-NOT_PARAMETERS = {"steps", "record"}
+SHOWN_IN_T = {"steps", "record"}
 """How long a run is and what it writes down shows in t."""
 
 
@@ -127,7 +126,7 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
             for seen in (values.setdefault(name, []), per_label.setdefault((owner, name), [])):
                 if value not in seen:
                     seen.append(value)
-    swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - NOT_PARAMETERS
+    swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - SHOWN_IN_T
     axes = {name: _in_order(seen) for name, seen in values.items() if name in swept}
     for name in reversed(list(axes)):  # what the others imply (the alpha of a constant clock) is no axis
         others = [other for other in axes if other != name]
@@ -207,17 +206,7 @@ def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
 
 def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
     """Write `to_frame` as Parquet."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        to_frame(data).to_parquet(temporary, index=False)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise RunError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    write_whole(Path(path), to_frame(data).to_parquet(index=False))
 
 
 def _xarray() -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from colme.lab._progress import Work, show, watch
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
 from colme.lab.results import Source, axes_of, dataset, experiment_of, is_results, store_of
-from colme.lab.store import Store, parquet
+from colme.lab.store import Store, parquet, write_whole
 from colme.sim.simulation import available_cores
 
 BACKENDS = ("loky", "threading", "dask", "ray")
@@ -262,10 +261,7 @@ def _keep_modules(plan: Plan) -> tuple[str, ...]:
         while str(target.resolve()) in kept:  # of another folder
             target, number = folder / f"{path.stem}_{number}{path.suffix}", number + 1
         if target.resolve() != path.resolve():
-            folder.mkdir(exist_ok=True)
-            temporary = folder / f".{path.name}.{os.getpid()}.tmp"
-            shutil.copyfile(path, temporary)
-            os.replace(temporary, target)  # at once: another session may be reading it
+            write_whole(target, path.read_bytes())  # another session may be reading it
         kept.append(str(target.resolve()))
     return tuple(kept)
 

@@ -169,10 +169,15 @@ def toml_of(table: dict[str, Any]) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """A text file that is never half-written."""
+    write_whole(path, text.encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that is never half-written: a temporary one beside it, then a rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
         os.replace(temporary, path)
     except OSError as error:
         with contextlib.suppress(OSError):

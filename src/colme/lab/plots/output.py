@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import html
 import io
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure, FigureBase
 
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._style import STYLE
+from colme.lab.store import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
 
@@ -39,7 +39,7 @@ def save(
     written = []
     for ending in ENDINGS:
         target = stem.with_name(stem.name + ending)  # not with_suffix: a name may have dots
-        _write(target, content[ending])
+        write_whole(target, content[ending])
         written.append(target)
     return written
 
@@ -99,16 +99,3 @@ def _pdf(figure: Figure) -> bytes:
     with matplotlib.style.context(STYLE, after_reset=True):
         figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
     return buffer.getvalue()
-
-
-def _write(target: Path, content: bytes) -> None:
-    """All or nothing: a temporary file beside it, then a rename."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ColmeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from error

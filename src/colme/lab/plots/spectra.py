@@ -16,7 +16,7 @@ from colme.lab.plots._labels import EndLabels, Label, vertical_marks
 from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, ink
 from colme.spectrum import Spectrum, laplacian_matrix
 
-DENSE = 2000
+MOST = 2000
 """Agents up to which all eigenvalues are computed."""
 ROUNDS = 400
 """Applications of I - bL in a measurement."""
@@ -26,9 +26,9 @@ def spectrum_table(graph: Graph) -> pd.DataFrame:
     """All eigenvalues of the Laplacian, ascending: columns k (from 1, as in lambda_2) and eigenvalue."""
     if not isinstance(graph, Graph):
         raise GraphError(f"graph={shorten(graph)}: it must be a colme.Graph. Try colme.graphs.from_networkx(graph).")
-    if graph.n_agents > DENSE:
+    if graph.n_agents > MOST:
         raise GraphError(
-            f"{graph.n_agents} agents: all eigenvalues are computed for at most {DENSE}. Try a smaller graph of "
+            f"{graph.n_agents} agents: all eigenvalues are computed for at most {MOST}. Try a smaller graph of "
             "the same kind, or colme.spectrum.spectrum(graph) for the two ends."
         )
     values = np.linalg.eigvalsh(laplacian_matrix(graph))
