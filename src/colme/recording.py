@@ -115,6 +115,9 @@ class Recording:
     def truth(self, t: int) -> NDArray[np.float64] | None:
         return self._truth
 
+    def steady_until(self, t: int) -> float:
+        return np.inf
+
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
         n_steps, n_agents = out.shape
         np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)

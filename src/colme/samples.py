@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme import _random
-from colme._jit import HAVE_NUMBA, LANES, at, bits_to_float, equation, helper, kernel, lanes_like, select
+from colme._jit import HAVE_NUMBA, LANES, at, bits_to_float, equation, helper, kernel, lanes_like, select, wide_vectors
 from colme._random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
 from colme.scenario import Scenario, check_seed
@@ -69,6 +69,7 @@ def student_noise(word0: Any, word1: Any, df: Any) -> Any:
 @kernel
 def _fill_gaussian(out, first, t0, key0, key1, location, scale):
     """out[row] = samples of agents first, first+1, ... at step t0 + row. Apart from the others because it is hot."""
+    wide_vectors()
     n = u64(out.shape[1])
     noise = lanes_like(np.empty(0, f32))
     for row in range(out.shape[0]):
@@ -98,6 +99,7 @@ def _noise(kind, word, word_2, df):
 
 @kernel
 def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):
+    wide_vectors()
     n = u64(out.shape[1])
     noise = lanes_like(location)
     for row in range(out.shape[0]):
@@ -152,13 +154,6 @@ def running_mean(mean: Any, sample: Any, n: Any) -> Any:
 
 
 @kernel
-def observe_all(mean, sample, t):
-    """Every agent sees its t-th sample."""
-    for a in range(mean.size):
-        mean[a] = running_mean(mean[a], sample[a], t)
-
-
-@kernel
 def observe_some(mean, count, sample):
     """Agents whose sample is a number see it; the others wait."""
     for a in range(mean.size):
@@ -182,6 +177,9 @@ class Stream(Protocol):
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
 
     def truth(self, t: int) -> NDArray[np.float64] | None: ...
+
+    def steady_until(self, t: int) -> float:
+        """The first step after t at which the truth is another one."""
 
 
 class ScenarioStream:
@@ -224,6 +222,11 @@ class ScenarioStream:
         if era != self._era:
             self._era, self._location = era, self._means(t)
         return self._location
+
+    def steady_until(self, t: int) -> float:
+        """The first step after t at which the truth is another one."""
+        shift = self.scenario.shift_step
+        return shift if shift is not None and t < shift else np.inf
 
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
         """out[k, i] = the sample of agent first + i at step t0 + k (first a multiple of 64)."""

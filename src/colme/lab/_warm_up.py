@@ -9,7 +9,8 @@ import numpy as np
 from colme.methods import Method
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario
-from colme.sim.engine import BLOCK, Run
+from colme.sim.engine import Run
+from colme.sim.perception import BLOCK
 from colme.sim.preparation import EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
 

@@ -1,6 +1,6 @@
 """The papers, one file each."""
 
-from colme.methods._base import EVERYONE, Agent, Method, Place, State, World
+from colme.methods._base import EVERYONE, Agent, Marching, Method, Place, State, World
 from colme.methods.b_colme import BColME
 from colme.methods.c_colme import CColME
 from colme.methods.cl_colme import CLColME
@@ -12,6 +12,6 @@ METHODS: tuple[type[Method], ...] = (Local, Oracle, ColME, BColME, CColME, CLCol
 """Every published method."""
 
 __all__ = [
-    "EVERYONE", "METHODS", "Agent", "BColME", "CColME", "CLColME", "ColME", "Local", "Method", "Oracle", "Place",
-    "State", "World",
+    "EVERYONE", "METHODS", "Agent", "BColME", "CColME", "CLColME", "ColME", "Local", "Marching", "Method", "Oracle",
+    "Place", "State", "World",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._configuration import Configuration
+from colme._watch import Milestone
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.samples import running_mean
@@ -44,7 +45,12 @@ class World:
     classes_known: bool = True
     kurtosis: float = 3.0  # of the samples, as far as it is known
     exchange: type = np.float32  # the type in which neighbors hear estimates
+    truth: NDArray[np.float64] | None = None  # true means at step t, for judging; None if they are not known
+    tolerance: float = 0.1  # an error beyond it counts
     t: int = 0
+
+    def __post_init__(self) -> None:
+        self.milestone = Milestone(len(self.mean))
 
     @property
     def n_agents(self) -> int:
@@ -101,6 +107,14 @@ class State(Protocol):
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
+
+
+class Marching(Protocol):
+    """A state that can make many steps in one go, which is faster where agents are few."""
+
+    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Steps world.t, world.t + 1, ..: as many as there are rows of means; everybody has a sample at each, unless it
+        is only one. out[i] gets the metrics of each (`colme.metrics.OF_METHOD`)."""
 
 
 class Agent(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
@@ -10,11 +10,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._jit import LANES
+from colme._march import march
 from colme.confidence import too_far
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Inbox, Place, Round, World
 from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
+from colme.metrics import OF_METHOD
+
+WRONG, LOST = OF_METHOD.index("wrong_edges"), OF_METHOD.index("lost_edges")
+NO_RADII = np.empty(1)
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -35,26 +41,66 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
         check_clock(self.clock, self.alpha)
 
 
-class ConsensusState(PruningState, ABC):
+class ConsensusState(PruningState):
     """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
 
     saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "heard")
 
+    step_size = 1.0
+    weights: NDArray[Any] | None = None
+    """Of the slots; None: all are one."""
+    rebuild = False
+    """Make all weights anew at every step."""
+
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.clock = Clock(method.clock, world.n_agents, method.alpha)
-        self.heard: NDArray[Any] = np.full(world.n_agents, np.nan, world.exchange)
-        self.spare = np.empty_like(self.heard)
+        self.heard: NDArray[Any] = np.full(-(-world.n_agents // LANES) * LANES, np.nan, world.exchange)
+        self.spare = self.heard.copy()
+        self.edges.tighten()
+        self._pairs = self.edges.slots.view(np.uint64)
 
     def step(self, world: World) -> None:
-        self.prune(world)
-        self.clock.tick(world.t, self.edges, world.mean, complete=world.count is None)
-        self.average(world)
-        self.heard, self.spare = self.spare, self.heard
+        self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
 
-    @abstractmethod
-    def average(self, world: World) -> None:
-        """Set `estimate` and `spare` (what will be heard next) from `heard`."""
+    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        edges, done, pruned = self.edges, 0, False
+        radii = self.radii.over(world, len(means))
+        while done < len(means):
+            if pruned or edges.watch.milestone == world.milestone.number > 0:
+                done += self.average(world, means, done, NO_RADII if radii is None else radii, out, pruned=pruned)
+            if done < len(means):
+                if radii is None:
+                    edges.prune(means[done], self.radii.now(world, done))
+                else:
+                    edges.look_at_all(means, done, radii.item(done), world.milestone, world.t)
+                pruned = True
+        out[:, WRONG] = out[:, WRONG] / edges.n_wrong if edges.n_wrong else 0.0
+        out[:, LOST] = out[:, LOST] / edges.n_right if edges.n_right else 0.0
+        if not world.classes_known:
+            out[:, WRONG : LOST + 1] = np.nan
+
+    def average(
+        self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
+        out: NDArray[np.float64], *, pruned: bool,
+    ) -> int:  # fmt: skip
+        """March from this row on, and return for how many; see `colme._march`."""
+        edges, watch, clock = self.edges, self.edges.watch, self.clock
+        if edges.tighten():
+            self.rows_moved()
+        done, watch.looks_left, clock.restart, clock.turn, clock.settled = march(
+            self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.heard, self.spare, self.estimate,
+            means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii, watch.listed, watch.ends,
+            watch.threshold, watch.skin, watch.looks_left, clock.name == "global", clock.restart, clock.restarts,
+            clock.gossip, clock.turn, clock.settled, clock.fixed, self.step_size, world.gaps, world.truth,
+            world.tolerance, out,
+        )  # fmt: skip
+        if done % 2:
+            self.heard, self.spare = self.spare, self.heard
+        return done
+
+    def rows_moved(self) -> None:
+        """The neighbor table has been tightened."""
 
 
 class Hello(msgspec.Struct, frozen=True):

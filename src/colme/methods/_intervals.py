@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.confidence import BOUNDS, Bound, RadiusTable, check_probability, level_gamma, scale_radii
+from colme.confidence import BOUNDS, Bound, check_probability, level_gamma, radius_table, scale_radii
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
 from colme.methods._base import Agent, Method, Place, World
@@ -89,15 +89,24 @@ class Radii:
     """The radius of every agent now: one number while all have equal counts and scales, else an array."""
 
     def __init__(self, bound: Bound, sigma: Any):
-        self.table, self.sigma = RadiusTable(bound), sigma
+        self.table, self.sigma = radius_table(bound), sigma
 
-    def now(self, world: World) -> float | NDArray[np.float64]:
-        unit = self.table.up_to(world.t)
+    def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
+        """At step t, or `ahead` of it."""
+        t = world.t + ahead
+        unit = self.table.up_to(t)
         if world.count is not None:
             out = np.empty(world.n_agents)
             scale_radii(out, world.count, unit, self.sigma)
             return out
-        return self.sigma * unit[world.t]
+        return self.sigma * unit.item(t)
+
+    def over(self, world: World, n_steps: int) -> NDArray[np.float64] | None:
+        """Everybody's at steps t, t + 1, ..; None where they differ between agents."""
+        if world.count is not None or isinstance(self.sigma, np.ndarray):
+            return None
+        last = world.t + n_steps
+        return self.sigma * self.table.up_to(last)[world.t : last]
 
 
 class PruningState:
@@ -109,7 +118,7 @@ class PruningState:
         self.estimate = np.full(world.n_agents, np.nan)
 
     def prune(self, world: World) -> None:
-        self.edges.prune(world.mean, self.radii.now(world))
+        self.edges.prune(world.mean, self.radii.now(world), world.milestone, world.t)
 
     @property
     def wrong_share(self) -> float:

@@ -29,14 +29,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, kernel, lanes_like
-from colme._slots import block_of
-from colme.consensus import add_weighted_pull, clock_rate, metropolis_weight, next_estimate
+from colme.consensus import add_weighted_pull, build_weights, metropolis_weight, next_estimate
 from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-
-u32, u64, f64 = np.uint32, np.uint64, np.float64
 
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
@@ -57,87 +53,20 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
         return CAgent(self, place)
 
 
-@kernel
-def build_weights(slots, offsets, degree, weights):
-    """Equation (4) on every slot; that of a cut or empty one multiplies a difference of zero."""
-    n = u64(degree.size)
-    for block in range(u64(offsets.size - 1)):
-        start, size, first, width = block_of(offsets, block, n)
-        for j in range(width):
-            for lane in range(size):
-                k = first + (u64(j) << u64(6)) + u64(lane)
-                weights[k] = metropolis_weight(degree[start + u64(lane)], degree[slots[k]])  # (4)
-
-
-@kernel
-def mend_weights(slots, offsets, degree, changed, weights):
-    """Equation (4) on the edges of agents whose degree changed, at both ends."""
-    n = u64(degree.size)
-    for a in range(n):
-        if not changed[a]:
-            continue
-        _, _, first, width = block_of(offsets, a >> u64(6), n)
-        lane = a & u64(63)
-        for j in range(width):
-            k = first + (u64(j) << u64(6)) + lane
-            b = u64(slots[k])
-            if b == a:
-                continue
-            weight = metropolis_weight(degree[a], degree[b])  # (4)
-            weights[k] = weight
-            _, _, first_b, width_b = block_of(offsets, b >> u64(6), n)
-            for i in range(width_b):
-                back = first_b + (u64(i) << u64(6)) + (b & u64(63))
-                if slots[back] == u32(a):
-                    weights[back] = weight
-                    break
-
-
-@kernel
-def metropolis_consensus(slots, offsets, degree, weights, heard, spare, mean, estimate, t, restart, fixed, gaps):
-    """Equations (3), (5) and (6) for every agent, in place."""
-    n = u64(mean.size)
-    pull = lanes_like(heard)
-    for block in range(u64(offsets.size - 1)):
-        start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            own = heard[start + u64(lane)]
-            pull[lane] = 0
-            total = pull[lane]
-            for j in range(width):
-                k = first + (u64(j) << u64(6)) + u64(lane)
-                total = add_weighted_pull(total, own, heard[slots[k]], weights[k], gaps)  # (5)
-            pull[lane] = total
-        for lane in range(size):
-            a = start + u64(lane)
-            alpha = fixed if fixed >= 0.0 else clock_rate(t, at(restart, a))  # (3)
-            y = next_estimate(mean[a], estimate[a], f64(pull[lane]), alpha, 1.0, degree[a])  # (6)
-            estimate[a] = y
-            spare[a] = y
-
-
 class CState(ConsensusState):
+    """What C-colME has of its own: the weights, kept between cuts."""
+
     saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "weights")
 
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)
         self.rebuild = method.rebuild
-        self._build()
+        self.rows_moved()
 
-    def _build(self) -> None:
-        build_weights(self.edges.slots, self.edges.offsets, self.edges.degree, self.weights)
-
-    def average(self, world: World) -> None:
+    def rows_moved(self) -> None:
         edges = self.edges
-        if self.rebuild:
-            self._build()
-        elif edges.any_cut:
-            mend_weights(edges.slots, edges.offsets, edges.degree, edges.cut_now, self.weights)
-        metropolis_consensus(
-            edges.slots, edges.offsets, edges.degree, self.weights, self.heard, self.spare,
-            world.mean, self.estimate, world.t, self.clock.restart, self.clock.fixed, world.gaps,
-        )  # fmt: skip
+        build_weights(edges.slots, edges.offsets, edges.order, edges.degree, self.weights)
 
 
 class CAgent(ConsensusAgent):

@@ -30,16 +30,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colme._jit import at, kernel, lanes_like
-from colme._slots import block_of
-from colme.consensus import add_pull, clock_rate, next_estimate
+from colme.consensus import add_pull, next_estimate
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 from colme.spectrum import check_step, stable_step
-
-u64, f64 = np.uint64, np.float64
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
@@ -72,38 +68,12 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
         return CLAgent(self, place)
 
 
-@kernel
-def laplacian_consensus(slots, offsets, degree, heard, spare, mean, estimate, t, restart, fixed, step, gaps):
-    """Equations (3) to (5) for every agent, in place."""
-    n = u64(mean.size)
-    pull = lanes_like(heard)
-    for block in range(u64(offsets.size - 1)):
-        start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            own = heard[start + u64(lane)]
-            pull[lane] = 0
-            total = pull[lane]
-            for j in range(width):
-                total = add_pull(total, own, heard[slots[first + (u64(j) << u64(6)) + u64(lane)]], gaps)  # (4)
-            pull[lane] = total
-        for lane in range(size):
-            a = start + u64(lane)
-            alpha = fixed if fixed >= 0.0 else clock_rate(t, at(restart, a))  # (3)
-            y = next_estimate(mean[a], estimate[a], f64(pull[lane]), alpha, step, degree[a])  # (5)
-            estimate[a] = y
-            spare[a] = y
-
-
 class CLState(ConsensusState):
+    """All that CL-colME has of its own is that every neighbor pulls alike."""
+
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.step_size = stable_step(graph) if isinstance(method.step, str) else method.step
-
-    def average(self, world: World) -> None:
-        laplacian_consensus(
-            self.edges.slots, self.edges.offsets, self.edges.degree, self.heard, self.spare, world.mean,
-            self.estimate, world.t, self.clock.restart, self.clock.fixed, self.step_size, world.gaps,
-        )  # fmt: skip
 
 
 class CLAgent(ConsensusAgent):

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,16 @@ from numpy.typing import NDArray
 from colme.errors import CheckpointError, shorten
 from colme.graphs import Graph
 from colme.methods import Method, State, World
-from colme.metrics import Judge
-from colme.samples import Stream, observe_all, observe_some
+from colme.metrics import OF_METHOD, Judge
+from colme.samples import Stream
+from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
 from colme.sim.store import read_arrays, write_arrays
 from colme.sim.trace import Final, Trace
 
-CHECKPOINT = "colme checkpoint 1"
+CHECKPOINT = "colme checkpoint 2"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
-BLOCK = 2**14
-"""Samples made at a time, a multiple of 64: an eighth of a megabyte, which the cache holds."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,14 @@ class Run:
             classes_known=stream.class_ is not None,
             kurtosis=stream.kurtosis,
             exchange=exchange,
+            tolerance=tolerance,
         )
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods))
         self.n_steps = int(steps[-1])
-        self._block = np.empty((max(1, min(self.n_steps, block // n)), min(n, block)))
-        self._filled_from = self._filled_to = 0
+        self.perception = Perception(stream, self.world, self.judge, steps, block)
+        self._tables = np.full((len(methods), self.perception.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
@@ -90,8 +91,7 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the run, without what was recorded."""
-        parts = [self.world, self.stream, self.judge, *self.states]
-        return self._block.nbytes + _array_bytes(parts, set())
+        return _array_bytes([self.world, self.perception, *self.states], set())
 
     def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event) -> list[Trace]:
         """Run to the end and return one trace per method."""
@@ -99,9 +99,9 @@ class Run:
         saved_at = told_at = time.monotonic()
         if tell is not None and world.t > 0:
             tell(Progress(self.seed, world.t, self.n_steps))
-        for t in range(world.t + 1, self.n_steps + 1):
-            self.step(t)
-            now = time.monotonic()
+        while world.t < self.n_steps:
+            self.advance(world.t + 1, self.n_steps)
+            t, now = world.t, time.monotonic()
             if tell is not None and (now - told_at > TELL_EVERY or t == self.n_steps):
                 tell(Progress(self.seed, t, self.n_steps))
                 told_at = now
@@ -116,37 +116,41 @@ class Run:
 
     def step(self, t: int) -> None:
         """Step t, which must follow the last one."""
-        world = self.world
-        world.t = t
-        self._perceive(t)
-        for state in self.states:
-            state.step(world)
-        if t == self.recorder.next:
-            self.recorder.write(world, self.states, self.judge, self.stream.truth(t))
+        self.advance(t, t)
 
-    def _perceive(self, t: int) -> None:
-        """Everybody sees its sample: many steps are drawn at once for few agents, few agents at a time for many."""
-        n, (rows, width) = self.world.n_agents, self._block.shape
-        if width == n:
-            if not self._filled_from <= t < self._filled_to:
-                self._filled_from, self._filled_to = t, min(t + rows, self.n_steps + 1)
-                self.stream.fill(self._block[: self._filled_to - t], t)
-            self._observe(t, self._block[t - self._filled_from], self.world.mean, self.world.count)
-            return
-        for first in range(0, n, width):
-            part = slice(first, min(first + width, n))
-            self.stream.fill(self._block[:, : part.stop - first], t, first)
-            count = None if self.world.count is None else self.world.count[part]
-            self._observe(t, self._block[0, : part.stop - first], self.world.mean[part], count)
+    def advance(self, first: int, last: int) -> None:
+        """Steps `first`, which must follow the last one, to `last`, or as far as was seen."""
+        world, seen = self.world, self.perception
+        n_steps = seen.see(first, last)
+        means, due = seen.means(first, n_steps), self.recorder.due(first, n_steps)
+        for table, state in zip(self._tables, self.states, strict=True):
+            world.t, world.mean = first, means[0]
+            if hasattr(state, "advance"):
+                state.advance(world, means, table[:n_steps])
+            else:
+                self._step_by_step(state, first, means, due, table)
+        world.t, world.mean = first + n_steps - 1, means[-1]
+        if len(due):
+            self.recorder.write(due, self._tables, seen.errors(first, n_steps))
 
-    @staticmethod
-    def _observe(
-        t: int, sample: NDArray[np.float64], mean: NDArray[np.float64], count: NDArray[np.int32] | None
+    def _step_by_step(
+        self, state: State, first: int, means: NDArray[np.float64], due: NDArray[np.int64], table: NDArray[np.float64]
     ) -> None:
-        if count is None:
-            observe_all(mean, sample, t)
-        else:
-            observe_some(mean, count, sample)
+        recorded = set(due.tolist())
+        for row, mean in enumerate(means):
+            self.world.t, self.world.mean = first + row, mean
+            state.step(self.world)
+            if row in recorded:
+                table[row] = self._judged(state)
+
+    def _judged(self, state: State) -> tuple[float, ...]:
+        """The metrics of a method."""
+        errors = shares = nan, nan
+        if self.world.truth is not None:
+            errors = self.judge.estimates(state.estimate, self.world.truth)
+        if self.world.classes_known:
+            shares = state.wrong_share, state.lost_share
+        return *errors, *shares, state.isolated
 
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
@@ -189,8 +193,11 @@ class Run:
         self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
             restore(state, f"state{number}", arrays)
-        if self.world.t == self.recorder.next:  # it ended here, at a step that only its end made it record
-            self.recorder.write(self.world, self.states, self.judge, self.stream.truth(self.world.t))
+        if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
+            of_run = self.perception.look_back()
+            for table, state in zip(self._tables, self.states, strict=True):
+                table[0] = self._judged(state)
+            self.recorder.write(np.zeros(1, np.int64), self._tables, of_run)
 
     def _traces(self) -> list[Trace]:
         world, origin = self.world, self.stream.origin
@@ -215,6 +222,8 @@ def snapshot(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     for name in thing.saved:
         value = getattr(thing, name)
+        if value is None:
+            continue
         if hasattr(value, "saved"):
             arrays |= snapshot(value, f"{prefix}.{name}")
         else:
@@ -226,6 +235,8 @@ def restore(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
     """Put back what `snapshot` took."""
     for name in thing.saved:
         value = getattr(thing, name)
+        if value is None:
+            continue
         if hasattr(value, "saved"):
             restore(value, f"{prefix}.{name}", arrays)
         elif isinstance(value, np.ndarray):

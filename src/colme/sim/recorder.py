@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import RunError, one_of, shorten, whole
-from colme.methods import State, World
-from colme.metrics import OF_METHOD, OF_RUN, Judge
-
-WRONG_EDGES, LOST_EDGES, ISOLATED = (OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "isolated"))
+from colme.metrics import OF_METHOD, OF_RUN
 
 Record = str | int | Sequence[int]
 
@@ -43,42 +40,38 @@ class Recorder:
 
     def __init__(self, steps: NDArray[np.int64], n_methods: int):
         self.steps = steps
-        self.of_method = np.full((n_methods, len(OF_METHOD), len(steps)), np.nan)
-        self.of_run = np.full((len(OF_RUN), len(steps)), np.nan)
-        self._tables = list(self.of_method)
+        self.of_method = np.full((n_methods, len(steps), len(OF_METHOD)), np.nan)
+        self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
+        self._up_to = np.searchsorted(steps, np.arange(steps[-1] + 1), side="right")  # recorded steps up to each step
         self.filled = 0
-        self.next = int(steps[0])
-        """The step to record next; 0 when all are."""
 
-    def write(self, world: World, states: list[State], judge: Judge, truth: NDArray[np.float64] | None) -> None:
-        k = self.filled
-        if truth is not None:
-            judge.means(world.mean, world.count, truth, self.of_run, k)
-        for table, state in zip(self._tables, states, strict=True):
-            if truth is not None:
-                judge.estimates(state.estimate, truth, table, k)
-            if world.classes_known:
-                table[WRONG_EDGES, k], table[LOST_EDGES, k] = state.wrong_share, state.lost_share
-            table[ISOLATED, k] = state.isolated
-        self._advance(k + 1)
+    def due(self, first: int, n_steps: int) -> NDArray[np.int64]:
+        """Which of the steps first, first + 1, .. are to be recorded next, counted from 0."""
+        return self.steps[self.filled : self._up_to.item(first + n_steps - 1)] - first
 
-    def _advance(self, filled: int) -> None:
-        self.filled = filled
-        self.next = int(self.steps[filled]) if filled < len(self.steps) else 0
+    def write(self, rows: NDArray[np.int64], of_method: NDArray[np.float64], of_run: NDArray[np.float64]) -> None:
+        """The steps that were due, from the metrics of all steps."""
+        start, end = self.filled, self.filled + len(rows)
+        if len(rows) == len(of_run):  # all of them
+            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, : len(rows)], of_run
+        else:
+            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, rows], of_run[rows]
+        self.filled = end
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         k = self.filled
-        return {"steps": self.steps[:k], "of_method": self.of_method[:, :, :k], "of_run": self.of_run[:, :k]}
+        return {"steps": self.steps[:k], "of_method": self.of_method[:, :k], "of_run": self.of_run[:k]}
 
     def take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Continue from a snapshot; steps that this run does not want (an earlier end) are dropped."""
         wanted = np.isin(arrays["steps"], self.steps)
         k = int(wanted.sum())
-        self.of_method[:, :, :k] = arrays["of_method"][:, :, wanted]
-        self.of_run[:, :k] = arrays["of_run"][:, wanted]
-        self._advance(k)
+        self.of_method[:, :k] = arrays["of_method"][:, wanted]
+        self.of_run[:k] = arrays["of_run"][wanted]
+        self.filled = k
 
     def metrics(self, number: int) -> dict[str, NDArray[Any]]:
         """All metrics of a method by name."""
-        table = dict(zip(OF_METHOD, self.of_method[number], strict=True)) | dict(zip(OF_RUN, self.of_run, strict=True))
+        columns = [*self.of_method[number].T.copy(), *self.of_run.T.copy()]
+        table = dict(zip(OF_METHOD + OF_RUN, columns, strict=True))
         return table | {"isolated": table["isolated"].astype(np.int64)}

@@ -25,6 +25,7 @@ from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario
 from colme.sim import engine
+from colme.sim.perception import BLOCK
 from colme.sim.recorder import recorded_steps
 from colme.sim.simulation import simulate
 from colme.testing._lockstep import lockstep
@@ -90,7 +91,7 @@ class Case:
 
 
 def _run(method: Method, stream: Stream, graph: Graph, n_steps: int, exchange: type = np.float32,
-         checkpoint: Path | None = None, block: int = engine.BLOCK) -> engine.Run:  # fmt: skip
+         checkpoint: Path | None = None, block: int = BLOCK) -> engine.Run:  # fmt: skip
     method.check(stream.n_agents, graph)
     return engine.Run(
         [method], stream, graph, recorded_steps("all", n_steps), seed=0, tolerance=0.1, exchange=exchange,
@@ -148,7 +149,7 @@ def threads_and_blocks_do_not_matter(case: Case) -> None:
     many = Scenario(n_agents=200, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform", skip_rate=0.1)
     graph = random_regular_graph(200, 6, rng=1)
     ends = []
-    for block in (engine.BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
+    for block in (BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
         run = _run(case.method, ScenarioStream(many, 3), graph, 20, block=block)
         run.go(None, threading.Event())
         ends.append(run.states[0].estimate)
