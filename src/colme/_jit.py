@@ -191,7 +191,9 @@ if HAVE_NUMBA:
         @intrinsic
         def stack_like(typing_context, array):
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                return cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=size)
+                place = cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=size)
+                place.align = 64  # a line of the cache: no vector lies across two
+                return place
 
             return types.CPointer(array.dtype)(array), generate
 
@@ -202,6 +204,7 @@ if HAVE_NUMBA:
     @intrinsic
     def _prefer_512_bits(typing_context):
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.function.attributes.add("noinline")  # or the caller's width would be taken
             set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite knows no such attribute
             return context.get_dummy_value()
 

@@ -208,7 +208,7 @@ class ScenarioStream:
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         every = scenario.means + (scenario.shift_means or ())
         self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
-        self._kind, self._key = kind, _random.key_of(seed)
+        self._kind, self.key = kind, _random.key_of(seed)
         self._era = 0
         self._location = self._means(1)
 
@@ -239,9 +239,9 @@ class ScenarioStream:
         location, df = self.truth(t0)[part], float(self.scenario.df)
         scale = self.sigma[part] if isinstance(self.sigma, np.ndarray) else self.sigma
         if HAVE_NUMBA and self._kind == GAUSSIAN:
-            _fill_gaussian(out, self.first + first, t0, *self._key, location, scale)
+            _fill_gaussian(out, self.first + first, t0, *self.key, location, scale)
         elif HAVE_NUMBA:
-            _fill_other(out, self.first + first, t0, *self._key, self._kind, df, location, scale)
+            _fill_other(out, self.first + first, t0, *self.key, self._kind, df, location, scale)
         else:
             _fill_numpy(out, self.first + first, t0, self.seed, self._kind, df, location, scale)
         if not self.complete:

@@ -21,8 +21,9 @@ from colme.graphs import Graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
+from colme.sim.abreast import RunsAbreast, can_run_abreast, in_batches
 from colme.sim.engine import Interrupted, Progress, Run
-from colme.sim.preparation import EXCHANGE, GraphSource, prepare_run
+from colme.sim.preparation import EXCHANGE, GraphSource, first_graph, prepare_abreast, prepare_run
 from colme.sim.recorder import Record, recorded_steps
 from colme.sim.trace import Trace, Traces
 
@@ -34,6 +35,7 @@ class Options(TypedDict, total=False):
 
     degree: int | None
     graph: GraphSource | None
+    graph_seed: int | None
     steps: int | None
     seed: int | None
     tolerance: float
@@ -59,6 +61,7 @@ def simulate(
     *,
     degree: int | None = None,
     graph: GraphSource | None = None,
+    graph_seed: int | None = None,
     steps: int | None = None,
     seed: int | None = None,
     seeds: Iterable[int] | None = None,
@@ -78,6 +81,8 @@ def simulate(
 
     degree            of the random regular graph (default 10, or what so few agents allow)
     graph             another graph, or a function of an rng that makes one for each seed
+    graph_seed        make one graph from this seed for all of them. Seeds that share a graph can run eight at once, the
+                      same bits in less time: CL-colME with a global, harmonic or constant clock on Gaussian samples
     steps             how long to run (default 1000, or all steps of a recording)
     tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
     record            which steps to record: "all", "log", every k-th (an int), or a list of steps
@@ -121,37 +126,48 @@ def simulate(
     all_seeds = _seeds(seed, seeds)
     recorded_steps(record, n_steps)  # refused before a folder is made
     folder = _checkpoint_folder(checkpoint, seeds is not None)
+    if graph_seed is not None:
+        graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed)), None
 
-    def prepare(one_seed: int) -> Run:
+    def prepare(some: list[int]) -> Run | RunsAbreast:
+        if len(some) > 1:
+            return prepare_abreast(
+                methods, source, graph, steps=n_steps, seeds=some, tolerance=tolerance, record=record
+            )
+        one_seed = some[0]
         return prepare_run(
             methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
             record=record, precision=precision, checkpoint_every=checkpoint_every,
             checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder,
         )  # fmt: skip
 
+    n_jobs = min(len(all_seeds), n_jobs or available_cores())
+    abreast = folder is None and can_run_abreast(methods, source, graph, precision)
+    batches = in_batches(all_seeds, source.n_agents, n_jobs) if abreast else [[each] for each in all_seeds]
     with _reporter(progress, n_steps * len(all_seeds)) as tell:
-        results = _run_all(prepare, all_seeds, tell, n_jobs)
+        results = _run_all(prepare, batches, tell, n_jobs)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
     return Traces([results[s][m] for m in range(len(methods)) for s in range(len(all_seeds))])
 
 
 def _run_all(
-    prepare: Callable[[int], Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int | None
-) -> list[list[Trace]]:
+    prepare: Callable[[list[int]], Run | RunsAbreast], batches: list[list[int]],
+    tell: Callable[[Progress], None] | None, n_jobs: int,
+) -> list[list[Trace]]:  # fmt: skip
     """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
     stop between two steps, so that a checkpoint is never taken halfway."""
-    ready = {0: prepare(seeds[0])}  # errors of configuration surface here, before any thread starts
+    ready = {0: prepare(batches[0])}  # errors of configuration surface here, before any thread starts
     stop = threading.Event()
 
-    def work(number: int) -> list[Trace]:
+    def work(number: int) -> list[list[Trace]]:
         if stop.is_set():
             raise Interrupted
-        run = ready.pop(number, None) or prepare(seeds[number])
-        return run.go(tell, stop)
+        run = ready.pop(number, None) or prepare(batches[number])
+        return [run.go(tell, stop)] if isinstance(run, Run) else run.go(tell, stop)
 
-    with ThreadPoolExecutor(max_workers=min(len(seeds), n_jobs or available_cores())) as pool:
-        futures = [pool.submit(work, number) for number in range(len(seeds))]
+    with ThreadPoolExecutor(max_workers=n_jobs) as pool:
+        futures = [pool.submit(work, number) for number in range(len(batches))]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
@@ -164,7 +180,7 @@ def _run_all(
     for failure in failures:
         if not isinstance(failure, Interrupted):  # the runs that were stopped because of it say nothing new
             raise failure  # type: ignore[misc]
-    return [future.result() for future in futures]
+    return [traces for future in futures for traces in future.result()]
 
 
 def available_cores() -> int:
