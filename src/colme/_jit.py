@@ -1,11 +1,12 @@
 """The only file that knows numba: compile, cache, run without it.
 
-Three decorators cover the package:
+Four decorators cover the package:
 
 ``equation``  a tiny scalar function, written once. Python callers (a device's agent) run it as plain Python; kernels
               inline it. Both give the same bits because compiled code neither contracts nor reorders arithmetic.
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
 ``helper``    a function that only kernels call.
+``pasted``    a helper whose lines are pasted into its caller: not compiled twice, but it may not ask what is None.
 
 The disk cache is keyed by a hash of *all* our sources that a kernel can reach (the lab and the command line stand above
 them, see .importlinter), so editing an equation in one file can never leave a kernel of another file computing the old
@@ -185,6 +186,7 @@ if HAVE_NUMBA:
         return dispatcher
 
     helper = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+    pasted = numba.njit(nogil=True, error_model="numpy", inline="always")
     equation = register_jitable(forceinline=True)
 
     def _reservation(size: int) -> Any:
@@ -254,4 +256,4 @@ else:
     def _plain(function: Callable[..., Any]) -> Any:
         return function
 
-    kernel = helper = equation = _plain
+    kernel = helper = pasted = equation = _plain

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from colme._jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
+from colme._jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like, pasted
 from colme._slots import CUT, ISOLATED, LOST, WRONG, block_of, two_slots
 from colme._watch import bucket, cut_listed, slack_needed
 from colme.consensus import (
@@ -60,7 +60,7 @@ def gossiped(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
     return latest if mean == mean else START
 
 
-@helper
+@pasted
 def walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero, pull, latest):
     """What the agents of four rows hear from their neighbors: pull and latest, by the agents' places in the chunk. Four
     at a time, for their sums need not wait for each other, and one load brings two slots."""
@@ -85,6 +85,33 @@ def walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero
 
 
 @helper
+def spread(restarts, told, latest, cut_now, t, mean, start, size, base):
+    """Where restarts are gossip: what the agents of a block know next. Returns whether it is news to anybody."""
+    news = False
+    if told is not None:
+        for lane in range(size):
+            a = start + u64(lane)
+            restarts[a] = gossiped(latest[a - base], told[a], cut_now[a], t, mean[a])
+            news |= restarts[a] != told[a]
+    return news
+
+
+@helper
+def judge(new, truth, tolerance, start, size, square):
+    """Where the truth is known: adds the squared errors of a block. Returns how many are beyond the tolerance, and how
+    many have an estimate."""
+    beyond = present = 0
+    if truth is not None:
+        for lane in range(size):
+            error = new[lane] - truth[start + u64(lane)]
+            there = error == error
+            square[lane] += error * error if there else 0.0
+            beyond += 1 if abs(error) > tolerance else 0
+            present += 1 if there else 0
+    return beyond, present
+
+
+@pasted
 def average(
     pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts, told,
     fixed, step, gaps, truth, tolerance,
@@ -113,11 +140,7 @@ def average(
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             size = min(u64(64), n - start)
-            if told is not None:
-                for lane in range(size):
-                    a = start + u64(lane)
-                    restarts[a] = gossiped(latest[a - base], told[a], cut_now[a], t, mean[a])
-                    news |= restarts[a] != told[a]
+            news |= spread(restarts, told, latest, cut_now, t, mean, start, size, base)
             for lane in range(size if all_plain else u64(0)):
                 a = start + u64(lane)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, a, common))
@@ -129,13 +152,8 @@ def average(
             for lane in range(size):
                 estimate[start + u64(lane)] = new[lane]
                 spare[start + u64(lane)] = new[lane]
-            if truth is not None:
-                for lane in range(size):
-                    error = new[lane] - truth[start + u64(lane)]
-                    there = error == error
-                    square[lane] += error * error if there else 0.0
-                    beyond += 1 if abs(error) > tolerance else 0
-                    present += 1 if there else 0
+            more_beyond, more = judge(new, truth, tolerance, start, size, square)
+            beyond, present = beyond + more_beyond, present + more
     squares = 0.0
     for lane in range(u64(LANES)):
         squares += square[lane]

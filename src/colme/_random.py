@@ -24,6 +24,8 @@ VALUE, VALUE_2, SKIP, ASSIGN, JOIN, GRAPH = range(6)
 """Streams: what a draw is for. Two purposes never share a counter."""
 
 _LOW = 0xFFFFFFFF
+FEW = 2**14
+"""Words that NumPy makes in less time than it takes to load a compiled kernel."""
 
 
 @equation
@@ -145,7 +147,7 @@ def words_numpy(seed: int, stream: int, t: int, *, first: int, n: int) -> NDArra
 
 def words(seed: int, stream: int, t: int, *, first: int = 0, n: int) -> NDArray[np.uint32]:
     """One random 32-bit word for each of the agents first..first+n-1 (first a multiple of 64)."""
-    if not HAVE_NUMBA:
+    if not HAVE_NUMBA or n <= FEW:
         return words_numpy(seed, stream, t, first=first, n=n)
     out = np.empty(n, u32)
     _fill_words(out, first, t, stream, *key_of(seed))

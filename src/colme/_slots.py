@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import CHUNK, LANES, equation, helper, kernel
+from colme._jit import CHUNK, LANES, equation, kernel, pasted
 from colme.graphs import Graph
 
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
@@ -53,8 +53,9 @@ def two_slots(word: Any) -> Any:
 
 
 @kernel
-def _lay_out(indptr, indices, offsets, slots):
-    n = u64(indptr.size - 1)
+def _lay_out(indptr, indices, offsets, slots, class_):
+    """Fill the slots; returns how many neighbors are of another class."""
+    n, wrong = u64(indptr.size - 1), 0
     for block in range(u64(offsets.size - 1)):
         start, _, first, width = block_of(offsets, block, n)
         for lane in range(u64(64)):
@@ -66,7 +67,9 @@ def _lay_out(indptr, indices, offsets, slots):
                 b = u32(a)
                 if u64(j) < degree:
                     b = indices[u64(indptr[a]) + u64(j)]
+                    wrong += 1 if class_[a] != class_[b] else 0
                 slots[first + (u64(j) << u64(6)) + u64(lane)] = b
+    return wrong
 
 
 @kernel
@@ -106,7 +109,7 @@ def tighten(slots, offsets, order, places, degree):
             offsets[block + u64(1)] = first + (width << u64(6))
 
 
-@helper
+@pasted
 def _sort_rows(order, places, degree, base, end, n):
     """Largest degree first, agents of equal degree by number; rows beyond the last agent stay at the end."""
     most = u64(0)
@@ -127,10 +130,8 @@ def _sort_rows(order, places, degree, base, end, n):
         places[a] = u16(place)
 
 
-@equation
-def cut(
-    slots: Any, offsets: Any, places: Any, degree: Any, cut_now: Any, tally: Any, class_: Any, a: Any, b: Any
-) -> None:
+@pasted
+def cut(slots, offsets, places, degree, cut_now, tally, class_, a, b):
     """Cut the edge {a, b} at both ends, and keep the tally."""
     n = u64(degree.size)
     for end, other in ((a, b), (b, a)):
@@ -140,7 +141,7 @@ def cut(
             k = first + (u64(j) << u64(6)) + (row & u64(63))
             if slots[k] == u32(other):
                 slots[k] = u32(end)
-        degree[end] -= u32(1)
+        degree[end] -= 1
         cut_now[end] = 1
         tally[ISOLATED] += int(degree[end] == 0)
     if class_[a] != class_[b]:
@@ -170,29 +171,14 @@ def compress(slots, offsets, places, degree):
     return indptr, indices
 
 
-@kernel
-def count_wrong(slots, offsets, order, class_):
-    """Directed edges between classes."""
-    wrong = 0
-    n = u64(class_.size)
-    for block in range(u64(offsets.size - 1)):
-        start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            own = class_[agent_at(order, start + u64(lane))]
-            for j in range(width):
-                if class_[slots[first + (u64(j) << u64(6)) + u64(lane)]] != own:
-                    wrong += 1
-    return wrong
-
-
-def lay_out(graph: Graph) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """(slots, offsets) of a graph, row a for agent a."""
+def lay_out(graph: Graph, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+    """(slots, offsets) of a graph, row a for agent a, and how many of its edges lie between classes."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES)
     offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
     slots = np.empty(offsets[-1], np.uint32)
-    _lay_out(graph.indptr, graph.indices, offsets, slots)
-    return slots, offsets
+    wrong = _lay_out(graph.indptr, graph.indices, offsets, slots, class_)
+    return slots, offsets, wrong // 2
 
 
 def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:

@@ -20,7 +20,6 @@ from colme._slots import (
     agent_at,
     block_of,
     compress,
-    count_wrong,
     cut,
     first_order,
     lay_out,
@@ -56,13 +55,12 @@ class KeptEdges:
     saved = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
 
     def __init__(self, graph: Graph, class_: NDArray[Any]):
-        self.slots, self.offsets = lay_out(graph)
+        self.slots, self.offsets, self.n_wrong = lay_out(graph, class_)
         self.order, self.places = first_order(graph.n_agents)
-        self.degree = graph.degrees.astype(np.uint32)
+        self.degree = graph.degrees.astype(np.uint16 if graph.max_degree < 2**16 else np.uint32)
         self.cut_now = np.zeros(graph.n_agents, np.uint8)  # who lost an edge at this step
         self.class_ = class_
         self.n_edges = graph.n_edges
-        self.n_wrong = count_wrong(self.slots, self.offsets, self.order, class_) // 2
         self.tally = np.array([self.n_wrong, 0, (self.degree == 0).sum(), 0], np.int64)
         self.watch = WatchList(graph.n_agents)
         self.table = self.slots, self.offsets, self.order, self.places, self.degree, self.cut_now, self.tally

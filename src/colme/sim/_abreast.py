@@ -1,8 +1,8 @@
 """The kernels of eight runs side by side on one graph: agent a of run k at place 8 a + k of every array.
 
 A neighbor's index, and the line of the cache that holds its eight estimates, then serve eight runs. Whether a run keeps
-an edge is a bit of the edge's byte. Everything else is arithmetic on long arrays. Sums are taken in the same order as in
-a run alone, so the bits are the same.
+an edge is a bit of the edge's byte. Everything else is arithmetic on long arrays. Sums are taken in the same order as
+in a run alone, so the bits are the same.
 """
 
 from __future__ import annotations
