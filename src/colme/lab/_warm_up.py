@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 
+from colme._jit import LANES
 from colme.methods import Method
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario
 from colme.sim.engine import Run
-from colme.sim.perception import BLOCK
 from colme.sim.preparation import EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
 
@@ -24,10 +24,10 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
     """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
     n_agents = scenario.n_agents
     stream = ScenarioStream(scenario, 0, n=min(n_agents, FEW))
-    # Many agents see their samples in parts; the few must do so too, for slices may be of another type.
+    # In small parts, step by step: then a change of the means lasts.
     run = Run(
         [method], stream, first_graph(None, None, stream.n_agents, 0), recorded_steps("all", STEPS), seed=0,
-        tolerance=0.1, exchange=EXCHANGE[precision], configuration={}, block=BLOCK if n_agents <= BLOCK else 64,
+        tolerance=0.1, exchange=EXCHANGE[precision], configuration={}, block=LANES,
     )  # fmt: skip
     for t in range(1, STEPS + 1):
         run.step(t)

@@ -10,7 +10,8 @@ how far the ratios of many turns scatter is the spread.
 
 Tables are columns by name. Parts of a turn ("chunk"):
 
-kernel       averaging: `state.average`, weights and consensus; for methods without it, the whole step of the method
+kernel       averaging: `state.average`, that is weights, consensus, errors, and a look at the edges that may part; for
+             methods without it, the whole step of the method
 end to end   everything: samples, means, pruning, clock, averaging, metrics at every step
 set-up       once, as chunk 0 with no steps: graph, tables, first weights
 
@@ -157,10 +158,11 @@ class _Runner:
         self._name = "average" if hasattr(self._state, "average") else "step"
         timed = getattr(self._state, self._name)
 
-        def with_clock(*arguments: Any) -> None:
+        def with_clock(*arguments: Any, **options: Any) -> Any:
             started = clock()
-            timed(*arguments)
+            result = timed(*arguments, **options)
             self.kernel += clock() - started
+            return result
 
         setattr(self._state, self._name, with_clock)
 
@@ -168,8 +170,8 @@ class _Runner:
         """Run the steps after `first` up to `last`; seconds in the kernel, and in all."""
         self.kernel = 0.0
         started = clock()
-        for t in range(first + 1, last + 1):
-            self.run.step(t)
+        while self.run.world.t < last:
+            self.run.advance(self.run.world.t + 1, last)
         return self.kernel, clock() - started
 
     def release(self) -> None:
