@@ -28,9 +28,10 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colme._jit import at, equation, kernel
-from colme._slots import block_of
+from colme._jit import at, equation, kernel, lanes_like
+from colme._simd import fill_four, four, put_four
 from colme.confidence import too_far
 from colme.errors import MethodError
 from colme.graphs import Graph
@@ -69,76 +70,140 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 
 @kernel
-def reverse_slots(slots, offsets, n):
-    """Where the other end keeps the same edge: slots[reverse[k]] is the agent that owns slot k."""
-    reverse = np.zeros(slots.size, np.uint32)
-    for a in range(u64(n)):
-        _, _, first, width = block_of(offsets, a >> u64(6), u64(n))
-        for j in range(width):
-            k = first + (u64(j) << u64(6)) + (a & u64(63))
-            b = u64(slots[k])
-            _, _, first_b, width_b = block_of(offsets, b >> u64(6), u64(n))
-            for i in range(width_b):
-                back = first_b + (u64(i) << u64(6)) + (b & u64(63))
-                if slots[back] == u32(a):
-                    reverse[k] = u32(back)
-    return reverse
+def forget_parted(starts, neighbors, degree, cut_now, mean, radius):
+    """(2) in the rows neighbors[starts[a]:][:degree[a]]: whoever is left moves up, in the same order."""
+    for a in range(u64(degree.size)):
+        if cut_now[a] == 0:
+            continue
+        first, kept = u64(starts[a]), u64(0)
+        for k in range(first, u64(starts[a + u64(1)])):
+            b = u64(neighbors[k])
+            if kept < u64(degree[a]) and not too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
+                neighbors[first + kept] = u32(b)
+                kept += u64(1)
 
 
 @kernel
-def exchange_and_pool(slots, offsets, degree, reverse, own, sums, held, new_sums, new_held, mean, count, estimate):
-    """Equations (3) and (4) for every agent. held[k, h] = (S, K) of slot k at hop h+1; sums: over an agent's slots."""
-    n, depth = u64(mean.size), u64(held.shape[1])
-    for block in range(u64(offsets.size - 1)):
-        start, size, first, width = block_of(offsets, block, n)
-        for lane in range(size):
-            a = start + u64(lane)
-            for h in range(depth):
-                new_sums[a, h, 0] = new_sums[a, h, 1] = 0.0
-            for j in range(width):
-                k = first + (u64(j) << u64(6)) + u64(lane)
-                b = u64(slots[k])
-                if b == a or own[b, 1] == 0.0:  # cut, or silent
-                    for h in range(depth):
-                        new_held[k, h, 0] = new_held[k, h, 1] = 0.0
-                    continue
-                back = u64(reverse[k])
-                new_held[k, u64(0), 0], new_held[k, u64(0), 1] = own[b, 0], own[b, 1]  # (3), h = 1
-                for h in range(u64(1), depth):
-                    for i in range(2):
-                        new_held[k, h, i] = sums[b, h - u64(1), i] - held[back, h - u64(1), i]  # (3), h > 1
-                for h in range(depth):
-                    for i in range(2):
-                        new_sums[a, h, i] += new_held[k, h, i]
-            total = weight = 0.0
-            for h in range(depth):
-                total += new_sums[a, h, 0]
-                weight += new_sums[a, h, 1]
-            estimate[a] = pooled(mean[a], float(at(count, a)), total, weight, degree[a])  # (4)
+def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount, count, total, moment):
+    """(3) for every agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop."""
+    n, depth = u64(degree.size), len(hops)
+    rows, width = (depth + 1) // 2, (depth + 3) // 4 * 4
+    size, first_hop = u64(rows * width), u64((1 - step) % depth)
+    begins, ends = first_hop * u64(width), u64(-step % depth) * u64(width)
+    sums = lanes_like(total)
+    for a in range(n):
+        row = a * size
+        first = u64(starts[a])
+        for column in range(0, width, 4):
+            i = u64(column)
+            begun, ended = four(keep, begins + i), four(keep, ends + i)
+            heard = fill_four(0.0)
+            for k in range(first, first + u64(degree[a])):
+                b = u64(neighbors[k])
+                message = fill_four(0.0)
+                for pair in range(rows - 1, -1, -1):
+                    q = u64(pair * width) + i
+                    message = four(mine, row + q) * begun - message
+                    if age is not None and age[a] < 2 * pair + 2:
+                        message = fill_four(0.0)
+                    message = four(theirs, b * size + q) - message
+                    if age is not None and age[b] < 2 * pair + 1:
+                        message = fill_four(0.0)
+                heard = heard + message
+            put_four(sums, i, heard)
+            for pair in range(rows - 1, 0, -1):
+                q = row + u64(pair * width) + i
+                put_four(mine, q, four(mine, q - u64(width)) * begun * ended)
+            own = at(count, a) * at(amount, a) if at(count, a) > 0 else 0.0
+            put_four(mine, row + i, heard * ended + fill_four(own) * (fill_four(1.0) - ended))
+        place, all_hops, by_hops = first_hop, 0.0, 0.0
+        for h in range(depth):
+            all_hops += sums[place]
+            by_hops += (h + 1) * sums[place]
+            place = place + u64(1) if place + u64(1) < u64(depth) else u64(0)
+        total[a] = all_hops
+        if moment is not None:
+            moment[a] = by_hops
+
+
+@kernel
+def pool(mean, count, degree, total, number, moment, age, estimate):
+    """(4). `number` counts samples or, where `moment` is given, agents: an agent h hops away has sent count - h."""
+    for a in range(u64(mean.size)):
+        weight = number[a] if moment is None else at(count, a) * number[a] - moment[a]
+        estimate[a] = pooled(mean[a], float(at(count, a)), total[a], weight, degree[a])
+        if age is not None:
+            age[a] += 1 if at(count, a) > 0 else 0
+
+
+class Relay:
+    """One quantity on its way through d hops.
+
+    Nothing is kept per edge. What b tells a is what b heard one step ago without what a had told it, which is what a
+    heard two steps ago without what b had told it, and so on down to the samples where the message began:
+
+        b_1 - (a_2 - (b_3 - (a_4 - ...)))          b_k: sum over b's neighbors, k steps ago
+
+    `theirs` holds the odd steps ago of every agent, `mine` the even ones, and they take turns. What enters hop h at
+    step t stands in column (h - t) mod d: a message keeps its column on its way. A column whose message went d hops is
+    taken by the agent's own samples and zero further back. That makes d^2 numbers per agent where messages would be
+    2 r d: less memory and far less traffic for the few hops that are of use.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("theirs", "mine", "total", "moment", "step")
+
+    def __init__(self, n_agents: int, depth: int, *, by_hops: bool):
+        width = -(-depth // 4) * 4
+        size = n_agents * -(-depth // 2) * width
+        self.hops = (0,) * depth  # its length is known while compiling
+        self.keep = np.ones((depth, width)) - np.eye(depth, width)
+        self.theirs, self.mine = _whole_cache_lines(size), _whole_cache_lines(size)
+        self.total = np.zeros(n_agents)
+        self.moment = np.zeros(n_agents if by_hops else 0)
+        self.step = 0
+
+    def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
+        self.step += 1
+        relay(*rows, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count, self.total,
+              self.moment if len(self.moment) else None)  # fmt: skip
+        self.theirs, self.mine = self.mine, self.theirs
+
+
+def _whole_cache_lines(size: int) -> NDArray[np.float64]:
+    """Zeros that begin where a cache line does: an agent's row, four hops deep, then is one line."""
+    room = np.zeros(size + 7)
+    begin = -room.ctypes.data // 8 % 8
+    return room[begin : begin + size]
 
 
 class BState(PruningState):
-    saved: ClassVar[tuple[str, ...]] = ("edges", "estimate", "own", "sums", "held")
+    saved: ClassVar[tuple[str, ...]] = ("edges", "estimate", "neighbors", "samples", "reached", "unsettled", "age")
 
     def __init__(self, method: BColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        n_slots, n, depth = len(self.edges.slots), world.n_agents, method.depth
-        self.reverse = reverse_slots(self.edges.slots, self.edges.offsets, n)
-        self.own = np.zeros((n, 2))  # (n X, n) of the step before
-        self.sums, self._new_sums = np.zeros((n, depth, 2)), np.zeros((n, depth, 2))
-        self.held, self._new_held = np.zeros((n_slots, depth, 2)), np.zeros((n_slots, depth, 2))
+        self.starts, self.neighbors = graph.indptr, graph.indices.copy()
+        self.age = np.zeros(0 if world.count is None else world.n_agents, np.int32)  # steps since the first sample
+        # Where all have equally many samples it is enough to count agents, and these change only after cuts; as long
+        # as no number of samples reaches 2^53 all of this is exact.
+        walks = sum(graph.max_degree * (graph.max_degree - 1) ** h for h in range(method.depth))
+        self.by_agents = world.count is None and walks < 2**22
+        self.samples = Relay(world.n_agents, method.depth, by_hops=False)
+        self.reached = Relay(world.n_agents, method.depth, by_hops=self.by_agents)
+        self.unsettled = self._delay = method.depth + 1  # steps until the numbers of agents reached stand still
 
     def step(self, world: World) -> None:
         self.prune(world)
-        count = world.t if world.count is None else world.count
-        exchange_and_pool(
-            self.edges.slots, self.edges.offsets, self.edges.degree, self.reverse, self.own, self.sums, self.held,
-            self._new_sums, self._new_held, world.mean, count, self.estimate,
-        )  # fmt: skip
-        self.sums, self._new_sums = self._new_sums, self.sums
-        self.held, self._new_held = self._new_held, self.held
-        self.own[:, 1] = count
-        np.multiply(self.own[:, 1], world.mean, out=self.own[:, 0], where=self.own[:, 1] > 0)
+        degree, count = self.edges.degree, world.t if world.count is None else world.count
+        if self.edges.any_cut:
+            forget_parted(self.starts, self.neighbors, degree, self.edges.cut_now, world.mean, self.radii.now(world))
+            self.unsettled = self._delay
+        rows, age = (self.starts, self.neighbors, degree), self.age if world.gaps else None
+        self.samples.advance(rows, age, world.mean, count)
+        if self.unsettled > 0 or not self.by_agents:
+            self.reached.advance(rows, age, 1.0, 1 if self.by_agents else count)
+            self.unsettled -= 1
+        moment = self.reached.moment if self.by_agents else None
+        pool(world.mean, count, degree, self.samples.total, self.reached.total, moment, age, self.estimate)
 
 
 class BAgent(IntervalAgent):

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, equation, kernel
+from colme._jit import at, equation, helper, kernel
 from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
@@ -43,6 +43,14 @@ from colme.methods._intervals import IntervalAgent, IntervalMethod
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
 """13 N^2 bytes: 2 GiB."""
+BLOCK = 64
+"""Agents whose samples are summed before they are added to the sum over all."""
+TOTAL, WEIGHT, SLACK, MEAN, RADIUS = range(5)
+"""What is kept of a block: its sums, and own mean and radius at the last look."""
+MARGIN = 1e-12
+"""Relative: far more than float64 rounds off a difference."""
+
+u64 = np.uint64
 
 
 class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
@@ -96,7 +104,7 @@ def interval_weight(mean_a: Any, radius_a: Any, mean_b: Any, radius_b: Any, weig
 
 
 @kernel
-def ask(known_mean, known_count, cursor, mean, count, unit, sigma, restricted, queries):
+def ask(known_mean, known_count, sums, cursor, mean, count, unit, sigma, restricted, queries):
     """Equations (2) to (4): the next `queries` agents in turn tell their mean and count."""
     n = mean.size
     for a in range(n):
@@ -114,60 +122,90 @@ def ask(known_mean, known_count, cursor, mean, count, unit, sigma, restricted, q
             cursor[a] = b  # (3)
             known_count[a, b] = at(count, b)  # (4)
             known_mean[a, b] = mean[b] if known_count[a, b] > 0 else 0.0
+            sums[a, b // BLOCK, SLACK] = 0.0
             left -= 1
             if left == 0:
                 break
 
 
+@helper
+def look(known_mean, known_count, sums, friends, own, radius, unit, sigma, weights, class_, a, block):
+    """Equations (5) and (6) for one block of agents."""
+    n, first = u64(class_.size), block * u64(BLOCK)
+    total = weight = 0.0
+    slack = np.inf if weights == 0 else 0.0
+    inside = alike = 0
+    for b in range(first, min(n, first + u64(BLOCK))):
+        n_b, its_mean = known_count[a, b], known_mean[a, b]
+        its_radius = at(sigma, b) * unit[u64(n_b)]
+        if n_b > 0:  # the unseen stay inside
+            apart, reach = abs(own - its_mean), radius + its_radius
+            spare = abs(apart - reach) - MARGIN * (apart + reach)
+            slack = spare if spare < slack else slack
+        if not too_far(own, its_mean, radius, its_radius):  # (5)
+            inside += 1
+            alike += int(class_[a] == class_[b])
+            if n_b > 0:
+                w = interval_weight(own, radius, its_mean, its_radius, weights)
+                total += w * n_b * its_mean  # (6)
+                weight += w * n_b
+    friends[a, block, 0], friends[a, block, 1] = inside, alike
+    sums[a, block, SLACK], sums[a, block, MEAN] = slack, own
+    sums[a, block, RADIUS] = radius if radius < np.inf else 0.0
+    sums[a, block, TOTAL], sums[a, block, WEIGHT] = total, weight
+
+
 @kernel
-def pool(known_mean, known_count, member, mean, count, unit, sigma, weights, class_, estimate):
-    """Equations (5) and (6). Returns how many links between classes live, within a class died, agents are alone."""
-    n = mean.size
-    wrong = lost = alone = 0
-    for a in range(n):
-        if at(count, a) == 0:  # nobody is there yet, so nobody is excluded
-            for b in range(n):
-                member[a, b] = 1
-                wrong += 1 if class_[a] != class_[b] else 0
-            continue
-        own, radius = mean[a], at(sigma, a) * unit[at(count, a)]
+def pool(known_mean, known_count, sums, friends, mean, count, unit, sigma, weights, class_, own_interval, estimate):
+    """Equations (5) and (6). Returns how many believe how many, how many of these are of one class, who is alone.
+
+    With simple weights, the sums over a block of agents change only if somebody in it is asked, enters or leaves. The
+    slack, the least that any of them is away from that, tells for how long they cannot."""
+    believed = alike = alone = 0
+    for a in range(u64(mean.size)):
+        own, radius = mean[a], at(sigma, a) * unit[u64(at(count, a))]
+        own_interval[a, 0], own_interval[a, 1] = own, radius
         total, weight = at(count, a) * own, float(at(count, a))
-        friends = 0
-        for b in range(n):
-            if b == a:
-                continue
-            its_radius = at(sigma, b) * unit[known_count[a, b]]
-            inside = not too_far(own, known_mean[a, b], radius, its_radius)  # (5)
-            member[a, b] = inside
-            if inside:
-                friends += 1
-                wrong += 1 if class_[a] != class_[b] else 0
-                if known_count[a, b] > 0:
-                    w = interval_weight(own, radius, known_mean[a, b], its_radius, weights)
-                    total += w * known_count[a, b] * known_mean[a, b]  # (6)
-                    weight += w * known_count[a, b]
-            else:
-                lost += 1 if class_[a] == class_[b] else 0
-        estimate[a] = own if friends == 0 else total / weight
-        alone += 1 if friends == 0 else 0
-    return wrong, lost, alone
+        others = -1  # among its friends it finds itself
+        for block in range(u64(sums.shape[1])):
+            moved = abs(own - sums[a, block, MEAN]) + abs(radius - sums[a, block, RADIUS])
+            if not moved < sums[a, block, SLACK]:  # also if something is NaN
+                look(known_mean, known_count, sums, friends, own, radius, unit, sigma, weights, class_, a, block)
+            total += sums[a, block, TOTAL]
+            weight += sums[a, block, WEIGHT]
+            others += friends[a, block, 0]
+            alike += friends[a, block, 1]
+        believed += others
+        if at(count, a) > 0:
+            estimate[a] = own if others == 0 else total / weight
+            alone += int(others == 0)
+    return believed, alike - mean.size, alone
+
+
+@equation
+def believes(known_mean: Any, known_count: Any, own_interval: Any, unit: Any, sigma: Any, a: Any, b: Any) -> Any:
+    """(5) as it was at the last step."""
+    its_radius = at(sigma, b) * unit[known_count[a, b]]
+    return not too_far(own_interval[a, 0], known_mean[a, b], own_interval[a, 1], its_radius)
 
 
 @kernel
-def _mutual(member):
-    n = member.shape[0]
+def mutual(known_mean, known_count, own_interval, unit, sigma):
+    """The pairs who believe each other, as compressed rows."""
+    n = known_count.shape[0]
+    both = np.zeros((n, n), np.bool_)
+    for a in range(n):
+        for b in range(a):
+            if believes(known_mean, known_count, own_interval, unit, sigma, a, b):
+                both[a, b] = both[b, a] = believes(known_mean, known_count, own_interval, unit, sigma, b, a)
     indptr = np.zeros(n + 1, np.int64)
     for a in range(n):
-        both = 0
-        for b in range(n):
-            if a != b and member[a, b] and member[b, a]:
-                both += 1
-        indptr[a + 1] = indptr[a] + both
+        indptr[a + 1] = indptr[a] + both[a].sum()
     indices = np.empty(indptr[n], np.uint32)
     k = 0
     for a in range(n):
         for b in range(n):
-            if a != b and member[a, b] and member[b, a]:
+            if both[a, b]:
                 indices[k] = b
                 k += 1
     return indptr, indices
@@ -175,7 +213,7 @@ def _mutual(member):
 
 class ColState:
     saved: ClassVar[tuple[str, ...]] = (
-        "estimate", "known_mean", "known_count", "member", "cursor", "isolated", "wrong", "lost",
+        "estimate", "known_mean", "known_count", "own_interval", "cursor", "isolated", "wrong", "lost",
     )  # fmt: skip
 
     def __init__(self, method: ColME, world: World, graph: Graph):
@@ -184,7 +222,10 @@ class ColState:
         self.radii = method.radii(world, graph)
         self.estimate = np.full(n, np.nan)
         self.known_mean, self.known_count = np.zeros((n, n)), np.zeros((n, n), np.int32)
-        self.member = np.ones((n, n), np.uint8)
+        # Sums over blocks of agents, not saved: without slack they are made anew.
+        n_blocks = -(-n // BLOCK)
+        self.sums, self.friends = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
+        self.own_interval = np.full((n, 2), np.inf)  # (mean, radius) of every agent at the last step
         self.cursor = np.arange(n)
         sizes = np.bincount(world.class_).astype(np.int64)
         self._n_wrong, self._n_right = n * n - int((sizes**2).sum()), int((sizes**2).sum()) - n
@@ -193,19 +234,13 @@ class ColState:
     def step(self, world: World) -> None:
         method, unit, sigma = self.method, self.radii.table.up_to(world.t), self.radii.sigma
         count = world.t if world.count is None else world.count
-        known = self.known_mean, self.known_count
+        known = self.known_mean, self.known_count, self.sums
         ask(*known, self.cursor, world.mean, count, unit, sigma, method.restricted, method.queries)
-        self.wrong, self.lost, self.isolated = pool(
-            *known,
-            self.member,
-            world.mean,
-            count,
-            unit,
-            sigma,
-            WEIGHTS.index(method.weights),
-            self.class_,
-            self.estimate,
-        )
+        believed, alike, self.isolated = pool(
+            *known, self.friends, world.mean, count, unit, sigma, WEIGHTS.index(method.weights), self.class_,
+            self.own_interval, self.estimate,
+        )  # fmt: skip
+        self.wrong, self.lost = believed - alike, self._n_right - alike
 
     @property
     def wrong_share(self) -> float:
@@ -217,7 +252,9 @@ class ColState:
 
     def graph(self) -> Graph:
         """Pairs who believe each other."""
-        return Graph(*_mutual(self.member), check=False)
+        unit = self.radii.table.up_to(int(self.known_count.max()))
+        rows = mutual(self.known_mean, self.known_count, self.own_interval, unit, self.radii.sigma)
+        return Graph(*rows, check=False)
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return graph.components()
@@ -256,11 +293,15 @@ class ColAgent(IntervalAgent):
             return
         total, weight = self.count * self.mean, float(self.count)
         friends = self.place.n_agents - 1 - len(self.known)
-        for b in sorted(self.known):  # type: ignore[type-var]
-            mean, count, its_radius = self.known[b]
-            if self._inside(b, radius):  # (5)
-                friends += 1
-                w = interval_weight(self.mean, radius, mean, its_radius, WEIGHTS.index(self.method.weights))
-                total += w * count * mean  # (6)
-                weight += w * count
+        for block in range(0, self.place.n_agents, BLOCK):
+            block_total = block_weight = 0.0
+            for b in range(block, block + BLOCK):
+                if b in self.known and self._inside(b, radius):  # (5)
+                    friends += 1
+                    mean, count, its_radius = self.known[b]
+                    w = interval_weight(self.mean, radius, mean, its_radius, WEIGHTS.index(self.method.weights))
+                    block_total += w * count * mean  # (6)
+                    block_weight += w * count
+            total += block_total
+            weight += block_weight
         self.estimate = self.mean if friends == 0 else total / weight
