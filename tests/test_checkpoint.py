@@ -21,6 +21,7 @@ from colme.errors import CheckpointError, RunError
 from colme.graphs import ring_lattice_graph
 from colme.methods import Method
 from colme.sim.engine import Progress, Run
+from tests.power_cut import fail_at
 from tests.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
@@ -44,15 +45,8 @@ def step_of(path: Path) -> int:
 
 def run_until(step: int, *arguments: Any, seed: int | None = None, **options: Any) -> None:
     """Simulate, and fail at this step (of this seed, or of all)."""
-    honest = Run.step
-
-    def step_or_fail(self: Run, t: int) -> None:
-        if t == step and seed in (None, self.seed):
-            raise PowerCut
-        honest(self, t)
-
     with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr(Run, "step", step_or_fail)
+        fail_at(patch, step, PowerCut, seed)
         colme.simulate(*arguments, **options)
 
 
@@ -94,8 +88,13 @@ def test_resuming_does_not_run_again_what_was_run(tmp_path: Path, monkeypatch: p
     path = tmp_path / "run.npz"
     run_until(31, CL, SCENARIO, steps=60, checkpoint=path, checkpoint_every=0)
     steps: list[int] = []
-    honest = Run.step
-    monkeypatch.setattr(Run, "step", lambda self, t: (steps.append(t), honest(self, t))[1])
+    honest = Run.advance
+
+    def advance(self: Run, first: int, last: int) -> None:
+        honest(self, first, last)
+        steps.extend(range(first, self.world.t + 1))
+
+    monkeypatch.setattr(Run, "advance", advance)
     finished = colme.simulate(CL, SCENARIO, steps=60, checkpoint=path)
     assert steps == list(range(31, 61))
     again = colme.simulate(CL, SCENARIO, steps=60, checkpoint=path)
@@ -216,7 +215,7 @@ def test_a_checkpoint_of_another_recording_is_refused(tmp_path: Path, changes: d
 
 def test_a_saved_trace_is_no_checkpoint(tmp_path: Path) -> None:
     colme.simulate(CL, SCENARIO, steps=5).save(tmp_path / "run.npz")
-    with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme checkpoint 1' is needed"):
+    with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme checkpoint 2' is needed"):
         colme.simulate(CL, SCENARIO, steps=5, checkpoint=tmp_path / "run.npz")
 
 
@@ -363,13 +362,13 @@ from colme.sim.engine import Run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have it ignored
 options = json.loads(sys.argv[1])
-step = Run.step
+advance = Run.advance
 
-def slow_step(self, t):
+def slow_advance(self, first, last):  # by one step, for there are gaps
     time.sleep(0.002)
-    step(self, t)
+    advance(self, first, last)
 
-Run.step = slow_step  # so that a quick machine is not done before the signal comes
+Run.advance = slow_advance  # so that a quick machine is not done before the signal comes
 scenario = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5, skip_rate=0.1)
 colme.simulate([colme.CLColME(delta=0.1), colme.BColME(delta=0.1)], scenario, degree=6, steps=4000, record="log",
                progress=lambda news: print(news.step, flush=True), **options)
@@ -384,7 +383,7 @@ def child(**options: Any) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_first_step(process: subprocess.Popen[str]) -> None:
+def wait_for_a_step(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None and process.stderr is not None
     assert process.stdout.readline().strip().isdigit(), process.stderr.read()
 
@@ -392,7 +391,7 @@ def wait_for_first_step(process: subprocess.Popen[str]) -> None:
 def test_ctrl_c_writes_the_checkpoint_and_the_resumed_run_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     with child(checkpoint=str(path)) as process:
-        wait_for_first_step(process)
+        wait_for_a_step(process)
         assert not path.exists(), "the first checkpoint is due after a minute"
         process.send_signal(signal.SIGINT)
         _, words = process.communicate(timeout=60)
@@ -406,7 +405,7 @@ def test_ctrl_c_writes_the_checkpoint_and_the_resumed_run_is_the_same(tmp_path: 
 
 def test_ctrl_c_stops_all_seeds_and_each_resumes(tmp_path: Path) -> None:
     with child(checkpoint=str(tmp_path), seeds=[0, 1, 2], n_jobs=2) as process:
-        wait_for_first_step(process)
+        wait_for_a_step(process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["seed-0.npz", "seed-1.npz"], "the third never began"
@@ -425,8 +424,9 @@ def test_killed_at_five_random_moments_the_run_ends_in_the_same_bits(tmp_path: P
     for _ in range(5):
         with child(checkpoint=str(path), checkpoint_every=0) as process:
             if path.exists():
-                wait_for_first_step(process)  # it tells where it goes on from
-            wait_for_first_step(process)
+                wait_for_a_step(process)  # it tells where it goes on from
+            wait_for_a_step(process)
+            wait_for_a_step(process)  # what it told before is saved by now
             time.sleep(rng.uniform(0.0, 0.2))
             process.kill()
             process.communicate(timeout=60)

@@ -317,8 +317,13 @@ class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
 
     def start(self, world, graph):
         state = super().start(world, graph)
-        honest = state.step
-        state.step = lambda world: (time.sleep(0.01 if world.t > 12 else 0), honest(world))
+        honest = state.advance
+
+        def advance(world, means, out):
+            time.sleep(0.01 * len(means) if world.t > 12 else 0)
+            honest(world, means, out)
+
+        state.advance = advance
         return state
 """
 
@@ -362,7 +367,7 @@ def test_a_terminal_shows_runs_speed_and_time_left(tmp_path: Path, columns: int)
     file = tmp_path / "cl_colme.toml"
     file.write_text(
         'modules = ["slow.py"]\nsteps = 150\nseeds = 2\n'
-        '[scenario]\nn_agents = 10\nmeans = [0.0]\n[[methods]]\nmethod = "slow"\n'
+        '[scenario]\nn_agents = 10\nmeans = [0.0]\nskip_rate = 0.1\n[[methods]]\nmethod = "slow"\n'
     )
     code, sent = on_a_terminal(
         [sys.executable, "-m", "colme", "run", str(file), "-j", "1", "--results", str(tmp_path)], columns

@@ -22,7 +22,7 @@ from colme.errors import RunError
 from colme.lab.experiment import Experiment
 from colme.lab.runner import make_plan
 from colme.lab.store import Store
-from colme.sim.engine import Run
+from tests.power_cut import fail_at
 
 # A run that takes as long on a quick machine as on a slow one, and leaves the cores to the others.
 SLOW = """
@@ -36,14 +36,14 @@ class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
 
     def start(self, world, graph):
         state = super().start(world, graph)
-        honest = state.step
+        honest = state.advance
 
-        def step(world):
+        def advance(world, means, out):
             if world.t > 12:  # not while it warms up
-                time.sleep(self.nap)
-            honest(world)
+                time.sleep(self.nap * len(means))
+            honest(world, means, out)
 
-        state.step = step
+        state.advance = advance
         return state
 """
 SWEEP = """
@@ -348,14 +348,7 @@ def test_a_checkpoint_is_continued_unless_forced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool, steps: int
 ) -> None:
     table = {"scenario": {"n_agents": 20, "means": [0.0, 1.0]}, "methods": [{"method": "c-colme"}], "steps": 400}
-    honest = Run.step
-
-    def fail(self: Run, t: int) -> None:
-        if t == 200:
-            raise PowerCut
-        honest(self, t)
-
-    monkeypatch.setattr(Run, "step", fail)
+    fail_at(monkeypatch, 200, PowerCut)
     with pytest.raises(RunError, match="PowerCut"):
         lab.run(table, results=tmp_path, checkpoint_every=1e-9)
     monkeypatch.undo()

@@ -27,7 +27,8 @@ from colme.lab.experiment import Experiment
 from colme.lab.runner import carry_out, make_plan
 from colme.lab.setting import name_of
 from colme.lab.store import Store
-from colme.sim.engine import Interrupted, Run
+from colme.sim.engine import Interrupted
+from tests.power_cut import fail_at
 from tests.signatures import COMPILED
 
 TABLE: dict[str, Any] = {
@@ -422,15 +423,8 @@ class PowerCut(Exception):
 @pytest.fixture
 def stopped(tmp_path: Path) -> Store:
     """All runs have a checkpoint at step 29."""
-    honest = Run.step
-
-    def step(self: Run, t: int) -> None:
-        if t == 30:
-            raise PowerCut
-        honest(self, t)
-
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RunError, match=r"PowerCut.* \(4 of 4 runs failed"):
-        patch.setattr(Run, "step", step)
+        fail_at(patch, 30, PowerCut)
         run(tmp_path, checkpoint_every=1e-9)
     return Store(tmp_path / "experiment")
 

@@ -15,8 +15,9 @@ from scipy import stats
 from colme import samples
 from colme.errors import SampleError
 from colme.recording import Recording
-from colme.samples import ScenarioStream, draw, observe_all, observe_some, running_mean
+from colme.samples import ScenarioStream, draw, observe_some, running_mean
 from colme.scenario import DISTRIBUTIONS, Scenario
+from tests.perceived import local_means
 
 Array = NDArray[Any]
 NAN = math.nan
@@ -399,11 +400,9 @@ def test_running_mean_is_the_mean(values: list[float]) -> None:
 
 def test_everybody_observes_every_sample() -> None:
     values = draw(scenario_of("gaussian", n_agents=70), 0, 400)
-    mean = np.full(70, NAN)
-    for t, row in enumerate(values, start=1):
-        observe_all(mean, row, t)
-        if t in (1, 2, 400):
-            np.testing.assert_allclose(mean, values[:t].mean(axis=0), rtol=0, atol=1e-13)
+    means = local_means(values)
+    for t in (1, 2, 400):
+        np.testing.assert_allclose(means[t - 1], values[:t].mean(axis=0), rtol=0, atol=1e-13)
 
 
 def test_agents_without_a_sample_wait() -> None:
@@ -421,8 +420,7 @@ def test_agents_without_a_sample_wait() -> None:
 
 def test_observing_all_and_some_has_the_same_bits_without_gaps() -> None:
     values = draw(scenario_of("gaussian", n_agents=70), 0, 50)
-    all_, some, count = np.full(70, NAN), np.full(70, NAN), np.zeros(70, np.int32)
-    for t, row in enumerate(values, start=1):
-        observe_all(all_, row, t)
+    some, count = np.full(70, NAN), np.zeros(70, np.int32)
+    for all_, row in zip(local_means(values), values, strict=True):
         observe_some(some, count, row)
-    assert same_bits(all_, some)
+        assert same_bits(all_, some)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -18,10 +19,13 @@ from colme.methods import Method
 from colme.metrics import METRICS
 from colme.samples import ScenarioStream, draw
 from colme.sim.engine import Progress, Run
+from colme.sim.perception import STRETCH
 from colme.sim.recorder import recorded_steps
 from tests.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
+GAPS = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5, skip_rate=0.1)
+"""Where agents may miss a sample, steps are done one by one."""
 METHODS: list[Method] = [
     colme.Local(), colme.Oracle(), colme.ColME(delta=0.1), colme.BColME(delta=0.1), colme.CColME(delta=0.1),
     colme.CLColME(delta=0.1),
@@ -220,12 +224,20 @@ def test_the_log_grid_has_forty_steps_a_decade_and_all_of_the_first_ones() -> No
 
 
 def test_progress_is_told_every_seeds_steps_in_order_up_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)  # at every step
+    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)  # at every opportunity
     news: list[Progress] = []
-    colme.simulate(colme.Local(), SCENARIO, steps=40, seeds=[2, 1], progress=news.append)
+    colme.simulate(colme.Local(), GAPS, steps=40, seeds=[2, 1], progress=news.append)
     for seed in (1, 2):
         assert [each.step for each in news if each.seed == seed] == list(range(1, 41))
     assert all(each.steps == 40 for each in news)
+
+
+def test_progress_of_steps_done_in_stretches_is_told_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)
+    news: list[Progress] = []
+    colme.simulate(colme.Local(), SCENARIO, steps=100, progress=news.append)
+    steps = [0, *(each.step for each in news)]
+    assert all(0 < later - sooner <= STRETCH for sooner, later in itertools.pairwise(steps)) and steps[-1] == 100
 
 
 def test_progress_of_a_quick_run_is_told_its_end() -> None:
@@ -245,7 +257,7 @@ def test_progress_is_never_told_twice_at_once(monkeypatch: pytest.MonkeyPatch) -
         seen += 1
         inside.release()
 
-    colme.simulate(colme.Local(), SCENARIO, steps=50, seeds=range(4), n_jobs=4, progress=tell)
+    colme.simulate(colme.Local(), GAPS, steps=50, seeds=range(4), n_jobs=4, progress=tell)
     assert seen == 200
 
 
