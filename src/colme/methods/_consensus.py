@@ -20,7 +20,6 @@ from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
 from colme.metrics import OF_METHOD
 
 WRONG, LOST = OF_METHOD.index("wrong_edges"), OF_METHOD.index("lost_edges")
-NO_RADII = np.empty(1)
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -66,9 +65,10 @@ class ConsensusState(PruningState):
     def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         edges, done, pruned = self.edges, 0, False
         radii = self.radii.over(world, len(means))
+        equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
             if pruned or edges.watch.milestone == world.milestone.number > 0:
-                done += self.average(world, means, done, NO_RADII if radii is None else radii, out, pruned=pruned)
+                done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
                     edges.prune(means[done], self.radii.now(world, done))

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import CheckpointError, shorten
 from colme.graphs import Graph
-from colme.methods import Method, State, World
+from colme.methods import Marching, Method, State, World
 from colme.metrics import OF_METHOD, Judge
 from colme.samples import Stream
 from colme.sim.perception import BLOCK, Perception
@@ -125,8 +125,8 @@ class Run:
         means, due = seen.means(first, n_steps), self.recorder.due(first, n_steps)
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean = first, means[0]
-            if hasattr(state, "advance"):
-                state.advance(world, means, table[:n_steps])
+            if marches(state):
+                cast(Marching, state).advance(world, means, table[:n_steps])
             else:
                 self._step_by_step(state, first, means, due, table)
         world.t, world.mean = first + n_steps - 1, means[-1]
@@ -217,6 +217,16 @@ class Run:
         return traces
 
 
+def marches(state: State) -> bool:
+    """Whether to let it make many steps at once: it can, and nobody has given it another `step` since."""
+    for kind in type(state).__mro__:
+        if "advance" in vars(kind):
+            return "step" not in vars(state)
+        if "step" in vars(kind):
+            break
+    return False
+
+
 def snapshot(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
     """The attributes that `thing.saved` names, as arrays; objects with `saved` of their own go down a level."""
     arrays: dict[str, NDArray[Any]] = {}
@@ -252,7 +262,7 @@ def _array_bytes(things: list[Any], seen: set[int]) -> int:
             owner = thing if thing.base is None else thing.base
             if id(owner) not in seen:
                 seen.add(id(owner))
-                total += thing.nbytes
+                total += owner.nbytes
         elif type(thing).__module__.startswith("colme") and id(thing) not in seen and hasattr(thing, "__dict__"):
             seen.add(id(thing))
             total += _array_bytes(list(vars(thing).values()), seen)

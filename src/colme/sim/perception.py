@@ -20,6 +20,8 @@ u32, u64 = np.uint32, np.uint64
 
 BLOCK = 2**16
 """Samples made at a time, a multiple of 64: half a megabyte, which the second cache holds."""
+PART = 2**13
+"""Agents that see a step at a time where they are too many to see several."""
 STRETCH = 32
 """Steps seen at once at most."""
 FEW_CLASSES = 4
@@ -99,11 +101,10 @@ class Perception:
     def __init__(self, stream: Stream, world: World, judge: Judge, recorded: NDArray[np.int64], block: int = BLOCK):
         n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
         self.stream, self.world, self.judge = stream, world, judge
-        self._recorded = np.zeros(n_steps + 1, bool)
-        self._recorded[recorded] = True
+        self._recorded = recorded
         self.most = max(1, min(STRETCH, n_steps, block // n)) if stream.complete else 1
         """Steps that are seen at once."""
-        self._lines = np.empty((self.most, min(n, block)))
+        self._lines = np.empty((self.most, n if self.most > 1 else min(n, PART, block)))
         self._before = world.mean
         few = n_classes if n_classes <= FEW_CLASSES else 0
         self._lanes, self._beyond = np.empty((self.most, 1 + few, LANES)), np.empty(self.most, np.int64)
@@ -115,7 +116,7 @@ class Perception:
         """Everybody sees its sample of step `first`, and perhaps of some more up to `last`; returns how many steps."""
         if not self._from <= first < self._to:
             self.world.truth = self.stream.truth(first)
-            self._to = int(min(first + self.most, len(self._recorded), self.stream.steady_until(first)))
+            self._to = int(min(first + self.most, self._recorded[-1] + 1, self.stream.steady_until(first)))
             self._from = first
             if self.world.count is not None:
                 self._see_with_gaps(first)
@@ -140,15 +141,15 @@ class Perception:
         lines, whole = self._lines[:n_steps], slice(None)
         self.stream.fill(lines, t)
         self._begin()
-        self._perceive(lines, lines, self._before, t, self._recorded[t:], whole)
+        self._perceive(lines, lines, self._before, t, self._wanted(t, n_steps), whole)
         self._conclude()
 
     def _see_in_parts(self, t: int) -> None:
-        mean = self.world.mean
+        mean, wanted = self.world.mean, self._wanted(t, 1)
         self._begin()
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
-            self._perceive(samples, mean[None, part], mean[part], t, self._recorded[t:], part)
+            self._perceive(samples, mean[None, part], mean[part], t, wanted, part)
         self._conclude()
 
     def _see_with_gaps(self, t: int) -> None:
@@ -157,7 +158,7 @@ class Perception:
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
             observe_some(world.mean[part], world.count[part], samples[0])
-        if self._recorded[t]:
+        if self._wanted(t, 1)[0]:
             self._judge_with_gaps()
 
     def look_back(self) -> NDArray[np.float64]:
@@ -180,6 +181,13 @@ class Perception:
         for start in range(0, n, width):
             part = slice(start, min(start + width, n))
             yield part, self._lines[:1, : part.stop - start]
+
+    def _wanted(self, t: int, n_steps: int) -> NDArray[np.bool_]:
+        """Which of the steps t, t + 1, .. are recorded."""
+        first, last = self._recorded.searchsorted((t, t + n_steps))
+        wanted = np.zeros(n_steps, bool)
+        wanted[self._recorded[first:last] - t] = True
+        return wanted
 
     def _begin(self) -> None:
         for sums in (self._lanes, self._beyond, self._totals):

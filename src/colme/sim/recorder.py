@@ -42,12 +42,11 @@ class Recorder:
         self.steps = steps
         self.of_method = np.full((n_methods, len(steps), len(OF_METHOD)), np.nan)
         self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
-        self._up_to = np.searchsorted(steps, np.arange(steps[-1] + 1), side="right")  # recorded steps up to each step
         self.filled = 0
 
     def due(self, first: int, n_steps: int) -> NDArray[np.int64]:
         """Which of the steps first, first + 1, .. are to be recorded next, counted from 0."""
-        return self.steps[self.filled : self._up_to.item(first + n_steps - 1)] - first
+        return self.steps[self.filled : self.steps.searchsorted(first + n_steps)] - first
 
     def write(self, rows: NDArray[np.int64], of_method: NDArray[np.float64], of_run: NDArray[np.float64]) -> None:
         """The steps that were due, from the metrics of all steps."""
