@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench bench-check bench-suite clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -20,8 +20,16 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto
 
+# Measures everything (ten minutes), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
 bench: $(STAMP)
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --check --from-results
+
+bench-check: $(STAMP)
+	$(BIN)/python -m benchmarks --check
+
+bench-suite: $(STAMP)
+	$(BIN)/python -m pytest benchmarks --benchmark-only
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -12,12 +12,15 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+NAMES = ("mse", "error_rate", "local_mse", "local_error_rate", "oracle_mse", "wrong_edges", "lost_edges", "isolated")
+
 
 def run(
     edges: NDArray[np.int64], truth: NDArray[np.float64], *, n_steps: int, sigma: float, gamma: float,
-    step: float | None, tolerance: float = 0.1, seed: int = 0,
+    step: float | None, tolerance: float = 0.1, seed: int = 0, samples: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """step=None runs C-colME, a number CL-colME with that b. The clock is global."""
+    """step=None runs C-colME, a number CL-colME with that b. The clock is global. `samples` (steps, agents) replaces
+    the normals."""
     n = len(truth)
     rng = np.random.Generator(np.random.SFC64(seed))
     a, b = edges[:, 0].copy(), edges[:, 1].copy()
@@ -40,21 +43,12 @@ def run(
              (np.concatenate([rows, diagonal]), np.concatenate([columns, diagonal]))), shape=(n, n),
         )  # fmt: skip
 
-    names = (
-        "mse",
-        "error_rate",
-        "local_mse",
-        "local_error_rate",
-        "oracle_mse",
-        "wrong_edges",
-        "lost_edges",
-        "isolated",
-    )
-    out = {name: np.empty(n_steps) for name in names}
+    out = {name: np.empty(n_steps) for name in NAMES}
     weights = matrix()
     mean, estimate, restart = np.zeros(n), np.zeros(n), 2
     for t in range(1, n_steps + 1):
-        mean += (truth + sigma * rng.standard_normal(n) - mean) / t
+        sample = truth + sigma * rng.standard_normal(n) if samples is None else samples[t - 1]
+        mean += (sample - mean) / t
         radius = sigma * math.sqrt(2.0 / t * (1.0 + 1.0 / t) * math.log(math.sqrt(t + 1.0) / gamma))
         cut = np.abs(mean[a] - mean[b]) > 2.0 * radius
         if cut.any():

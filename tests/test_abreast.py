@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,7 @@ import colme
 from colme._jit import HAVE_NUMBA, kernel
 from colme._simd import ABREAST, lean_on_rows_by_masks, lean_on_rows_plainly
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
-from colme.sim import abreast, simulation
+from colme.sim import simulation
 from colme.sim.abreast import RunsAbreast, can_run_abreast, in_batches
 from colme.sim.engine import Interrupted, Progress
 from colme.sim.recorder import recorded_steps
@@ -148,16 +152,46 @@ def test_who_can_run_abreast() -> None:
             assert_same_bits(trace, colme.simulate(method, scenario(50, **changes), graph=graph, steps=30, seed=seed))
 
 
-def test_no_core_is_left_idle_for_few_agents() -> None:
+def test_no_core_is_left_idle() -> None:
     seeds = list(range(16))
-    assert [len(batch) for batch in in_batches(seeds, 5000, 1)] == [8, 8]
-    assert [len(batch) for batch in in_batches(seeds, 5000, 2)] == [8, 8]
-    assert [len(batch) for batch in in_batches(seeds, 5000, 4)] == [1] * 16
-    assert [len(batch) for batch in in_batches(seeds, abreast.MANY, 4)] == [8, 8]
-    assert [len(batch) for batch in in_batches(seeds[:14], 5000, 1)] == [8, 6]
-    assert [len(batch) for batch in in_batches(seeds[:13], 5000, 1)] == [8, 1, 1, 1, 1, 1]
+    assert [len(batch) for batch in in_batches(seeds, 1)] == [8, 8]
+    assert [len(batch) for batch in in_batches(seeds, 2)] == [8, 8]
+    assert [len(batch) for batch in in_batches(seeds, 3)] == [1] * 16
+    assert [len(batch) for batch in in_batches(seeds[:15], 1)] == [8, 7]
+    assert [len(batch) for batch in in_batches(seeds[:13], 1)] == [8, 1, 1, 1, 1, 1]
     for n in range(1, 20):
-        assert [seed for batch in in_batches(list(range(n)), 5000, 2) for seed in batch] == list(range(n))
+        assert [seed for batch in in_batches(list(range(n)), 2) for seed in batch] == list(range(n))
+
+
+def test_one_graph_is_not_made_twice() -> None:
+    graph = random_regular_graph(50, 4, rng=0)
+    with pytest.raises(colme.errors.RunError, match="both given"):
+        colme.simulate(GLOBAL, scenario(50), graph=graph, graph_seed=1)
+    for bad in ("a", -1, 1.5):
+        with pytest.raises(colme.errors.RunError, match=r"graph_seed=.* whole number"):
+            colme.simulate(GLOBAL, scenario(50), graph_seed=bad)  # type: ignore[call-overload]
+
+
+PLAIN = """
+import hashlib, colme
+from colme._simd import lean_on_rows, lean_on_rows_plainly
+source = colme.Scenario(n_agents=150, means=(0.0, 1.5), sigma=0.8)
+method = colme.CLColME(delta=0.1, clock="global", level="agent")
+digest = hashlib.sha256()
+for trace in colme.simulate(method, source, graph_seed=1, degree=6, steps=80, seeds=range(8), n_jobs=1):
+    digest.update(trace.mse.tobytes() + trace.final.estimate.tobytes())
+print(lean_on_rows is lean_on_rows_plainly, digest.hexdigest())
+"""
+
+
+def test_without_explicit_vectors_the_bits_are_the_same(tmp_path: Path) -> None:
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", PLAIN], env=os.environ | switch, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for switch in ({"COLME_SIMD": "0", "COLME_CACHE_DIR": str(tmp_path)}, {"COLME_SIMD": "1"})
+    ]
+    assert answers[0][0] == "True" and answers[0][1] == answers[1][1]
 
 
 def test_progress_and_stopping() -> None:

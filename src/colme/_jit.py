@@ -1,4 +1,4 @@
-"""The only file that knows numba: compile, cache, run without it.
+"""The file that knows numba: compile, cache, run without it. (`_simd` knows it too, for explicit vectors.)
 
 Four decorators cover the package:
 
@@ -52,6 +52,10 @@ except ImportError:
     HAVE_NUMBA = False
 
 
+USE_VECTORS = os.environ.get("COLME_SIMD", "1") != "0"
+"""Explicit vectors (`colme._simd`) where the processor has them."""
+
+
 def cache_folder() -> Path | None:
     """Where compiled kernels are kept, or None when no folder is writable."""
     override = os.environ.get("COLME_CACHE_DIR")
@@ -65,7 +69,7 @@ def cache_folder() -> Path | None:
         candidates = [Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "colme"]
     for candidate in candidates:
         try:
-            folder = candidate.expanduser() / "kernels" / source_hash()
+            folder = candidate.expanduser() / "kernels" / (source_hash() + ("" if USE_VECTORS else "-plain"))
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except (OSError, RuntimeError):

@@ -2,7 +2,7 @@
 
 `lean_on_rows` sums up, for each of eight runs, the differences to the neighbors that the run still keeps. The bits of a
 byte say who keeps an edge; as a mask of the processor they cost nothing. The plain form is the same, to the bit: it is
-what runs without such masks (AVX-512) or without numba, and what the tests compare with.
+what runs without such masks (AVX-512), without numba, or with COLME_SIMD=0.
 
 `four`, `put_four` and `fill_four` are rows of four numbers, too short to be a loop (hops of B-colME). Every processor
 has registers for them, or does them one by one; without numba they are NumPy's slices, the same bits.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from colme._jit import HAVE_NUMBA, helper
+from colme._jit import HAVE_NUMBA, USE_VECTORS, helper
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 
@@ -55,6 +55,8 @@ def _have_masks() -> bool:
     """Whether this processor has vector masks."""
     import llvmlite.binding
 
+    if not USE_VECTORS:
+        return False
     features: Any = llvmlite.binding.get_host_cpu_features()
     return bool(features.get("avx512vl") and features.get("avx512dq"))
 

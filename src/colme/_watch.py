@@ -66,10 +66,11 @@ class Milestone:
         self.reference[:] = mean
         self.number += 1
 
-    def drifts(self, means: NDArray[np.float64], t: int) -> NDArray[np.float64]:
-        """max |X - X0| of the means of steps t, t + 1, ..; infinite as long as no milestone is set."""
-        what = self.number, t, len(means)
-        if self._measured != what:
+    def drifts(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
+        """max |X - X0| of the means of steps t, t + 1, ..; infinite as long as no milestone is set. Measured once for
+        everybody who asks, for the means of a step are the same for all; always, where t is None."""
+        what = None if t is None else (self.number, t, len(means))
+        if what is None or self._measured != what:
             self._measured, self._drifts = what, np.full(len(means), np.inf)
             if self.number:
                 _measure(means, self.reference, self._drifts)
@@ -142,7 +143,7 @@ def bucket(slack: Any, skin: Any) -> Any:
 @equation
 def slack_needed(drift: Any, threshold: Any, radius: Any) -> Any:
     """Edges with as much slack cannot have parted; something is added for rounding."""
-    return (2.0 * drift + (threshold - 2.0 * radius)) * (1.0 + 1e-9)
+    return (2.0 * drift + (threshold - 2.0 * radius)) * (1.0 + 1e-9) + 1e-15 * threshold
 
 
 @pasted
@@ -181,7 +182,7 @@ class WatchList:
 
     def look(
         self, table: tuple[NDArray[Any], ...], mean: NDArray[np.float64], radius: float, class_: NDArray[Any],
-        milestone: Milestone, t: int,
+        milestone: Milestone, t: int | None,
     ) -> None:  # fmt: skip
         """Cut what the intervals part at step t."""
         needed = slack_needed(milestone.drifts(mean[None, :], t).item(0), self.threshold, radius)
@@ -194,7 +195,7 @@ class WatchList:
 
     def look_at_all(
         self, table: tuple[NDArray[Any], ...], means: NDArray[np.float64], row: int, radius: float,
-        class_: NDArray[Any], milestone: Milestone, t: int,
+        class_: NDArray[Any], milestone: Milestone, t: int | None,
     ) -> None:  # fmt: skip
         """Cut what the intervals part by the means of this row, and make the list anew. Rows are those of steps t,
         t + 1, .."""

@@ -18,6 +18,7 @@ u64 = np.uint64
 
 OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated")
 OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
+WRONG_EDGES, LOST_EDGES = OF_METHOD.index("wrong_edges"), OF_METHOD.index("lost_edges")
 METRICS = OF_METHOD + OF_RUN
 """What a trace records at a step.
 

@@ -71,7 +71,7 @@ class KeptEdges:
         mean: NDArray[np.float64],
         radius: float | NDArray[np.float64],
         milestone: Milestone | None = None,
-        t: int = 0,
+        t: int | None = None,
     ) -> None:
         """Cut what the intervals part at step t. With a milestone, and one radius for all, only edges that can have
         parted since are looked at."""

@@ -230,8 +230,8 @@ class Population:
     entry: NDArray[Any]
 
 
-def check_seed(seed: object) -> int:
+def check_seed(seed: object, name: str = "seed") -> int:
     """A seed is a whole number of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
-        raise RunError(f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0.")
+        raise RunError(f"{name}={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try {name}=0.")
     return int(seed)

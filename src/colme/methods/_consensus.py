@@ -17,9 +17,7 @@ from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Inbox, Place, Round, World
 from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
-from colme.metrics import OF_METHOD
-
-WRONG, LOST = OF_METHOD.index("wrong_edges"), OF_METHOD.index("lost_edges")
+from colme.metrics import LOST_EDGES, OF_METHOD, WRONG_EDGES
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -75,10 +73,10 @@ class ConsensusState(PruningState):
                 else:
                     edges.look_at_all(means, done, radii.item(done), world.milestone, world.t)
                 pruned = True
-        out[:, WRONG] = out[:, WRONG] / edges.n_wrong if edges.n_wrong else 0.0
-        out[:, LOST] = out[:, LOST] / edges.n_right if edges.n_right else 0.0
+        for column, n in ((WRONG_EDGES, edges.n_wrong), (LOST_EDGES, edges.n_right)):
+            out[:, column] = out[:, column] / n if n else 0.0
         if not world.classes_known:
-            out[:, WRONG : LOST + 1] = np.nan
+            out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
 
     def average(
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],

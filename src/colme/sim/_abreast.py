@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colme._jit import LANES, chunk_like, helper, kernel, lanes_like, wide_vectors
+from colme._jit import LANES, chunk_like, helper, kernel, lanes_like, pasted, wide_vectors
 from colme._random import VALUE, box_muller, philox
 from colme._simd import ABREAST, lean_on_rows
 from colme._slots import CUT, ISOLATED, LOST, WRONG
@@ -22,7 +22,7 @@ u8, u32, u64, f32, f64 = np.uint8, np.uint32, np.uint64, np.float32, np.float64
 
 ROOM = LANES * ABREAST
 """Places of a block."""
-MSE, RATE, LOCAL_MSE, LOCAL_RATE, ORACLE = 0, 1, 5, 6, 7
+MSE, RATE, TALLY, LOCAL_MSE, LOCAL_RATE, ORACLE = 0, 1, 2, 5, 6, 7
 """Columns of the metrics: those of the method, then those of the run."""
 
 
@@ -84,6 +84,17 @@ def draw_block(block, t, counters, key0, key1, words, noise):
     for i in range(quarter):
         noise[i], noise[i + quarter] = box_muller(words[i], words[i + quarter])
         noise[i + half], noise[i + rest] = box_muller(words[i + half], words[i + rest])
+
+
+@pasted
+def true_means(class_, class_truth, start, size, truth):
+    """The true means of a block's places, from their classes: one byte to read instead of eight."""
+    for i in range(size):
+        truth[i] = class_truth[0]
+    for c in range(u64(1), u64(class_truth.size)):
+        its = class_truth[c]
+        for i in range(size):
+            truth[i] = its if class_[start + u64(i)] == u8(c) else truth[i]
 
 
 @helper
@@ -157,12 +168,7 @@ def march_abreast(
             agent = u64(block) << u64(6)
             agents = min(u64(64), n - agent)
             start, size = agent * u64(ABREAST), agents * u64(ABREAST)
-            for i in range(size):
-                truth[i] = class_truth[0]
-            for c in range(u64(1), n_classes):
-                its = class_truth[c]
-                for i in range(size):
-                    truth[i] = its if class_[start + u64(i)] == u8(c) else truth[i]
+            true_means(class_, class_truth, start, size, truth)
             if averaging:
                 for lane in range(agents):
                     edge, until = u64(indptr[agent + u64(lane)]), u64(indptr[agent + u64(lane) + u64(1)])
@@ -182,12 +188,7 @@ def march_abreast(
             agent = u64(block) << u64(6)
             agents = min(u64(64), n - agent)
             start, size = agent * u64(ABREAST), agents * u64(ABREAST)
-            for i in range(size):
-                truth[i] = class_truth[0]
-            for c in range(u64(1), n_classes):
-                its = class_truth[c]
-                for i in range(size):
-                    truth[i] = its if class_[start + u64(i)] == u8(c) else truth[i]
+            true_means(class_, class_truth, start, size, truth)
             if going_on:
                 draw_block(block, t + 1, counters, key0, key1, words, noise)
                 for i in range(size):
@@ -212,8 +213,8 @@ def march_abreast(
             if averaging:
                 row = t - first
                 out[row, k, MSE], out[row, k, RATE] = sum_up(square, beyond, k, n)
-                for i in range(3):
-                    out[row, k, 2 + i] = tally[k, i]
+                for i in range(CUT):
+                    out[row, k, TALLY + i] = tally[k, i]
             if going_on:
                 row = t + 1 - first
                 out[row, k, LOCAL_MSE], out[row, k, LOCAL_RATE] = sum_up(local_square, local_beyond, k, n)

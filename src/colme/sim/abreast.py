@@ -16,28 +16,26 @@ from numpy.typing import NDArray
 
 from colme._jit import HAVE_NUMBA
 from colme._simd import ABREAST
-from colme._slots import CUT
+from colme._slots import CUT, ISOLATED, WRONG
 from colme._watch import Milestone, WatchList
 from colme.consensus import START, Clock
 from colme.graphs import Graph
 from colme.methods import CLColME, Method, World
-from colme.metrics import OF_METHOD, OF_RUN
+from colme.metrics import LOST_EDGES, OF_METHOD, OF_RUN, WRONG_EDGES
 from colme.recording import Recording
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario
 from colme.sim._abreast import look_at_all_abreast, march_abreast
 from colme.sim.engine import TELL_EVERY, Interrupted, Progress
-from colme.sim.perception import FEW_CLASSES, STRETCH
+from colme.sim.perception import BLOCK, FEW_CLASSES, STRETCH
 from colme.sim.recorder import Recorder
 from colme.sim.trace import Final, Trace
 from colme.spectrum import stable_step
 
 CLOCKS = ("global", "harmonic", "constant")
 """Clocks that are one number per run."""
-WORTH_A_ROW = 6
+WORTH_A_ROW = 7
 """So many seeds alone cost as much as eight abreast."""
-MANY = 2**16
-"""Agents whose estimates no longer fit the second cache."""
 
 
 def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: object, precision: str) -> bool:
@@ -59,10 +57,9 @@ def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: 
     )
 
 
-def in_batches(seeds: list[int], n_agents: int, n_jobs: int) -> list[list[int]]:
-    """Which seeds run side by side: full rows first, as long as that leaves no core idle. Many agents gain so much that
-    an idle core costs less."""
-    if len(seeds) < ABREAST * n_jobs and n_agents < MANY:
+def in_batches(seeds: list[int], n_jobs: int) -> list[list[int]]:
+    """Which seeds run side by side: full rows first, as long as that leaves no core idle."""
+    if len(seeds) < ABREAST * n_jobs:
         return [[seed] for seed in seeds]
     rows = [seeds[i : i + ABREAST] for i in range(0, len(seeds), ABREAST)]
     return [batch for row in rows for batch in ([row] if len(row) >= WORTH_A_ROW else [[seed] for seed in row])]
@@ -102,7 +99,7 @@ class RunsAbreast:
         ends = graph.edges()
         n_wrong = [int((c[ends[:, 0]] != c[ends[:, 1]]).sum()) for c in classes]  # type: ignore[index]
         self.n_wrong, self.n_right = np.array(n_wrong), graph.n_edges - np.array(n_wrong)
-        self.tally[:, 0], self.tally[:, 2] = n_wrong, (graph.degrees == 0).sum()
+        self.tally[:, WRONG], self.tally[:, ISOLATED] = n_wrong, (graph.degrees == 0).sum()
         self._table = graph.indptr, graph.indices, self.masks, degree, self.tally
 
         world = World(self.class_[::ABREAST], self.sigma, scenario.width, self.mean[::ABREAST], None)
@@ -120,9 +117,10 @@ class RunsAbreast:
     def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event) -> list[list[Trace]]:
         """Run to the end; a list for each seed with its trace."""
         told_at = time.monotonic()
-        out = np.full((STRETCH + 2, ABREAST, len(OF_METHOD) + len(OF_RUN)), np.nan)
+        stretch = max(1, min(STRETCH, BLOCK // self.graph.n_agents))  # so that it can be told, and stopped, soon enough
+        out = np.full((stretch + 2, ABREAST, len(OF_METHOD) + len(OF_RUN)), np.nan)
         while self.t < self.n_steps:
-            first, last = self.t if self.t == 0 else self.t + 1, min(self.t + STRETCH, self.n_steps)
+            first, last = self.t if self.t == 0 else self.t + 1, min(self.t + stretch, self.n_steps)
             self._advance(first, last, out)
             self._record(first, last, out)
             out[0] = out[last - first + 1]  # what is known of the step after
@@ -165,8 +163,8 @@ class RunsAbreast:
             if len(rows):
                 table = out[first_row : first_row + n_steps, k]
                 of_method = table[None, :, : len(OF_METHOD)].copy()
-                of_method[..., 2] = of_method[..., 2] / self.n_wrong[k] if self.n_wrong[k] else 0.0
-                of_method[..., 3] = of_method[..., 3] / self.n_right[k] if self.n_right[k] else 0.0
+                for column, n in ((WRONG_EDGES, self.n_wrong[k]), (LOST_EDGES, self.n_right[k])):
+                    of_method[..., column] = of_method[..., column] / n if n else 0.0
                 recorder.write(rows, of_method, table[:, len(OF_METHOD) :])
 
     def _trace(self, k: int) -> Trace:

@@ -1,4 +1,4 @@
-"""The loop: samples in blocks, then for each step observe, advance every method, judge.
+"""The loop: see a stretch of steps, let every method walk it, write down how good it was.
 
 All methods of a run see the same samples and begin on the same graph. Python drives time; kernels do the work, without
 the GIL, so runs of different seeds share the cores.

@@ -82,7 +82,8 @@ def simulate(
     degree            of the random regular graph (default 10, or what so few agents allow)
     graph             another graph, or a function of an rng that makes one for each seed
     graph_seed        make one graph from this seed for all of them. Seeds that share a graph can run eight at once, the
-                      same bits in less time: CL-colME with a global, harmonic or constant clock on Gaussian samples
+                      same bits in less time: CL-colME with a global, harmonic or constant clock on Gaussian samples,
+                      without checkpoints, where there are at least eight seeds for each core
     steps             how long to run (default 1000, or all steps of a recording)
     tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
     record            which steps to record: "all", "log", every k-th (an int), or a list of steps
@@ -108,6 +109,10 @@ def simulate(
         n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError)
     if graph is not None and degree is not None:
         raise RunError(f"degree={degree} and graph={graph!r} are both given: a graph has its degrees. Leave one out.")
+    if graph_seed is not None and isinstance(graph, Graph):
+        raise RunError(
+            f"graph_seed={graph_seed!r} and graph={graph!r} are both given: it is one already. Leave one out."
+        )
     if not (graph is None or isinstance(graph, Graph) or callable(graph)):
         raise RunError(
             f"graph={shorten(graph)}: it must be a colme.Graph or a function of an rng that makes one. "
@@ -127,7 +132,7 @@ def simulate(
     recorded_steps(record, n_steps)  # refused before a folder is made
     folder = _checkpoint_folder(checkpoint, seeds is not None)
     if graph_seed is not None:
-        graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed)), None
+        graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed, "graph_seed")), None
 
     def prepare(some: list[int]) -> Run | RunsAbreast:
         if len(some) > 1:
@@ -143,7 +148,7 @@ def simulate(
 
     n_jobs = min(len(all_seeds), n_jobs or available_cores())
     abreast = folder is None and can_run_abreast(methods, source, graph, precision)
-    batches = in_batches(all_seeds, source.n_agents, n_jobs) if abreast else [[each] for each in all_seeds]
+    batches = in_batches(all_seeds, n_jobs) if abreast else [[each] for each in all_seeds]
     with _reporter(progress, n_steps * len(all_seeds)) as tell:
         results = _run_all(prepare, batches, tell, n_jobs)
     if seeds is None and isinstance(method, Method):

@@ -1,0 +1,12 @@
+"""How fast, as ratios measured side by side: `make bench`, or `python -m benchmarks` from the root of the repository.
+
+measuring       clocks, turns, ratios                     scipy_loop, naive_loops, b_colme_table   what we compare with
+workloads       what is run                               roofline     how fast memory lets any averaging be
+table           the goals and what is reached             sizes, methods   cost over agents, and over work
+results, report, figures   what is written down           regression   has a ratio dropped?
+bench_*.py      every kernel and method under pytest-benchmark: `make bench-suite`
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core for the baselines, too

@@ -1,0 +1,83 @@
+"""What was measured, as a file: results.json, and the ratios that were accepted: baseline.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from benchmarks.goals import GOALS
+from benchmarks.measuring import Measured
+from benchmarks.methods import RunTime
+from benchmarks.sizes import Cost
+
+FOLDER = Path(__file__).resolve().parent
+RESULTS, BASELINE = FOLDER / "results.json", FOLDER / "baseline.json"
+
+QUIET = 1.7
+"""Load up to which nobody else is at work: one is ours, and two threads are measured for a moment."""
+
+
+class Results(msgspec.Struct, frozen=True):
+    """All of one run of the benchmarks."""
+
+    machine: dict[str, str]
+    load: tuple[float, float] | None
+    """Least and most processes that wanted to run meanwhile, ours included; None: the system does not say."""
+    table: dict[str, Measured]
+    sizes: list[Cost] = []
+    methods: list[RunTime] = []
+
+    @property
+    def quiet(self) -> bool:
+        """Nobody else was at work, as far as the system says."""
+        return self.load is None or self.load[1] <= QUIET
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """Ratios that later ones are compared with."""
+
+    machine: dict[str, str]
+    ratios: dict[str, float]
+
+
+def checked_ratios(table: dict[str, Measured]) -> dict[str, float]:
+    """Of the rows, those that the regression check looks at."""
+    return {key: table[key].value for key, goal in GOALS.items() if key in table and goal.checked}
+
+
+def write(path: Path, thing: Results | Baseline) -> None:
+    content = msgspec.json.encode(_rounded(msgspec.to_builtins(thing)))
+    path.write_bytes(msgspec.json.format(content, indent=1) + b"\n")
+
+
+def _rounded(thing: Any) -> Any:
+    """Four digits are more than anybody can measure again."""
+    if isinstance(thing, dict):
+        return {name: _rounded(value) for name, value in thing.items()}
+    if isinstance(thing, list):
+        return [_rounded(value) for value in thing]
+    return float(f"{thing:.4g}") if isinstance(thing, float) else thing
+
+
+def read_results() -> Results:
+    return _read(RESULTS, Results)
+
+
+def read_baseline() -> Baseline:
+    found = _read(BASELINE, Baseline)
+    return Baseline(found.machine, {key: ratio for key, ratio in found.ratios.items() if key in GOALS})
+
+
+File = TypeVar("File", Results, Baseline)
+
+
+def _read(path: Path, kind: type[File]) -> File:
+    remedy = "Run: python -m benchmarks" + (" --accept" if kind is Baseline else "")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise SystemExit(f"benchmarks/{path.name} does not exist. {remedy}") from None
+    except msgspec.DecodeError as error:
+        raise SystemExit(f"benchmarks/{path.name} cannot be read: {error}. {remedy}") from None

@@ -1,0 +1,195 @@
+"""The measurements behind the table: each part gives some rows of `goals.GOALS`.
+
+CPU time of one core, N = 5000, r = 10, all metrics at every step, unless the row says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import naive_loops, scipy_loop
+from benchmarks import workloads as w
+from benchmarks.goals import GOALS
+from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
+from benchmarks.roofline import share_of_roofline
+from colme.graphs import random_regular_graph
+from colme.sim.simulation import available_cores
+
+ROOT = Path(__file__).resolve().parent.parent
+Found = dict[str, Measured]
+STEPS, B_STEPS, SEEDS = 2000, 1000, range(16)
+FIRST_CALL = """
+import time, colme
+colme.simulate(colme.CLColME(), colme.Scenario(n_agents=1000, means=(0.0, 1.0)), steps=100)
+print(time.process_time())
+"""
+
+
+def against_loops(quick: bool) -> Found:
+    """CL-colME and C-colME against the same loops in SciPy and in naive numba, alone and 16 at once."""
+    rounds, lasting = (1, 0.0) if quick else (7, 0.4)
+    if quick:
+        for work in _loops(500, 1500).values():  # enough to compile everything
+            work()
+    works = {name: timed(work, lasting=lasting) for name, work in _loops(w.N, STEPS).items()}
+    times = in_turns(works, rounds, warm=not quick)
+    return {
+        "scipy": ratio(times["scipy"], times["alone"]),
+        "scipy_16": ratio(times["scipy"], times["at_once"]).scaled(len(SEEDS)),
+        "abreast": ratio(times["singles"], times["at_once"]),
+        "c_over_cl": ratio(times["c"], times["alone"]),
+        "naive": ratio(times["naive"], times["alone"]),
+        "scipy_gossip": ratio(times["scipy"], times["gossip"]),
+        "scipy_c": ratio(times["scipy_c"], times["c"]),
+    }
+
+
+def _loops(n: int, steps: int) -> dict[str, Callable[[], object]]:
+    graph, shared = w.graph_of(n), {"graph_seed": 0}
+    return {
+        "scipy": w.baseline(scipy_loop.run, graph, steps, step=w.STEP),
+        "scipy_c": w.baseline(scipy_loop.run, graph, steps, step=None),
+        "naive": w.baseline(naive_loops.run, graph, steps, step=w.STEP),
+        "alone": w.simulate(w.CL, n, steps),
+        "gossip": w.simulate(w.CL_GOSSIP, n, steps),
+        "c": w.simulate(w.C, n, steps),
+        "at_once": w.simulate(w.CL, n, steps, seeds=SEEDS, **shared),
+        "singles": _each(w.simulate(w.CL, n, steps, seed=seed, **shared) for seed in SEEDS),
+    }
+
+
+def _each(works: Iterable[Callable[[], object]]) -> Callable[[], object]:
+    every = list(works)
+    return lambda: [work() for work in every]
+
+
+def level_agent(quick: bool) -> Found:
+    """Where classes part early, and SciPy's matrices soon are half as large."""
+    rounds, lasting = (1, 0.0) if quick else (5, 0.4)
+    works = {
+        "scipy": w.baseline(scipy_loop.run, w.graph_of(w.N), STEPS, "agent", step=w.STEP),
+        "alone": w.simulate(w.CL_AGENT, w.N, STEPS),
+    }
+    times = in_turns({name: timed(work, lasting=lasting) for name, work in works.items()}, rounds, warm=not quick)
+    return {"scipy_agent": ratio(times["scipy"], times["alone"])}
+
+
+def b_colme(quick: bool) -> Found:
+    """B-colME against its table of messages in NumPy, which is skipped where it is missing."""
+    table = w.b_colme_table()
+    if table is None:
+        return {}
+    steps, rounds = (40, 1) if quick else (B_STEPS, 3)
+    graph = w.graph_of(w.N)
+    times = in_turns(
+        {
+            "table": timed(w.baseline(table, graph, steps, depth=w.DEPTH)),
+            "subtract": timed(w.baseline(table, graph, steps, depth=w.DEPTH, subtract=True)),
+            "ours": timed(w.simulate(w.B, w.N, steps), lasting=0.0 if quick else 0.4),
+        },
+        rounds,
+    )
+    return {"b_table": ratio(times["table"], times["ours"]), "b_subtract": ratio(times["subtract"], times["ours"])}
+
+
+def roofline(quick: bool) -> Found:
+    """How much of what memory allows the averaging reaches."""
+    sizes = {"roofline_1e5": (100_000, 10)} | ({} if quick else {"roofline_1e6": (1_000_000, 4)})
+    rounds = 5 if quick else 15
+    return {key: share_of_roofline(w.graph_of(n), rounds, steps)[0] for key, (n, steps) in sizes.items()}
+
+
+def memory(quick: bool) -> Found:
+    """Counted, not timed."""
+    n = 1_000_000
+    run, _ = w.ready(w.CL, w.graph_of(n), 1)
+    return {"memory": Measured.once(run.nbytes / n)}
+
+
+def graphs(quick: bool) -> Found:
+    """Making a random regular graph; beside it, what NumPy takes to shuffle as many ends and to sort them by agent."""
+    n = 1_000_000
+
+    def shuffle_and_sort() -> None:
+        ends = np.repeat(np.arange(n, dtype=np.uint32), w.DEGREE)
+        np.random.default_rng(0).shuffle(ends)
+        pairs = ends.reshape(-1, 2)
+        owners, partners = np.concatenate([pairs, pairs[:, ::-1]]).T
+        partners[np.argsort(owners, kind="stable")]
+
+    works = {"ours": timed(lambda: random_regular_graph(n, w.DEGREE, rng=0)), "numpy": timed(shuffle_and_sort)}
+    times = in_turns(works, 1 if quick else 5)
+    return {"graph": times["ours"].measured(), "graph_numpy": ratio(times["numpy"], times["ours"])}
+
+
+def threads(quick: bool) -> Found:
+    """Realisations on graphs of their own, by one thread and by two."""
+    if available_cores() < 2:
+        return {}
+    steps, rounds = (200, 3) if quick else (1000, 7)
+    works = {
+        str(jobs): timed(w.simulate(w.CL, w.N, steps, seeds=SEEDS, n_jobs=jobs), clock=time.perf_counter)
+        for jobs in (1, 2)
+    }
+    times = in_turns(works, rounds)
+    return {"threads": ratio(times["1"], times["2"])}
+
+
+def first_call(quick: bool) -> Found:
+    """CPU seconds of a fresh process that imports colme and makes a first small simulation."""
+    with tempfile.TemporaryDirectory() as folder:
+        cold = None if quick else in_turns({"cold": _fresh_process(folder, new=True)}, 2, warm=False)["cold"]
+        warm = in_turns({"warm": _fresh_process(folder if cold else None)}, 2 if quick else 5)["warm"]
+    return {"import_warm": warm.measured()} | ({} if cold is None else {"import_cold": cold.measured()})
+
+
+def _fresh_process(folder: str | None, *, new: bool = False) -> Timed:
+    """`folder` keeps the kernels (None: where they always are); `new` makes an empty one in it each time."""
+
+    def seconds() -> float:
+        cache = tempfile.mkdtemp(dir=folder) if new else folder
+        environment = os.environ | ({} if cache is None else {"COLME_CACHE_DIR": cache})
+        command = [sys.executable, "-c", FIRST_CALL]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
+        return float(done.stdout)
+
+    return seconds
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows that are measured together."""
+
+    words: str
+    measure: Callable[[bool], Found]
+    rows: tuple[str, ...]
+
+    @property
+    def checked(self) -> bool:
+        return any(GOALS[row].checked for row in self.rows)
+
+
+PARTS = (
+    Part("CL-colME and C-colME against SciPy and naive loops", against_loops,
+         ("scipy", "scipy_16", "abreast", "c_over_cl", "naive", "scipy_gossip", "scipy_c")),
+    Part('CL-colME at level "agent" against SciPy', level_agent, ("scipy_agent",)),
+    Part("B-colME against a table in NumPy", b_colme, ("b_table", "b_subtract")),
+    Part("averaging against the random-gather roofline", roofline, ("roofline_1e5", "roofline_1e6")),
+    Part("memory", memory, ("memory",)),
+    Part("random regular graphs", graphs, ("graph", "graph_numpy")),
+    Part("two threads over realisations", threads, ("threads",)),
+    Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold")),
+)  # fmt: skip
+
+
+def part_with(row: str) -> Part:
+    return next(part for part in PARTS if row in part.rows)
