@@ -1,5 +1,7 @@
 """Many steps of consensus in one go: prune, clock, average, judge, step after step, while no full look is needed.
 
+Numbers of equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` where it says so.
+
 Compiled as one kernel, because at a few thousand agents calling kernels from Python costs as much as the samples. What
 a run does not have (weights, gossip, gaps, a truth) is None, and compiled away.
 """
@@ -73,7 +75,7 @@ def walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero
     for _ in range(width):
         b0, b1 = two_slots(pairs[k >> one])
         b2, b3 = two_slots(pairs[(k >> one) + one])
-        sum0 = lean(sum0, own0, heard[b0], weights, k, gaps)
+        sum0 = lean(sum0, own0, heard[b0], weights, k, gaps)  # (4), C-colME: (5)
         sum1 = lean(sum1, own1, heard[b1], weights, k + one, gaps)
         sum2 = lean(sum2, own2, heard[b2], weights, k + two, gaps)
         sum3 = lean(sum3, own3, heard[b3], weights, k + three, gaps)
@@ -144,7 +146,7 @@ def average(
             for lane in range(size if all_plain else u64(0)):
                 a = start + u64(lane)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, a, common))
-                new[lane] = blend(mean[a], estimate[a], f64(pull[a - base]), alpha, step)
+                new[lane] = blend(mean[a], estimate[a], f64(pull[a - base]), alpha, step)  # (5), C-colME: (6)
             for lane in range(u64(0) if all_plain else size):
                 a = start + u64(lane)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, a, common))

@@ -8,8 +8,8 @@ From the perspective of agent a, at step t:
 (4) it leans towards the kept neighbors:                     z = y_a + b * sum over kept j of (y_j - y_a)
 (5) and towards its own mean:                                y_a <- (1 - alpha) X_a + alpha z
 
-For all agents at once: y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No degrees, no divisions. Once only twins
-are neighbors, every agent of a component tends to what an oracle who knew the component would say.
+For all agents at once (`colme._march`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No degrees, no divisions.
+Once only twins are neighbors, every agent of a component tends to what an oracle who knew the component would say.
 
 Differences from the paper
     It does not state the clock. With alpha = (t-1)/t ("harmonic") the bias from before the separation decays like
