@@ -20,7 +20,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n auto
 
-# Measures everything (ten minutes), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
+# Measures everything (a quarter of an hour), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks --check --from-results

@@ -100,7 +100,7 @@ def room_for_huge(huge: bool | None, tell: Tell) -> bool:
 @click.option("--accept", is_flag=True, help="Take the ratios of benchmarks/results.json as the new baseline.")
 @click.option("--draw", is_flag=True, help="Write docs/speed.md again from benchmarks/results.json.")
 def command(quick: bool, huge: bool | None, checking: bool, from_results: bool, accept: bool, draw: bool) -> int:
-    """Measure how fast colme is on this machine (ten minutes), write docs/speed.md and benchmarks/results.json."""
+    """Measure how fast colme is here (a quarter of an hour), write docs/speed.md and benchmarks/results.json."""
     asked = {"--quick": quick, "--check": checking, "--accept": accept, "--draw": draw}
     chosen = [name for name, on in asked.items() if on]
     if len(chosen) > 1:
@@ -116,7 +116,7 @@ def command(quick: bool, huge: bool | None, checking: bool, from_results: bool, 
     if draw:
         results = read_results()
     else:
-        tell("a first impression" if quick else "this takes about ten minutes; close other programs")
+        tell("a first impression" if quick else "this takes about a quarter of an hour; close other programs")
         results = measure_all(quick, not quick and room_for_huge(huge, tell), tell)
         show(results)
     if not quick:

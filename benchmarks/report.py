@@ -19,7 +19,7 @@ MARK = {"aim": "[green]aim[/]", "floor": "[yellow]floor[/]", "below": "[red]belo
 
 HEAD = """# How fast
 
-Written by `make bench`, which measures all of it on your machine and takes about ten minutes. These numbers are from:
+Written by `make bench`, which measures all of it on your machine in about a quarter of an hour. These numbers are from:
 
 {machine}
 
@@ -167,6 +167,8 @@ def load_words(results: Results) -> str:
         return ""
     low, high = results.load
     words = f"Load of the machine meanwhile, with our own share of about one: {low:.1f} to {high:.1f}."
+    if results.remark:
+        words = f"{words} {results.remark}"
     if results.quiet:
         return words
     return f"{words} It was not quiet: do not trust these numbers, measure again when nobody else is at work."

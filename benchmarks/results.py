@@ -28,6 +28,8 @@ class Results(msgspec.Struct, frozen=True):
     table: dict[str, Measured]
     sizes: list[Cost] = []
     methods: list[RunTime] = []
+    remark: str = ""
+    """What else a reader must know of how this was measured, in whole sentences."""
 
     @property
     def quiet(self) -> bool:
