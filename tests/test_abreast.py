@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
-from colme._jit import HAVE_NUMBA, kernel
+from colme._jit import kernel
 from colme._simd import ABREAST, lean_on_rows_by_masks, lean_on_rows_plainly
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.sim import simulation
@@ -22,8 +22,6 @@ from colme.sim.abreast import RunsAbreast, can_run_abreast, in_batches
 from colme.sim.engine import Interrupted, Progress
 from colme.sim.recorder import recorded_steps
 from tests.same_bits import assert_same_bits
-
-pytestmark = pytest.mark.skipif(not HAVE_NUMBA, reason="runs stand side by side only in compiled code")
 
 GLOBAL = colme.CLColME(delta=0.1, clock="global", level="agent")
 METHODS = [
