@@ -14,7 +14,7 @@ import colme
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "colme").rglob("*.py"))
-NUMBA_FREE = {"kernel", "helper", "pasted", "equation", "overload", "intrinsic"}
+NUMBA_FREE = {"kernel", "helper", "equation", "overload", "intrinsic"}
 
 
 def _decorators(function: ast.FunctionDef) -> set[str]:

@@ -1,12 +1,11 @@
 """The file that knows numba: compile, cache, run without it. (`_simd` knows it too, for explicit vectors.)
 
-Four decorators cover the package:
+Three decorators cover the package:
 
 ``equation``  a tiny scalar function, written once. Python callers (a device's agent) run it as plain Python; kernels
               inline it. Both give the same bits because compiled code neither contracts nor reorders arithmetic.
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
-``helper``    a function that only kernels call.
-``pasted``    a helper whose lines are pasted into its caller: not compiled twice, but it may not ask what is None.
+``helper``    a function that only kernels call; it becomes part of them.
 
 The disk cache is keyed by a hash of *all* our sources that a kernel can reach (the lab and the command line stand above
 them, see .importlinter), so editing an equation in one file can never leave a kernel of another file computing the old
@@ -18,6 +17,7 @@ switches numba off; the same code then runs, slowly.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import os
 import sys
@@ -44,7 +44,7 @@ try:
     import numba
     from llvmlite import ir
     from numba import carray, types
-    from numba.core import caching, cgutils
+    from numba.core import caching, cgutils, event
     from numba.extending import intrinsic, overload, register_jitable
 
     HAVE_NUMBA = True
@@ -182,15 +182,35 @@ if HAVE_NUMBA:
             except OSError as error:  # a full disk must not stop a run
                 warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
 
+    class _WithoutCollection(event.Listener):
+        """No garbage collection while numba compiles: it searches millions of living objects, a tenth of the time."""
+
+        def __init__(self) -> None:
+            self._depth, self._enabled = 0, False
+
+        def on_start(self, event: Any) -> None:
+            if self._depth == 0:
+                self._enabled = gc.isenabled()
+                gc.disable()
+            self._depth += 1
+
+        def on_end(self, event: Any) -> None:
+            self._depth -= 1
+            if self._depth == 0 and self._enabled:
+                gc.enable()
+
+    event.register("numba:compile", _WithoutCollection())
+
     def kernel(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+        dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
         # A kernel in somebody's own file may use equations from anywhere: no stamp would tell when they change.
         if _may_hold_kernels(Path(function.__code__.co_filename).resolve()) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
         return dispatcher
 
-    helper = numba.njit(nogil=True, error_model="numpy", forceinline=True)
-    pasted = numba.njit(nogil=True, error_model="numpy", inline="always")
+    helper = numba.njit(
+        nogil=True, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
+    )  # fmt: skip
     equation = register_jitable(forceinline=True)
 
     def _reservation(size: int) -> Any:
@@ -260,4 +280,4 @@ else:
     def _plain(function: Callable[..., Any]) -> Any:
         return function
 
-    kernel = helper = pasted = equation = _plain
+    kernel = helper = equation = _plain

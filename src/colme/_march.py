@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from colme._jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like, pasted
+from colme._jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
 from colme._slots import CUT, ISOLATED, LOST, WRONG, block_of, two_slots
 from colme._watch import bucket, cut_listed, slack_needed
 from colme.consensus import (
@@ -38,19 +38,19 @@ def lean(pull: Any, own: Any, neighbor: Any, weights: Any, k: Any, gaps: Any) ->
 
 
 @equation
-def hear(latest: Any, told: Any, b: Any) -> Any:
-    """The later of the restarts that I know of and that neighbor b tells of, where restarts are gossip."""
-    if told is None:
+def hear(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
+    """The later of the restarts that I know of and that neighbor b told of a step ago, where restarts are gossip."""
+    if restarts is None:
         return latest
-    return max(latest, told[b])
+    return max(latest, restarts[1 - turn, b]) if listen else latest
 
 
 @equation
-def restart_of(restarts: Any, a: Any, common: Any) -> Any:
-    """Agent a's last restart, or everybody's."""
+def restart_of(restarts: Any, turn: Any, a: Any, common: Any) -> Any:
+    """Agent a's last restart as far as it knows, or everybody's."""
     if restarts is None:
         return common
-    return restarts[a]
+    return restarts[turn, a]
 
 
 @equation
@@ -62,8 +62,8 @@ def gossiped(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
     return latest if mean == mean else START
 
 
-@pasted
-def walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero, pull, latest):
+@helper
+def walk(pairs, first, width, heard, weights, restarts, turn, listen, gaps, order, row, base, zero, pull, latest):
     """What the agents of four rows hear from their neighbors: pull and latest, by the agents' places in the chunk. Four
     at a time, for their sums need not wait for each other, and one load brings two slots."""
     one, two, three = u64(1), u64(2), u64(3)
@@ -79,22 +79,23 @@ def walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero
         sum1 = lean(sum1, own1, heard[b1], weights, k + one, gaps)
         sum2 = lean(sum2, own2, heard[b2], weights, k + two, gaps)
         sum3 = lean(sum3, own3, heard[b3], weights, k + three, gaps)
-        last0, last1 = hear(last0, told, b0), hear(last1, told, b1)
-        last2, last3 = hear(last2, told, b2), hear(last3, told, b3)
+        last0, last1 = hear(last0, restarts, turn, b0, listen), hear(last1, restarts, turn, b1, listen)
+        last2, last3 = hear(last2, restarts, turn, b2, listen), hear(last3, restarts, turn, b3, listen)
         k += u64(64)
     pull[i0], pull[i1], pull[i2], pull[i3] = sum0, sum1, sum2, sum3
     latest[i0], latest[i1], latest[i2], latest[i3] = last0, last1, last2, last3
 
 
 @helper
-def spread(restarts, told, latest, cut_now, t, mean, start, size, base):
+def spread(restarts, turn, latest, cut_now, t, mean, start, size, base):
     """Where restarts are gossip: what the agents of a block know next. Returns whether it is news to anybody."""
     news = False
-    if told is not None:
+    if restarts is not None:
         for lane in range(size):
             a = start + u64(lane)
-            restarts[a] = gossiped(latest[a - base], told[a], cut_now[a], t, mean[a])
-            news |= restarts[a] != told[a]
+            told = restarts[1 - turn, a]
+            restarts[turn, a] = gossiped(latest[a - base], told, cut_now[a], t, mean[a])
+            news |= restarts[turn, a] != told
     return news
 
 
@@ -113,15 +114,15 @@ def judge(new, truth, tolerance, start, size, square):
     return beyond, present
 
 
-@pasted
+@helper
 def average(
-    pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts, told,
-    fixed, step, gaps, truth, tolerance,
+    pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts, turn,
+    listen, fixed, step, gaps, truth, tolerance,
 ):  # fmt: skip
     """y <- (1 - alpha) X + alpha (y + step * pull) for every agent, in place; what is heard next goes to `spare`.
 
-    Where restarts are gossip, `told` are those of the step before and `restarts` are made here. Returns whether any was
-    news, the mean squared error and the error rate."""
+    Who listens hears of the neighbors' restarts of the step before, restarts[1 - turn], and makes restarts[turn] from
+    them; else restarts[turn] stand. Returns whether any was news, the mean squared error and the error rate."""
     n, n_blocks = u64(mean.size), u64(offsets.size - 1)
     pull, latest, new, square = chunk_like(heard), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
     pull[0] = 0
@@ -138,18 +139,22 @@ def average(
             start, size, first, width = block_of(offsets, block, n)
             for quad in range((size + u64(3)) >> u64(2)):
                 row = start + (u64(quad) << u64(2))
-                walk(pairs, first, width, heard, weights, told, gaps, order, row, base, zero, pull, latest)
+                walk(
+                    pairs, first, width, heard, weights, restarts, turn, listen, gaps, order, row, base, zero, pull,
+                    latest,
+                )  # fmt: skip
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             size = min(u64(64), n - start)
-            news |= spread(restarts, told, latest, cut_now, t, mean, start, size, base)
+            if listen:
+                news |= spread(restarts, turn, latest, cut_now, t, mean, start, size, base)
             for lane in range(size if all_plain else u64(0)):
                 a = start + u64(lane)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, a, common))
+                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
                 new[lane] = blend(mean[a], estimate[a], f64(pull[a - base]), alpha, step)  # (5), C-colME: (6)
             for lane in range(u64(0) if all_plain else size):
                 a = start + u64(lane)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, a, common))
+                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
                 new[lane] = next_estimate(mean[a], estimate[a], f64(pull[a - base]), alpha, step, degree[a])
             for lane in range(size):
                 estimate[start + u64(lane)] = new[lane]
@@ -180,7 +185,7 @@ def restart_cut(restarts, cut_now, t):
     if restarts is not None:
         for a in range(cut_now.size):
             if cut_now[a]:
-                restarts[a] = t
+                restarts[0, a] = t
 
 
 @kernel
@@ -210,24 +215,15 @@ def march(
         keep_weights(slots, offsets, order, places, degree, cut_now, any_cut, weights, rebuild)
         if any_cut:
             common = now if everybody else common
-            restart_cut(restarts, cut_now, now)
-        if gossip is None:
-            _, mse, error_rate = average(
-                pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
-                restarts, None, fixed, step, gaps, truth, tolerance,
-            )  # fmt: skip
-        elif any_cut or not settled or gaps is not None:
-            turn = 1 - turn
-            news, mse, error_rate = average(
-                pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
-                gossip[turn], gossip[1 - turn], fixed, step, gaps, truth, tolerance,
-            )  # fmt: skip
-            settled = not news
-        else:
-            _, mse, error_rate = average(
-                pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
-                gossip[turn], None, fixed, step, gaps, truth, tolerance,
-            )  # fmt: skip
+            if not gossip:
+                restart_cut(restarts, cut_now, now)
+        listen = gossip and (any_cut or not settled or gaps is not None)
+        turn = 1 - turn if listen else turn
+        news, mse, error_rate = average(
+            pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
+            restarts, turn, listen, fixed, step, gaps, truth, tolerance,
+        )  # fmt: skip
+        settled = not news
         heard, spare = spare, heard
         out[i, 0], out[i, 1] = mse, error_rate
         out[i, 2], out[i, 3], out[i, 4] = tally[WRONG], tally[LOST], tally[ISOLATED]

@@ -39,52 +39,44 @@ def _below(word, n):
 
 
 @kernel
-def _shuffled_stubs(n, d, key, log_buckets):
-    """The owners of all n*d stubs in uniformly random order."""
-    n_stubs, n_buckets = u64(n) * u64(d), u64(1) << u64(log_buckets)
+def _shuffle_stubs(d, key, log_buckets, ends, stubs):
+    """The owners of all n*d stubs in uniformly random order; ends, all 0, is room for the ends of the buckets."""
+    n_stubs, n_buckets = u64(stubs.size), u64(1) << u64(log_buckets)
     shift = u64(64) - u64(log_buckets)
     golden = u64(0x9E3779B97F4A7C15)
     base = _mix(u64(key) + golden)
-    ends = np.zeros(n_buckets + u64(1), np.int64)
     for i in range(n_stubs):
         ends[(_mix(base + u64(i) * golden) >> shift) + u64(1)] += 1
     for k in range(n_buckets):
         ends[k + u64(1)] += ends[k]
-    position = ends[:-1].copy()
-    stubs = np.empty(n_stubs, np.uint32)
     owner, left = u64(0), u64(d)
     for i in range(n_stubs):
         k = _mix(base + u64(i) * golden) >> shift
-        stubs[u64(position[k])] = u32(owner)
-        position[k] += 1
+        stubs[u64(ends[k])] = u32(owner)  # where bucket k begins, until it is filled
+        ends[k] += 1
         left -= u64(1)
         if left == u64(0):
             left = u64(d)
             owner += u64(1)
+    low = u64(0)
     for k in range(n_buckets):
-        low = u64(ends[k])
-        size = u64(ends[k + u64(1)]) - low
+        size = u64(ends[k]) - low
         state = _mix(base ^ ((u64(k) + u64(1)) * u64(0xD1342543DE82EF95)))
         for back in range(size):
             i = size - u64(1) - u64(back)
             state += golden
             j = _below(_mix(state), i + u64(1))
             stubs[low + i], stubs[low + j] = stubs[low + j], stubs[low + i]
-    return stubs
+        low += size
 
 
 @kernel
-def _pair_up(stubs, n, d):
+def _pair_up(stubs, position, owner, partner):
     """Pair stub 2e with 2e+1 and sort both directions by blocks of 2^13 agents, which fit the cache.
 
-    Every agent has d stubs, so block k begins at 2^13 k d; an owner is kept as its number within the block."""
-    n_stubs, shift, within = u64(stubs.size), u64(13), u64(8191)
-    n_blocks = (u64(n) >> shift) + u64(1)
-    position = np.empty(n_blocks, np.int64)
-    for k in range(n_blocks):
-        position[k] = i64((u64(k) << shift) * u64(d))
-    owner, partner = np.empty(n_stubs, np.uint16), np.empty(n_stubs, np.uint32)
-    for e in range(n_stubs >> u64(1)):
+    Block k begins at position[k]; an owner is kept as its number within the block."""
+    shift, within = u64(13), u64(8191)
+    for e in range(u64(stubs.size) >> u64(1)):
         a, b = stubs[u64(e) * u64(2)], stubs[u64(e) * u64(2) + u64(1)]
         k = u64(a) >> shift
         p = u64(position[k])
@@ -94,20 +86,16 @@ def _pair_up(stubs, n, d):
         p = u64(position[k])
         position[k] += 1
         owner[p], partner[p] = np.uint16(u64(b) & within), a
-    return owner, partner
 
 
 @kernel
-def _rows(owner, partner, n, d):
-    """Row a = the partners of agent a."""
-    rows = np.empty((n, d), np.uint32)
-    filled = np.zeros(n, np.uint32)
-    block = u64(8192) * u64(d)
+def _gather_rows(owner, partner, filled, rows):
+    """Row a = the partners of agent a; filled, all 0, counts them."""
+    block = u64(8192) * u64(rows.shape[1])
     for p in range(u64(owner.size)):
         a = (u64(p) // block) * u64(8192) + u64(owner[p])
         rows[a, filled[a]] = partner[p]
         filled[a] += u32(1)
-    return rows
 
 
 @equation
@@ -169,10 +157,21 @@ def random_regular_rows(n: int, d: int, key: int) -> NDArray[np.uint32]:
         absent[np.arange(n)[:, None], random_regular_rows(n, n - 1 - d, key)] = True
         np.fill_diagonal(absent, True)
         return np.nonzero(~absent)[1].astype(np.uint32).reshape(n, d)
-    log_buckets = min(12, max(1, math.ceil(math.log2(max(2.0, n * d / 65536)))))
     with np.errstate(over="ignore"):  # wrap-around is meant; only the interpreter would warn
         while True:
-            rows = _rows(*_pair_up(_shuffled_stubs(n, d, u64(key), log_buckets), n, d), n, d)
+            rows = _paired_rows(n, d, key)
             if _make_simple(rows, u64(key), _TRIES_PER_SWITCH):
                 return rows
             key = (key + 1) & _MASK  # a corner of a tiny graph: shuffle anew
+
+
+def _paired_rows(n: int, d: int, key: int) -> NDArray[np.uint32]:
+    """The configuration model: (n, d) partners, loops and double edges among them."""
+    log_buckets = min(12, max(1, math.ceil(math.log2(max(2.0, n * d / 65536)))))
+    stubs, partner = np.empty(n * d, np.uint32), np.empty(n * d, np.uint32)
+    _shuffle_stubs(d, u64(key), log_buckets, np.zeros(2**log_buckets + 1, np.int64), stubs)
+    owner, position = np.empty(n * d, np.uint16), np.arange((n >> 13) + 1) * (2**13 * d)
+    _pair_up(stubs, position, owner, partner)
+    rows = stubs.reshape(n, d)  # the stubs are read: their room is free
+    _gather_rows(owner, partner, np.zeros(n, np.uint32), rows)
+    return rows

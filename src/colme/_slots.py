@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import CHUNK, LANES, equation, kernel, pasted
+from colme._jit import CHUNK, LANES, equation, helper, kernel
 from colme.graphs import Graph
 
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
@@ -109,7 +109,7 @@ def tighten(slots, offsets, order, places, degree):
             offsets[block + u64(1)] = first + (width << u64(6))
 
 
-@pasted
+@helper
 def _sort_rows(order, places, degree, base, end, n):
     """Largest degree first, agents of equal degree by number; rows beyond the last agent stay at the end."""
     most = u64(0)
@@ -130,7 +130,7 @@ def _sort_rows(order, places, degree, base, end, n):
         places[a] = u16(place)
 
 
-@pasted
+@helper
 def cut(slots, offsets, places, degree, cut_now, tally, class_, a, b):
     """Cut the edge {a, b} at both ends, and keep the tally."""
     n = u64(degree.size)
@@ -152,13 +152,9 @@ def cut(slots, offsets, places, degree, cut_now, tally, class_, a, b):
 
 
 @kernel
-def compress(slots, offsets, places, degree):
-    """The living edges as compressed rows, by agent."""
-    n = u64(degree.size)
-    indptr = np.zeros(degree.size + 1, np.int64)
-    for a in range(n):
-        indptr[a + u64(1)] = indptr[a] + degree[a]
-    indices = np.empty(indptr[-1], np.uint32)
+def _compress(slots, offsets, places, indptr, indices):
+    """The living edges, agent by agent."""
+    n = u64(indptr.size - 1)
     for a in range(n):
         row = agent_at(places, u64(a))
         _, _, first, width = block_of(offsets, row >> u64(6), n)
@@ -168,6 +164,16 @@ def compress(slots, offsets, places, degree):
             if b != u32(a):
                 indices[k] = b
                 k += u64(1)
+
+
+def compress(
+    slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
+    """The living edges as compressed rows, by agent: indptr, indices."""
+    indptr = np.zeros(degree.size + 1, np.int64)
+    np.cumsum(degree, out=indptr[1:])
+    indices = np.empty(indptr[-1], np.uint32)
+    _compress(slots, offsets, places, indptr, indices)
     return indptr, indices
 
 

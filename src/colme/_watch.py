@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, equation, kernel, lanes_like, pasted
+from colme._jit import LANES, equation, helper, kernel, lanes_like
 from colme._slots import agent_at, block_of, cut
 from colme.confidence import too_far
 
@@ -146,7 +146,7 @@ def slack_needed(drift: Any, threshold: Any, radius: Any) -> Any:
     return (2.0 * drift + (threshold - 2.0 * radius)) * (1.0 + 1e-9) + 1e-15 * threshold
 
 
-@pasted
+@helper
 def cut_listed(slots, offsets, places, degree, cut_now, tally, mean, radius, class_, listed, n_listed):
     """Cut what is parted of the first listed edges."""
     for i in range(u64(n_listed)):

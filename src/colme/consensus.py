@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colme._jit import LANES, equation, kernel
 from colme._slots import agent_at, block_of
@@ -129,6 +130,11 @@ class Clock:
         self.gossip = np.full((2, n_rows), START, np.int32) if name == "gossip" else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
         self.settled = True  # gossip had no news for anybody at the last step
+
+    @property
+    def known(self) -> NDArray[np.int32] | None:
+        """Rows of last restarts, agent by agent, row `turn` those of now; None where all have the same."""
+        return self.restarts[None] if self.restarts is not None else self.gossip
 
     def rate(self, t: int, restart: int) -> float:
         """alpha of an agent whose clock restarted at this step."""

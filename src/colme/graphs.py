@@ -90,7 +90,17 @@ class Graph:
 
     def components(self) -> NDArray[np.int64]:
         """The connected component of every agent, numbered 0, 1, ... by their first agent."""
-        return _components(self.indptr, self.indices)
+        return self.explore()[0]
+
+    def explore(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The component of every agent, and of every component that is bipartite and whose edges all have the same sum
+        of their ends' degrees, that sum (0 without edges, -1 for other components)."""
+        n = self.n_agents
+        component, degree_sum = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        found = _explore(
+            self.indptr, self.indices, component, np.zeros(n, np.int8), np.empty(n, np.int64), degree_sum
+        )  # fmt: skip
+        return component, degree_sum[:found]
 
     def relabel(self, new_name: ArrayLike) -> Graph:
         """The same graph where agent a is called new_name[a]; every agent keeps the order of its neighbors."""
@@ -114,15 +124,14 @@ class Graph:
 
 
 @kernel
-def _components(indptr, indices):
-    n = indptr.size - 1
-    label = np.full(n, -1, np.int64)
-    waiting = np.empty(n, np.int64)
+def _explore(indptr, indices, component, side, waiting, degree_sum):
+    """The component of every agent (-1 before), and its side if its component is bipartite. degree_sum[c], all 0
+    before: D_a + D_b of every edge of component c, or -1 if edges differ or lie within a side. Returns how many."""
     found = 0
-    for root in range(n):
-        if label[root] >= 0:
+    for root in range(component.size):
+        if component[root] >= 0:
             continue
-        label[root] = found
+        component[root], side[root] = found, 1
         waiting[0] = root
         size = 1
         while size > 0:
@@ -130,12 +139,17 @@ def _components(indptr, indices):
             a = waiting[size]
             for k in range(indptr[a], indptr[a + 1]):
                 b = indices[k]
-                if label[b] < 0:
-                    label[b] = found
+                total = indptr[a + 1] - indptr[a] + indptr[b + 1] - indptr[b]
+                if component[b] < 0:
+                    component[b], side[b] = found, -side[a]
                     waiting[size] = b
                     size += 1
+                if side[a] == side[b] or 0 != degree_sum[found] != total:
+                    degree_sum[found] = -1
+                else:
+                    degree_sum[found] = total
         found += 1
-    return label
+    return found
 
 
 @kernel

@@ -67,32 +67,9 @@ def _largest_degree_sum(indptr, indices):
     return most
 
 
-@kernel
-def _is_attained(indptr, indices, largest):
+def _is_attained(graph: Graph, largest: int) -> bool:
     """Whether lambda_max equals that bound: some component is bipartite and all its edges have that degree sum."""
-    n = indptr.size - 1
-    color = np.zeros(n, np.int8)
-    waiting = np.empty(n, np.int64)
-    for root in range(n):
-        if color[root] != 0 or indptr[root] == indptr[root + 1]:
-            continue
-        color[root] = 1
-        waiting[0] = root
-        size, attained = 1, True
-        while size > 0:
-            size -= 1
-            a = waiting[size]
-            for k in range(indptr[a], indptr[a + 1]):
-                b = indices[k]
-                if indptr[a + 1] - indptr[a] + indptr[b + 1] - indptr[b] != largest or color[b] == color[a]:
-                    attained = False
-                if color[b] == 0:
-                    color[b] = -color[a]
-                    waiting[size] = b
-                    size += 1
-        if attained:
-            return True
-    return False
+    return bool((graph.explore()[1] == largest).any())
 
 
 def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
@@ -173,10 +150,12 @@ def _lanczos(
 def check_step(graph: Graph, step: float) -> None:
     """Refuse a step that makes consensus on this graph diverge."""
     positive(step, "step", "step='auto'", MethodError)
-    bound = _largest_degree_sum(graph.indptr, graph.indices)
+    bound = 2 * graph.max_degree
+    if step * bound >= 2.0 and graph.degrees.min() < graph.max_degree:
+        bound = _largest_degree_sum(graph.indptr, graph.indices)
     if step * bound < 2.0:
         return
-    if _is_attained(graph.indptr, graph.indices, bound):
+    if _is_attained(graph, bound):
         largest = float(bound)
     elif step * bound == 2.0:
         return  # strictly below
@@ -208,7 +187,7 @@ def stable_step(graph: Graph) -> float:
     On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
     1 / (max degree + 1)."""
     degree = max(1, graph.max_degree)
-    return 1.0 / (degree + 1 if _is_attained(graph.indptr, graph.indices, 2 * degree) else degree)
+    return 1.0 / (degree + 1 if _is_attained(graph, 2 * degree) else degree)
 
 
 def consensus_limit(graph: Graph) -> NDArray[np.float64]:

@@ -89,8 +89,8 @@ class ConsensusState(PruningState):
         done, watch.looks_left, clock.restart, clock.turn, clock.settled = march(
             self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.heard, self.spare, self.estimate,
             means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii, watch.listed, watch.ends,
-            watch.threshold, watch.skin, watch.looks_left, clock.name == "global", clock.restart, clock.restarts,
-            clock.gossip, clock.turn, clock.settled, clock.fixed, self.step_size, world.gaps, world.truth,
+            watch.threshold, watch.skin, watch.looks_left, clock.name == "global", clock.restart, clock.known,
+            clock.name == "gossip", clock.turn, clock.settled, clock.fixed, self.step_size, world.gaps, world.truth,
             world.tolerance, out,
         )  # fmt: skip
         if done % 2:

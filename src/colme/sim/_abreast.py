@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colme._jit import LANES, chunk_like, helper, kernel, lanes_like, pasted, wide_vectors
+from colme._jit import LANES, chunk_like, helper, kernel, lanes_like, wide_vectors
 from colme._random import VALUE, box_muller, philox
 from colme._simd import ABREAST, lean_on_rows
 from colme._slots import CUT, ISOLATED, LOST, WRONG
@@ -86,7 +86,7 @@ def draw_block(block, t, counters, key0, key1, words, noise):
         noise[i + half], noise[i + rest] = box_muller(words[i + half], words[i + rest])
 
 
-@pasted
+@helper
 def true_means(class_, class_truth, start, size, truth):
     """The true means of a block's places, from their classes: one byte to read instead of eight."""
     for i in range(size):

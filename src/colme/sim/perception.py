@@ -90,7 +90,8 @@ def conclude(lanes, beyond, totals, class_truth, class_size, out):
             if few == 0:
                 total = totals[i, 0, c] + totals[i, 1, c] + totals[i, 2, c] + totals[i, 3, c]
             if class_size[c] > 0.0:
-                square += class_size[c] * (total / class_size[c] - class_truth[c]) ** 2
+                error = total / class_size[c] - class_truth[c]
+                square += class_size[c] * (error * error)
             n += class_size[c]
         out[i, 0], out[i, 1], out[i, 2] = squares / n, beyond[i] / n, square / n
 
