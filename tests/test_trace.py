@@ -53,7 +53,7 @@ def test_every_field_comes_back_from_a_file(tmp_path: Path, method: Method, scen
 
 
 def test_the_methods_above_are_all_there_are() -> None:
-    assert {each.__name__ for each in METHODS} == {"Local", "Oracle", "ColME", "BColME", "CColME", "CLColME"}
+    assert {each.__name__ for each in METHODS} == {"Local", "Oracle", "ColME", "BColME", "CColME", "CLColME", "Census"}
 
 
 def test_a_trace_without_truth_comes_back_without(tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_a_trace_becomes_a_dataset_over_t() -> None:
     assert dict(data.sizes) == {"t": 5} and data["t"].values.tolist() == [7, 14, 21, 28, 30]
     assert set(data.data_vars) == set(METRICS)
     for name in METRICS:
-        assert data[name].dims == ("t",) and np.array_equal(data[name].values, getattr(trace, name)), name
+        assert data[name].dims == ("t",) and np.array_equal(data[name].values, getattr(trace, name), equal_nan=True), (
+            name
+        )
     assert data["method"].item() == "CL-colME" and data["seed"].item() == 4
     assert json.loads(data.attrs["configuration"])["seed"] == 4
 
@@ -146,7 +148,7 @@ def test_traces_become_a_dataset_over_method_seed_and_t() -> None:
     for trace in traces:
         one = data.sel({"method": trace.method.label, "seed": trace.seed})
         for name in METRICS:
-            assert np.array_equal(one[name].values, getattr(trace, name)), name
+            assert np.array_equal(one[name].values, getattr(trace, name), equal_nan=True), name
 
 
 def test_methods_with_one_label_are_told_apart_by_their_repr() -> None:

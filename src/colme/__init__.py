@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from colme.graphs import Graph as Graph
     from colme.methods import BColME as BColME
     from colme.methods import CColME as CColME
+    from colme.methods import Census as Census
     from colme.methods import CLColME as CLColME
     from colme.methods import ColME as ColME
     from colme.methods import Local as Local
@@ -34,13 +35,14 @@ _HOME = {
     "BColME": "colme.methods",
     "CColME": "colme.methods",
     "CLColME": "colme.methods",
+    "Census": "colme.methods",
     "simulate": "colme.sim",
     "Trace": "colme.sim",
     "Traces": "colme.sim",
 }
 __all__ = [*_HOME]
 _MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "pruning", "recording", "samples",
-            "scenario", "sim", "spectrum", "testing", "lab")  # fmt: skip
+            "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

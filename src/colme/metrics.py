@@ -16,9 +16,11 @@ from colme.errors import ColmeError
 
 u64 = np.uint64
 
-OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated")
+OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers")
 OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
-WRONG_EDGES, LOST_EDGES = OF_METHOD.index("wrong_edges"), OF_METHOD.index("lost_edges")
+WRONG_EDGES, LOST_EDGES, NUMBERS = (OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "numbers"))
+LEVEL = 0.9
+"""Of the intervals whose coverage is recorded."""
 METRICS = OF_METHOD + OF_RUN
 """What a trace records at a step.
 
@@ -27,6 +29,9 @@ local_mse, local_error_rate  the same for every agent's own mean
 oracle_mse                   the same for the mean of the true class
 wrong_edges, lost_edges      share of edges between classes still alive; share of edges within a class that were cut
 isolated                     agents without an edge
+n_groups                     groups that agents know of, on average (methods with groups of their own: census)
+coverage                     share of agents whose 90 % interval holds their true mean (methods with intervals: census)
+numbers                      numbers that an agent sends to each neighbor at this step (where a method says so)
 
 Errors are NaN where the true means are not known, shares of edges where the classes are not.
 """

@@ -22,6 +22,7 @@ class Recording:
     width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
     """
 
+    loss = 0.0
     kurtosis = 3.0  # as if Gaussian; the fourth-moment bound takes another one from the method
 
     def __init__(

@@ -173,6 +173,7 @@ class Stream(Protocol):
     width: float | None
     kurtosis: float  # of the samples, as far as it is known
     class_: NDArray[Any] | None
+    loss: float  # probability that a message gets lost
 
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
 
@@ -196,6 +197,8 @@ class ScenarioStream:
         self.scenario, self.seed, self.first = scenario, seed, first
         self.class_: NDArray[Any] | None = population.class_[shard]
         self._entry = population.entry[shard]
+        self._offset = 0.0 if population.offset is None else population.offset[shard]
+        self.loss = scenario.loss
         self.kurtosis = scenario.kurtosis
         self.n_agents = len(population.class_[shard])
         self.sigma: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
@@ -213,7 +216,8 @@ class ScenarioStream:
         self._location = self._means(1)
 
     def _means(self, t: int) -> NDArray[np.float64]:
-        return (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]
+        centered: NDArray[np.float64] = (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]
+        return centered + self._offset
 
     def truth(self, t: int) -> NDArray[np.float64]:
         """The true mean of every agent at step t, centered."""

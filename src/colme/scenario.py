@@ -19,6 +19,7 @@ from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
 ASSIGNMENTS = ("equal", "random", "blocks")
+SHAPES = ("gaussian", "uniform")
 SMALLEST, LARGEST = 1e-30, 1e30
 """Sizes of numbers that float32 can tell apart, with room for sums."""
 
@@ -42,6 +43,10 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     late_step     the step at which they come
     shift_step    from this step on the means are `shift_means`
     shift_means   the new mean of each class (classes remain those of the first means)
+    spread        standard deviation of the agents' own means around that of their class; if positive, every agent is a
+                  class of its own
+    spread_shape  "gaussian" or "uniform"
+    loss          probability that a message between neighbors gets lost (for methods that bear it)
     """
 
     refusal: ClassVar[type[ColmeError]] = ScenarioError
@@ -58,6 +63,9 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     late_step: int = 1
     shift_step: int | None = None
     shift_means: tuple[float, ...] | None = None
+    spread: float = 0.0
+    spread_shape: str = "gaussian"
+    loss: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +81,12 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if not self.means or not all(map(math.isfinite, self.means)):
             raise ScenarioError(f"means={shorten(self.means)}: every class needs a finite mean. Try means=(1.2, 2.0).")
         one_of(self.assignment, ASSIGNMENTS, "assignment", ScenarioError)
+        one_of(self.spread_shape, SHAPES, "spread_shape", ScenarioError)
+        if not 0 <= self.spread < LARGEST or (self.spread > 0 and self.distribution == "bernoulli"):
+            raise ScenarioError(
+                f"spread={self.spread:g} with distribution={self.distribution!r}: it must be at least 0 and finite, "
+                "and 0 for 0/1 samples. Try spread=0.4."
+            )
         if self.sizes is None:
             if self.assignment != "random" and len(self.means) > self.n_agents:
                 raise ScenarioError(
@@ -124,6 +138,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             )
 
     def _check_time(self) -> None:
+        if not 0 <= self.loss < 1:
+            raise ScenarioError(f"loss={self.loss:g}: it must be at least 0 and below 1. Try loss=0.2.")
         rates = self.skip_rate if isinstance(self.skip_rate, tuple) else (self.skip_rate,)
         if isinstance(self.skip_rate, tuple):
             self._check_length("skip_rate", rates, None)
@@ -212,22 +228,33 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         else:
             per_class_or_agent = np.asarray(scale, float)
             sigma = per_class_or_agent[class_] if len(scale) == n_classes else per_class_or_agent
+        if self.spread > 0:
+            own = np.arange(n, dtype=np.uint16 if n <= 0xFFFF else np.uint32)
+            return Population(own, sigma, joins, class_, self.spread * self._offsets(seed))
         # a class is agents of equal means, however many entries of `means` they came from
         merged = np.unique(self.means, return_inverse=True)[1].astype(dtype)
         if len(set(self.means)) < n_classes:
             return Population(merged[class_], sigma, joins, class_)
         return Population(class_, sigma, joins, class_)
 
+    def _offsets(self, seed: int) -> NDArray[np.float64]:
+        """Of every agent from the mean of its class, in standard deviations."""
+        first, second = (_random.words(seed, _random.SPREAD, t, n=self.n_agents) for t in range(2))
+        if self.spread_shape == "uniform":
+            return np.asarray(math.sqrt(12.0) * (_random.uniform(first) - 0.5), np.float64)
+        return np.asarray(_random.box_muller(first, second)[0], np.float64)
+
 
 @dataclass(frozen=True)
 class Population:
     """A scenario under a seed: each agent's class (agents of equal means), its known scale, the step at which it joins
-    (None: all at 1), and which entry of `means` is its own."""
+    (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
 
     class_: NDArray[Any]
     sigma: float | NDArray[np.float64]
     joins: NDArray[np.int64] | None
     entry: NDArray[Any]
+    offset: NDArray[np.float64] | None = None
 
 
 def check_seed(seed: object, name: str = "seed") -> int:

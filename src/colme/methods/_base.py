@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from colme import _random
 from colme._configuration import Configuration
 from colme._watch import Milestone
 from colme.errors import ColmeError, MethodError
@@ -31,6 +32,11 @@ Round = Generator[dict[Hashable, Any], Inbox, None]
 
 EVERYONE = "everyone"
 """An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
+
+
+def arrived(seed: int, t: int, n_slots: int, loss: float) -> NDArray[np.bool_]:
+    """Which messages of step t arrive if each gets lost with this probability."""
+    return np.asarray(_random.uniform(_random.words(seed, _random.LOSS, t, n=n_slots)) >= loss)
 
 
 @dataclass
@@ -47,6 +53,8 @@ class World:
     exchange: type = np.float32  # the type in which neighbors hear estimates
     truth: NDArray[np.float64] | None = None  # true means at step t, for judging; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
+    loss: float = 0.0  # probability that a message does not arrive
+    seed: int = 0  # of what gets lost
     t: int = 0
 
     def __post_init__(self) -> None:
@@ -55,6 +63,16 @@ class World:
     @property
     def n_agents(self) -> int:
         return len(self.mean)
+
+    def arrived(self, n_slots: int) -> NDArray[np.bool_] | None:
+        """Which messages of this step arrive, slot by slot of the graph's rows (from the neighbor in the slot to the
+        agent of the row); None: all."""
+        return None if self.loss == 0.0 else arrived(self.seed, self.t, n_slots, self.loss)
+
+    @property
+    def unit(self) -> float:
+        """A scale that all agents know: the largest sigma, or 1 where none is known."""
+        return 1.0 if self.sigma is None else float(np.max(self.sigma))
 
     @property
     def gaps(self) -> bool | None:
@@ -75,6 +93,7 @@ class Place:
     width: float | None = None
     kurtosis: float = 3.0
     exchange: type = np.float32
+    unit: float = 1.0  # a scale that all agents know, for example the largest sigma
     class_: int | None = None  # the true class, told to nobody but the oracle
 
 
@@ -84,8 +103,9 @@ class State(Protocol):
     saved: ClassVar[tuple[str, ...]]
     """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
 
-    estimate: NDArray[np.float64]
-    """Collaborative estimates; NaN where an agent has none yet."""
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        """Collaborative estimates; NaN where an agent has none yet."""
 
     def step(self, world: World) -> None:
         """Advance everybody; `world` already holds the means and counts of step world.t."""
@@ -150,6 +170,8 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Links once given up are never taken up again."""
     goes_round: ClassVar[bool] = False
     """Asks others in the order of their names, whether or not they are neighbors."""
+    bears_loss: ClassVar[bool] = False
+    """Can be simulated where messages get lost."""
     conserves: ClassVar[bool] = False
     """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
 

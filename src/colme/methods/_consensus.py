@@ -17,7 +17,7 @@ from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Inbox, Place, Round, World
 from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
-from colme.metrics import LOST_EDGES, OF_METHOD, WRONG_EDGES
+from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, WRONG_EDGES
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -57,6 +57,11 @@ class ConsensusState(PruningState):
         self.edges.tighten()
         self._pairs = self.edges.slots.view(np.uint64)
 
+    @property
+    def numbers(self) -> float:
+        """Sent to each neighbor: mean and estimate, the restart if that is gossip, the degree if there are weights."""
+        return 2.0 + (self.clock.name == "gossip") + (self.weights is not None)
+
     def step(self, world: World) -> None:
         self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
 
@@ -77,6 +82,7 @@ class ConsensusState(PruningState):
             out[:, column] = out[:, column] / n if n else 0.0
         if not world.classes_known:
             out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
+        out[:, NUMBERS] = self.numbers
 
     def average(
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],

@@ -19,6 +19,7 @@ class Local(Method, frozen=True, kw_only=True, tag="local"):
     """y = X."""
 
     label: ClassVar[str] = "local"
+    bears_loss: ClassVar[bool] = True
 
     def start(self, world: World, graph: Graph) -> LocalState:
         return LocalState(world)
@@ -31,6 +32,7 @@ class LocalState:
     saved: ClassVar[tuple[str, ...]] = ("estimate",)
     wrong_share = 0.0
     lost_share = 1.0
+    numbers = 0.0
 
     def __init__(self, world: World):
         self.estimate: NDArray[np.float64] = world.mean.copy()

@@ -22,6 +22,7 @@ class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
     """y = the mean of the class."""
 
     label: ClassVar[str] = "oracle"
+    bears_loss: ClassVar[bool] = True
 
     def start(self, world: World, graph: Graph) -> OracleState:
         return OracleState(world, graph)

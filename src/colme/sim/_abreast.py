@@ -16,13 +16,14 @@ from colme._slots import CUT, ISOLATED, LOST, WRONG
 from colme._watch import bucket, slack_needed
 from colme.confidence import too_far
 from colme.consensus import START, blend, clock_rate, next_estimate
+from colme.metrics import METRICS, OF_METHOD
 from colme.samples import running_mean
 
 u8, u32, u64, f32, f64 = np.uint8, np.uint32, np.uint64, np.float32, np.float64
 
 ROOM = LANES * ABREAST
 """Places of a block."""
-MSE, RATE, TALLY, LOCAL_MSE, LOCAL_RATE, ORACLE = 0, 1, 2, 5, 6, 7
+MSE, RATE, TALLY, LOCAL_MSE, LOCAL_RATE, ORACLE = 0, 1, 2, *range(len(OF_METHOD), len(METRICS))
 """Columns of the metrics: those of the method, then those of the run."""
 
 

@@ -21,7 +21,7 @@ from colme._watch import Milestone, WatchList
 from colme.consensus import START, Clock
 from colme.graphs import Graph
 from colme.methods import CLColME, Method, World
-from colme.metrics import LOST_EDGES, OF_METHOD, OF_RUN, WRONG_EDGES
+from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, OF_RUN, WRONG_EDGES
 from colme.recording import Recording
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario
@@ -165,6 +165,7 @@ class RunsAbreast:
                 of_method = table[None, :, : len(OF_METHOD)].copy()
                 for column, n in ((WRONG_EDGES, self.n_wrong[k]), (LOST_EDGES, self.n_right[k])):
                     of_method[..., column] = of_method[..., column] / n if n else 0.0
+                of_method[..., NUMBERS] = 2.0  # mean and estimate
                 recorder.write(rows, of_method, table[:, len(OF_METHOD) :])
 
     def _trace(self, k: int) -> Trace:

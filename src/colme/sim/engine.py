@@ -17,10 +17,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import CheckpointError, shorten
+from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
 from colme.methods import Marching, Method, State, World
-from colme.metrics import OF_METHOD, Judge
+from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.samples import Stream
 from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
@@ -77,7 +77,15 @@ class Run:
             kurtosis=stream.kurtosis,
             exchange=exchange,
             tolerance=tolerance,
+            loss=stream.loss,
+            seed=seed,
         )
+        for method in methods:
+            if stream.loss > 0 and not method.bears_loss:
+                raise MethodError(
+                    f"{method.label} with loss={stream.loss:g}: it is simulated on perfect networks only. "
+                    "Try loss=0, or a method that bears loss: Census()."
+                )
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods))
@@ -150,7 +158,13 @@ class Run:
             errors = self.judge.estimates(state.estimate, self.world.truth)
         if self.world.classes_known:
             shares = state.wrong_share, state.lost_share
-        return *errors, *shares, state.isolated
+        of_some = getattr(state, "n_groups", nan), self._coverage(state), getattr(state, "numbers", nan)
+        return *errors, *shares, state.isolated, *of_some
+
+    def _coverage(self, state: State) -> float:
+        if self.world.truth is None or not hasattr(state, "covered"):
+            return nan
+        return float(state.covered(self.world.truth, LEVEL))
 
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
@@ -209,12 +223,21 @@ class Run:
             final = Final(
                 estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=graph,
                 groups=state.groups(graph), class_=self.stream.class_, truth=None if truth is None else truth + origin,
+                **_posterior(state, origin),
             )  # fmt: skip
             metrics = self.recorder.metrics(number)
             traces.append(
                 Trace(method, self.seed, self.recorder.steps, **metrics, final=final, configuration=self.configuration)
             )
         return traces
+
+
+def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:
+    """What only methods with intervals of their own know."""
+    if not hasattr(state, "interval"):
+        return {}
+    lower, upper = state.interval(LEVEL)
+    return {"probability": state.probability, "lower": lower + origin, "upper": upper + origin}  # type: ignore[attr-defined]
 
 
 def marches(state: State) -> bool:
@@ -250,7 +273,11 @@ def restore(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
         if hasattr(value, "saved"):
             restore(value, f"{prefix}.{name}", arrays)
         elif isinstance(value, np.ndarray):
-            value[...] = arrays[f"{prefix}.{name}"]
+            kept = arrays[f"{prefix}.{name}"]
+            if kept.shape != value.shape:  # some grow and shrink
+                setattr(thing, name, kept.astype(value.dtype))
+            else:
+                value[...] = kept
         else:
             setattr(thing, name, arrays[f"{prefix}.{name}"].item())
 

@@ -20,6 +20,10 @@ from colme.metrics import METRICS
 from colme.sim.store import read_arrays, write_arrays
 
 FORMAT = "colme trace 1"
+_SOMETIMES = ("truth", "probability", "lower", "upper")
+"""Of a final state, where known."""
+_LATER = ("n_groups", "coverage", "numbers")
+"""Metrics that traces of 0.3.0 lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,12 @@ class Final:
     """True classes, where known."""
     truth: NDArray[np.float64] | None
     """True means, where known."""
+    probability: NDArray[np.float64] | None = None
+    """That an agent is of its group, where the method says so."""
+    lower: NDArray[np.float64] | None = None
+    """The true mean lies above it with probability 95 %, where the method says so."""
+    upper: NDArray[np.float64] | None = None
+    """The true mean lies below it with probability 95 %."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -57,6 +67,9 @@ class Trace:
     wrong_edges: NDArray[np.float64]
     lost_edges: NDArray[np.float64]
     isolated: NDArray[np.int64]
+    n_groups: NDArray[np.float64]
+    coverage: NDArray[np.float64]
+    numbers: NDArray[np.float64]
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run: scenario, graph, tolerance, precision, version."""
@@ -77,10 +90,8 @@ class Trace:
         final = self.final
         arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
-        if final.class_ is not None:
-            arrays["class"] = final.class_
-        if final.truth is not None:
-            arrays["truth"] = final.truth
+        sometimes = {"class": final.class_} | {name: getattr(final, name) for name in _SOMETIMES}
+        arrays |= {name: array for name, array in sometimes.items() if array is not None}
         head = {"seed": self.seed, "method": msgspec.to_builtins(self.method), "configuration": self.configuration}
         write_arrays(path, FORMAT, head, arrays)
 
@@ -91,9 +102,11 @@ class Trace:
         try:
             final = Final(
                 arrays["estimate"], arrays["mean"], arrays["count"], Graph(arrays["indptr"], arrays["indices"]),
-                arrays["groups"], arrays.get("class"), arrays.get("truth"),
+                arrays["groups"], arrays.get("class"), **{name: arrays.get(name) for name in _SOMETIMES},
             )  # fmt: skip
-            metrics = {name: arrays[name] for name in ("t", *METRICS)}
+            unknown = np.full(len(arrays["t"]), np.nan)
+            metrics = {name: arrays[name] for name in ("t", *METRICS) if name not in _LATER}
+            metrics |= {name: arrays.get(name, unknown) for name in _LATER}
             return cls(
                 method=decode_method(head["method"]), seed=head["seed"], final=final,
                 configuration=head["configuration"], **metrics,

@@ -35,7 +35,8 @@ def lockstep(
             Place(
                 agent=a, neighbors=tuple(int(b) for b in graph.neighbors(a)), n_agents=n, n_edges=graph.n_edges,
                 auto_step=stable_step(graph), sigma=None if sigma is None else float(sigmas[a]), width=width,
-                exchange=exchange, class_=None if classes is None else int(classes[a]),
+                exchange=exchange, unit=1.0 if sigma is None else float(sigmas.max()),
+                class_=None if classes is None else int(classes[a]),
             )
         )
         for a in range(n)

@@ -1,0 +1,281 @@
+"""The census for all agents at once: when it is taken, the votes of everybody, and what is known of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._ballots import Bins, cast, cast_variance, common_variance, disagreement, share_votes
+from colme._jit import equation
+from colme.graphs import Graph
+from colme.methods._base import World
+from colme.spectrum import stable_step
+from colme.tribes import Tribes, below, posterior, quantiles
+
+if TYPE_CHECKING:
+    from colme.methods.census import Census
+
+f32 = np.float32
+
+AGREE = 0.05
+"""Agents share a fit if their census is off the average one by less than this share of its sampling variance."""
+MODERATION = 4.0
+"""Degrees of freedom that the common variance is worth beside an agent's own."""
+
+
+@equation
+def add_square(square: Any, mean: Any, before: Any, n: Any) -> Any:
+    """Sum of squared deviations after the n-th sample moved the mean (Welford, from the means alone)."""
+    return square + n * (n - 1.0) * ((mean - before) * (mean - before))
+
+
+@equation
+def variance_of_mean(square: Any, n: Any, common: Any) -> Any:
+    """An agent's own variance, moderated by the common one, over n."""
+    return (MODERATION * common + square) / (MODERATION + n - 1.0) / n
+
+
+class Plan(NamedTuple):
+    """When censuses begin, how long they take, and how many agents they count; everybody can work it out."""
+
+    n_agents: int
+    degree: float
+    """Mean degree."""
+    regular: bool
+    rounds: int
+    refresh: float
+    sigma: Any
+    """None: not known."""
+
+    @classmethod
+    def of(cls, method: Census, n_agents: int, n_edges: int, auto_step: float, sigma: Any) -> Plan:
+        degree = 2.0 * n_edges / n_agents
+        regular = degree > 2.0 and abs(auto_step * degree - 1.0) < 1e-9
+        rounds = method.rounds
+        if isinstance(rounds, str):
+            rounds = math.ceil(math.log(max(n_agents, 2) / 0.6) / math.log(max(degree - 1.0, 1.5))) + 1
+            rounds = min(rounds if regular else 2 * rounds, 40)
+        sigma = method.sigma if method.sigma is not None else sigma
+        return cls(n_agents, degree, regular, rounds, method.refresh, None if method.estimate_sigma else sigma)
+
+    @property
+    def momentum(self) -> np.float32:
+        return f32(1.0 + 1.0 / (self.degree - 1.0)) if self.regular else f32(1.0)
+
+    def begins(self, t: int, last: int) -> bool:
+        """Whether a new census begins at step t if the last began at this step (0: there was none)."""
+        return t >= self.refresh * last and (t > 1 or self.sigma is not None)
+
+    def rounds_at(self, t: int) -> int:
+        """Rounds of a census that begins at step t; the first are short, for at first means move quickly."""
+        return min(self.rounds, 2 + t // 3)
+
+    def counted(self, rounds: int) -> float:
+        """How many agents a census stands for after so many rounds."""
+        reached = max(0.6 * (self.degree - 1.0) ** rounds, rounds) if self.degree > 1.0 else 1.0
+        return min(float(self.n_agents), reached + 1.0)
+
+    def prefers(self, t: int, done: int, began: int, rounds: int) -> bool:
+        """Whether the census under way, after so many rounds, is worth more than the last finished one."""
+        if done == 0:
+            return True
+        return began >= 1.3 * done and (self.counted(rounds) >= 40.0 or t >= 2.5 * done)
+
+
+class Variances:
+    """Of everybody's samples, where sigma is not known: each agent's own, moderated by the common one."""
+
+    saved: ClassVar[tuple[str, ...]] = ("square", "common", "mean", "count")
+
+    def __init__(self, n_agents: int):
+        self.square = np.zeros(n_agents)  # sums of squared deviations
+        self.common = np.full(n_agents, np.nan)  # what each agent knows of everybody's
+        self.mean, self.count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
+
+    def observe(self, world: World) -> None:
+        """A step: the squares follow from how the means moved."""
+        count = np.full(world.n_agents, world.t) if world.count is None else world.count
+        new = np.flatnonzero((count > 1) & (count > self.count))
+        self.square[new] = add_square(self.square[new], world.mean[new], self.mean[new], count[new])
+        self.mean[:], self.count[:] = world.mean, count
+
+    def ballots(self) -> tuple[NDArray[np.int64], Any, Any]:
+        """Who has a variance, and what they say of it."""
+        voters = np.flatnonzero(self.count > 1)
+        return voters, *cast_variance(self.square[voters], self.count[voters])
+
+    def of_means(self) -> NDArray[np.float64]:
+        """The variance of every local mean; infinite where it is not known."""
+        known = (self.count > 0) & ~np.isnan(self.common)
+        out = np.full(len(self.square), np.inf)
+        out[known] = variance_of_mean(self.square[known], self.count[known], self.common[known])
+        return out
+
+
+class CensusState:
+    """Array form: the votes of all agents, one row each, in columns for all bins that anybody uses."""
+
+    saved: ClassVar[tuple[str, ...]] = (
+        "began", "rounds", "codes", "votes", "before", "done", "fit", "share", "place", "width", "n_tribes", "stranger",
+        "variances",
+    )  # fmt: skip
+
+    def __init__(self, method: Census, world: World, graph: Graph):
+        n = world.n_agents
+        self._graph, self._world, self._own = graph, world, method.fits == "own"
+        self.plan = Plan.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
+        self.unit = world.unit if self.plan.sigma is not None else 1.0
+        self.weights = slot_weights(graph, self.plan)
+        self.alone = graph.degrees == 0
+        self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
+        self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), f32)
+        self.before = self.votes
+        self._keep(Tribes.unknown(n))
+        self.numbers = 0.0  # sent to each neighbor at this step
+        self.variances = Variances(n) if self.plan.sigma is None else None
+        self._known: tuple[int, Tribes, Any] | None = None
+
+    def _keep(self, tribes: Tribes) -> None:
+        self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger = tribes
+
+    def step(self, world: World) -> None:
+        self._known, self.numbers = None, 0.0
+        if self.variances is not None:
+            self.variances.observe(world)
+        if self.rounds < 0 and self.plan.begins(world.t, self.began):
+            self._vote(world)
+        if self.rounds >= 0:
+            graph = self._graph
+            self.numbers = share_votes(
+                graph.indptr, graph.indices, self.weights, self.votes, self.before, self.plan.momentum,
+                self.rounds == 0, world.arrived(len(graph.indices)),
+            )  # fmt: skip
+            self.votes, self.before = self.before, self.votes
+            self.rounds += 1
+            if self.rounds >= self.plan.rounds_at(self.began):
+                self._keep(self._fit())
+                if self.variances is not None:
+                    self.variances.common = common_variance(self.codes, self.votes, self.variances.common)
+                self.done, self.rounds = self.began, -1
+
+    def _vote(self, world: World) -> None:
+        """Everybody with a sample casts a ballot."""
+        n, noise = world.n_agents, self.noise
+        voters = np.flatnonzero(~np.isnan(world.mean) & (noise > 0.0) & (noise < np.inf))
+        ballots = [(voters, *cast(world.mean[voters], noise[voters], self.unit))]
+        if self.variances is not None:
+            ballots.append(self.variances.ballots())
+        self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in ballots]))
+        self.votes, self.before = (np.zeros((n, len(self.codes)), f32) for _ in range(2))
+        for voters, codes, values in ballots:
+            self.votes[voters[:, None], np.searchsorted(self.codes, codes)] = values
+        self.began, self.rounds = world.t, 0
+
+    @property
+    def noise(self) -> NDArray[np.float64]:
+        """The variance of every local mean; infinite where it is not known."""
+        if self.variances is not None:
+            return self.variances.of_means()
+        count: Any = self._world.t if self._world.count is None else self._world.count
+        with np.errstate(divide="ignore"):
+            return np.broadcast_to(np.square(self.plan.sigma) / count, self._world.n_agents)
+
+    def _fit(self) -> Tribes:
+        """What the census under way says."""
+        counted, n = self.plan.counted(self.rounds), self._world.n_agents
+        bins = Bins.of(self.codes, self.unit)
+        if self._own:
+            return Tribes.fitted(self.votes, bins, counted, n)
+        average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
+        disagreement(self.votes, average, bins.center, counted, off)
+        differ = np.flatnonzero(off > AGREE)
+        tribes = Tribes.fitted(np.concatenate([average[None].astype(f32), self.votes[differ]]), bins, counted, n)
+        whose = np.full(n, tribes.fit[0])
+        whose[differ] = tribes.fit[1:]
+        return tribes._replace(fit=whose)
+
+    def known(self) -> tuple[Tribes, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """(tribes, estimate, group, probability) as of now."""
+        t, n = self._world.t, self._world.n_agents
+        if self._known is None or self._known[0] != t:
+            tribes = Tribes(self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger)
+            if self.rounds > 0 and self.plan.prefers(t, self.done, self.began, self.rounds):
+                tribes = self._fit()
+            tribes = tribes._replace(fit=np.where(self.alone, -1, tribes.fit))
+            out = np.empty(n), np.zeros(n, np.int64), np.empty(n)
+            posterior(self._world.mean, self.noise, *tribes, *out)
+            self._known = t, tribes, out
+        return self._known[1], *self._known[2]
+
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        return self.known()[1]
+
+    @property
+    def probability(self) -> NDArray[np.float64]:
+        """That an agent is of the group it finds itself in."""
+        return self.known()[3]
+
+    @property
+    def n_groups(self) -> float:
+        """Tribes that agents know of, on average."""
+        tribes = self.known()[0]
+        return float(tribes.n_tribes[np.maximum(tribes.fit, 0)].mean())
+
+    def interval(self, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Where the true mean lies with this posterior probability: (lower, upper)."""
+        lower, upper = np.empty((2, self._world.n_agents))
+        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+            quantiles(tail, self._world.mean, self.noise, *self.known()[0], end)
+        return lower, upper
+
+    def covered(self, truth: NDArray[np.float64], level: float) -> float:
+        """The share of agents whose true mean lies in their interval."""
+        out = np.empty(len(truth))
+        below(truth, self._world.mean, self.noise, *self.known()[0], out)
+        out = out[~np.isnan(out)]
+        return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return self.known()[2]
+
+    def graph(self) -> Graph:
+        """Neighbors that find themselves in the same group."""
+        a, b = self._ends
+        same = self.groups(self._graph)[a] == self.groups(self._graph)[b]
+        counts = np.bincount(a[same], minlength=self._graph.n_agents)
+        return Graph(np.concatenate([[0], np.cumsum(counts)]), self._graph.indices[same], check=False)
+
+    @property
+    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        return np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
+
+    @property
+    def wrong_share(self) -> float:
+        return self._among(strangers=True)
+
+    @property
+    def lost_share(self) -> float:
+        return self._among(strangers=False)
+
+    def _among(self, *, strangers: bool) -> float:
+        """Among edges between classes, those whose ends share a group; among edges within, those whose do not."""
+        a, b = self._ends
+        group, class_ = self.known()[2], self._world.class_
+        which = (class_[a] != class_[b]) == strangers
+        return float(((group[a] == group[b]) == strangers)[which].mean()) if which.any() else 0.0
+
+    @property
+    def isolated(self) -> int:
+        return int(self.alone.sum())
+
+
+def slot_weights(graph: Graph, plan: Plan) -> NDArray[np.float32]:
+    """The weight of every neighbor in W."""
+    if plan.regular:
+        return np.full(len(graph.indices), 1.0 / plan.degree, f32)
+    degree = graph.degrees
+    return (1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0)).astype(f32)

@@ -1,0 +1,178 @@
+"""Who lives here: the few tribes that explain a census, and what they say about one agent's own mean.
+
+A census is explained by a mixture (`colme._mixture`). One agent's own mean X ~ N(its true mean, s^2) then has a
+posterior: the estimate is its mean, the group its most probable tribe, the interval lies between its quantiles.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._jit import helper, kernel
+from colme._mixture import MOST, TINY, density, doubts, fit_tribes, one_tribe, range_of
+
+FEW = 500.0
+"""A census of fewer, and not of all, only tells a place and a spread."""
+_STRANGERS = 0.1
+"""Agents of no tribe that are expected in a census, anywhere in its range."""
+_SMALLEST = 1e-8
+"""Votes that count."""
+
+
+class Tribes(NamedTuple):
+    """Fits, one row each, and which row is whose (-1: nobody's). `width`: the variance of a tribe, doubts included."""
+
+    fit: NDArray[np.int64]
+    share: NDArray[np.float64]
+    place: NDArray[np.float64]
+    width: NDArray[np.float64]
+    n_tribes: NDArray[np.int64]
+    stranger: NDArray[np.float64]
+
+    @classmethod
+    def unknown(cls, n_agents: int, n_rows: int = 1) -> Tribes:
+        """As long as nobody knows any."""
+        share, place, width = (np.zeros((n_rows, MOST)) for _ in range(3))
+        return cls(np.full(n_agents, -1), share, place, width, np.zeros(n_rows, np.int64), np.zeros(n_rows))
+
+    @classmethod
+    def fitted(cls, votes: NDArray[np.float32], bins: Any, n_most: float, n_agents: int) -> Tribes:
+        """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`."""
+        n = len(votes)
+        tribes = cls.unknown(n, n)
+        if votes.shape[1]:
+            _fit_rows(votes, *bins, n_most, float(n_agents), *tribes[1:])
+        tribes.fit[:] = np.where(tribes.n_tribes > 0, np.arange(n), -1)
+        return tribes
+
+
+@kernel
+def _fit_rows(votes, center, square, width_of, n_most, n_agents, share, place, width, n_tribes, stranger):
+    n_widths = 0
+    for b in range(width_of.size):
+        n_widths = max(n_widths, width_of[b] + 1)
+    mass, variance = np.empty(n_widths), np.empty(n_widths)
+    c, n, v, error = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MOST)
+    for row in range(votes.shape[0]):
+        for e in range(n_widths):
+            mass[e] = variance[e] = 0.0
+        for b in range(center.size):
+            if center[b] == center[b]:
+                mass[width_of[b]] += max(votes[row, b], 0.0)
+            else:
+                variance[width_of[b]] += votes[row, b]
+        total, bins = 0.0, 0
+        for e in range(n_widths):
+            total += mass[e]
+        counted = min(n_most, n_agents * total)
+        n_tribes[row] = 0
+        if counted < 1.0:
+            continue
+        for b in range(center.size):
+            if center[b] == center[b] and votes[row, b] > _SMALLEST:
+                e = width_of[b]
+                c[bins], n[bins] = center[b], counted * votes[row, b] / total
+                # linear binning blurs by h^2 / 6
+                v[bins] = square[b] * (max(variance[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
+                bins += 1
+        k = 1
+        if counted < min(FEW, 0.99 * n_agents * total):
+            one_tribe(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
+        else:
+            k = fit_tribes(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
+        doubts(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], k, error)
+        for i in range(k):
+            width[row, i] += error[i]
+        n_tribes[row] = k
+        low, high = range_of(c[:bins])
+        stranger[row] = _STRANGERS / counted / max(high - low, math.sqrt(v[0]))
+
+
+@helper
+def _memberships(x, noise, share, place, width, k, stranger, p):
+    """p[i] = probability of tribe i given the mean x, p[k] = that of a stranger; `width` is the variance of a tribe,
+    the error of its place included. `stranger`: prior density of the strangers, who may be anywhere."""
+    total = p[k] = stranger * math.sqrt(2.0 * math.pi)
+    for i in range(k):
+        p[i] = share[i] * density(x - place[i], noise + width[i])
+        total += p[i]
+    if total <= 0.0:
+        p[k] = total = 1.0
+    for i in range(k + 1):
+        p[i] /= total
+
+
+@kernel
+def posterior(mean, noise, fit, share, place, width, n_tribes, stranger, estimate, group, probability):
+    """Posterior mean, most probable tribe and its probability of every agent; fit[a] is the row of its tribes."""
+    p = np.empty(MOST + 1)
+    for a in range(mean.size):
+        x, s2, f = mean[a], noise[a], fit[a]
+        if x != x or f < 0:
+            estimate[a], group[a], probability[a] = x, 0, 0.0
+            continue
+        k = n_tribes[f]
+        _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
+        value, best = p[k] * x, 0
+        for i in range(k):
+            value += p[i] * (place[f, i] + width[f, i] / (width[f, i] + s2) * (x - place[f, i]))
+            best = i if p[i] > p[best] else best
+        estimate[a], group[a], probability[a] = value, best, p[best]
+
+
+@helper
+def _below(value, x, s2, share, place, width, k, p):
+    """The posterior probability that the true mean lies below the value."""
+    total = p[k] * 0.5 * math.erfc((x - value) / math.sqrt(2.0 * s2))
+    for i in range(k):
+        kept = width[i] / (width[i] + s2)
+        middle, variance = place[i] + kept * (x - place[i]), max(kept * s2, TINY)
+        total += p[i] * 0.5 * math.erfc((middle - value) / math.sqrt(2.0 * variance))
+    return total
+
+
+@kernel
+def below(value, mean, noise, fit, share, place, width, n_tribes, stranger, out):
+    """out[a] = posterior probability that agent a's true mean lies below value[a]; NaN without a sample."""
+    p = np.empty(MOST + 1)
+    for a in range(mean.size):
+        x, s2, f = mean[a], noise[a], fit[a]
+        if x != x:
+            out[a] = np.nan
+        elif f < 0:
+            out[a] = 0.5 * math.erfc((x - value[a]) / math.sqrt(2.0 * s2))
+        else:
+            k = n_tribes[f]
+            _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
+            out[a] = _below(value[a], x, s2, share[f], place[f], width[f], k, p)
+
+
+@kernel
+def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, out):
+    """out[a] = the value below which agent a's true mean lies with this posterior probability, by bisection."""
+    p = np.empty(MOST + 1)
+    for a in range(mean.size):
+        x, s2, f = mean[a], noise[a], fit[a]
+        out[a] = np.nan
+        if x != x:
+            continue
+        low, high, k = x - 9.0 * math.sqrt(s2), x + 9.0 * math.sqrt(s2), 0
+        if f >= 0:
+            k = n_tribes[f]
+            _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
+            for i in range(k):
+                low, high = min(low, place[f, i]), max(high, place[f, i])
+        else:
+            p[0] = 1.0
+            f = 0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if _below(middle, x, s2, share[f], place[f], width[f], k, p) < level:
+                low = middle
+            else:
+                high = middle
+        out[a] = 0.5 * (low + high)
