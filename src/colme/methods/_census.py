@@ -12,6 +12,7 @@ from colme._ballots import Bins, cast, cast_variance, common_variance, disagreem
 from colme._jit import equation
 from colme.graphs import Graph
 from colme.methods._base import World
+from colme.methods._drift import Followed
 from colme.spectrum import stable_step
 from colme.tribes import Tribes, below, posterior, quantiles
 
@@ -85,6 +86,11 @@ class Plan(NamedTuple):
         return began >= 1.3 * done and (self.counted(rounds) >= 40.0 or t >= 2.5 * done)
 
 
+def counts_of(world: World) -> NDArray[Any]:
+    """Samples of every agent."""
+    return np.full(world.n_agents, world.t, np.int32) if world.count is None else world.count
+
+
 class Variances:
     """Of everybody's samples, where sigma is not known: each agent's own, moderated by the common one."""
 
@@ -97,7 +103,7 @@ class Variances:
 
     def observe(self, world: World) -> None:
         """A step: the squares follow from how the means moved."""
-        count = np.full(world.n_agents, world.t) if world.count is None else world.count
+        count = counts_of(world)
         new = np.flatnonzero((count > 1) & (count > self.count))
         self.square[new] = add_square(self.square[new], world.mean[new], self.mean[new], count[new])
         self.mean[:], self.count[:] = world.mean, count
@@ -120,7 +126,7 @@ class CensusState:
 
     saved: ClassVar[tuple[str, ...]] = (
         "began", "rounds", "codes", "votes", "before", "done", "fit", "share", "place", "width", "n_tribes", "stranger",
-        "variances",
+        "variances", "followed",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -136,6 +142,7 @@ class CensusState:
         self._keep(Tribes.unknown(n))
         self.numbers = 0.0  # sent to each neighbor at this step
         self.variances = Variances(n) if self.plan.sigma is None else None
+        self.followed = Followed(n) if method.restart else None
         self._known: tuple[int, Tribes, Any] | None = None
 
     def _keep(self, tribes: Tribes) -> None:
@@ -145,6 +152,8 @@ class CensusState:
         self._known, self.numbers = None, 0.0
         if self.variances is not None:
             self.variances.observe(world)
+        if self.followed is not None:
+            self.followed.observe(world.mean, counts_of(world), self.plan.sigma)
         if self.rounds < 0 and self.plan.begins(world.t, self.began):
             self._vote(world)
         if self.rounds >= 0:
@@ -163,9 +172,10 @@ class CensusState:
 
     def _vote(self, world: World) -> None:
         """Everybody with a sample casts a ballot."""
-        n, noise = world.n_agents, self.noise
-        voters = np.flatnonzero(~np.isnan(world.mean) & (noise > 0.0) & (noise < np.inf))
-        ballots = [(voters, *cast(world.mean[voters], noise[voters], self.unit))]
+        n, mean, noise = world.n_agents, self.mean, self.noise
+        voting = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
+        voters = np.flatnonzero(voting if self.followed is None else voting & ~self.followed.in_doubt)
+        ballots = [(voters, *cast(mean[voters], noise[voters], self.unit))]
         if self.variances is not None:
             ballots.append(self.variances.ballots())
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in ballots]))
@@ -175,11 +185,18 @@ class CensusState:
         self.began, self.rounds = world.t, 0
 
     @property
+    def mean(self) -> NDArray[np.float64]:
+        """Local means, since the last change where agents watch for changes."""
+        return self._world.mean if self.followed is None else self.followed.mean
+
+    @property
     def noise(self) -> NDArray[np.float64]:
         """The variance of every local mean; infinite where it is not known."""
         if self.variances is not None:
             return self.variances.of_means()
         count: Any = self._world.t if self._world.count is None else self._world.count
+        if self.followed is not None:
+            count = self.followed.count
         with np.errstate(divide="ignore"):
             return np.broadcast_to(np.square(self.plan.sigma) / count, self._world.n_agents)
 
@@ -206,7 +223,7 @@ class CensusState:
                 tribes = self._fit()
             tribes = tribes._replace(fit=np.where(self.alone, -1, tribes.fit))
             out = np.empty(n), np.zeros(n, np.int64), np.empty(n)
-            posterior(self._world.mean, self.noise, *tribes, *out)
+            posterior(self.mean, self.noise, *tribes, *out)
             self._known = t, tribes, out
         return self._known[1], *self._known[2]
 
@@ -229,13 +246,13 @@ class CensusState:
         """Where the true mean lies with this posterior probability: (lower, upper)."""
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            quantiles(tail, self._world.mean, self.noise, *self.known()[0], end)
+            quantiles(tail, self.mean, self.noise, *self.known()[0], end)
         return lower, upper
 
     def covered(self, truth: NDArray[np.float64], level: float) -> float:
         """The share of agents whose true mean lies in their interval."""
         out = np.empty(len(truth))
-        below(truth, self._world.mean, self.noise, *self.known()[0], out)
+        below(truth, self.mean, self.noise, *self.known()[0], out)
         out = out[~np.isnan(out)]
         return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
 

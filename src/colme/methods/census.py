@@ -35,6 +35,7 @@ from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
 from colme.methods._base import Agent, Method, Place, Round, World
 from colme.methods._census import CensusState, Plan, add_square, variance_of_mean
+from colme.methods._drift import Followed
 from colme.tribes import Tribes, posterior
 
 f32 = np.float32
@@ -47,6 +48,7 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     estimate_sigma  the agents do not know sigma: each estimates its own, moderated by that of all (always so where
                     neither scenario nor recording knows it)
     refresh         a new census begins when t is this many times the beginning of the last
+    restart         agents watch for changes of their own mean and begin anew when they find one (needs a known sigma)
     rounds          of consensus per census, or "auto": as many as it takes to hear of everybody
     fits            "shared": a simulation fits the average census once for all agents who agree with it; "own": every
                     agent fits its own, as a device does (slow)
@@ -58,6 +60,7 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
 
     sigma: float | None = None
     estimate_sigma: bool = False
+    restart: bool = False
     refresh: float = 1.2
     rounds: int | str = "auto"
     fits: str = "shared"
@@ -71,6 +74,11 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
                     f"sigma={self.sigma:g} with estimate_sigma=True: agents either know sigma or estimate it. "
                     "Leave one of them out."
                 )
+        if self.restart and self.estimate_sigma:
+            raise MethodError(
+                "restart=True with estimate_sigma=True: a change is told from noise by a known sigma. "
+                "Leave one of them out."
+            )
         if not 1.0 <= self.refresh < math.inf:
             raise MethodError(f"refresh={self.refresh}: it must be at least 1 and finite. Try refresh=1.2.")
         if isinstance(self.rounds, str):
@@ -106,21 +114,30 @@ class CensusAgent(Agent):
         self.votes = self.before = np.empty(0, f32)
         self.tribes: Tribes | None = None
         self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
+        self.followed = Followed(1) if method.restart else None
 
     @property
     def noise(self) -> float:
         """Variance of my mean."""
         if self.plan.sigma is not None:
-            return float(np.square(self.plan.sigma)) / self.count if self.count else math.inf
+            count = self.count if self.followed is None else self.followed.count.item()
+            return float(np.square(self.plan.sigma)) / count if count else math.inf
         if not self.count or math.isnan(self.common):
             return math.inf
         return float(variance_of_mean(self.square, self.count, self.common))
+
+    @property
+    def latest(self) -> float:
+        """My mean since my last change."""
+        return self.mean if self.followed is None else self.followed.mean.item()
 
     def step(self, sample: float) -> Round:
         before = self.mean
         self.observe(sample)  # (1)
         if self.count > 1 and sample == sample:
             self.square = add_square(self.square, self.mean, before, self.count)
+        if self.followed is not None:
+            self.followed.observe(np.array([self.mean]), np.array([self.count]), self.plan.sigma)
         if self.rounds < 0 and self.plan.begins(self.t, self.began):
             self._vote()
         if self.rounds >= 0:
@@ -140,8 +157,9 @@ class CensusAgent(Agent):
     def _vote(self) -> None:
         """Equation (2)."""
         ballots = []
-        if self.count and 0.0 < self.noise < math.inf:
-            ballots.append(cast(self.mean, self.noise, self.unit))
+        in_doubt = self.followed is not None and self.followed.in_doubt.item()
+        if self.count and 0.0 < self.noise < math.inf and not in_doubt:
+            ballots.append(cast(self.latest, self.noise, self.unit))
         if self.plan.sigma is None and self.count > 1:
             ballots.append(cast_variance(np.float64(self.square), np.float64(self.count)))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in ballots)])
@@ -179,9 +197,9 @@ class CensusAgent(Agent):
         if self.rounds > 0 and self.plan.prefers(self.t, self.done, self.began, self.rounds):
             tribes = self._fit()
         if tribes is None or not self.place.neighbors:
-            return self.mean
+            return self.latest
         out = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior(np.array([self.mean]), np.array([self.noise]), *tribes, *out)
+        posterior(np.array([self.latest]), np.array([self.noise]), *tribes, *out)
         return out[0].item()
 
 
