@@ -10,6 +10,7 @@ __version__ = "0.3.0"
 if TYPE_CHECKING:
     from colme.errors import ColmeError as ColmeError
     from colme.graphs import Graph as Graph
+    from colme.methods import Bayes as Bayes
     from colme.methods import BColME as BColME
     from colme.methods import CColME as CColME
     from colme.methods import Census as Census
@@ -31,6 +32,7 @@ _HOME = {
     "Graph": "colme.graphs",
     "Local": "colme.methods",
     "Oracle": "colme.methods",
+    "Bayes": "colme.methods",
     "ColME": "colme.methods",
     "BColME": "colme.methods",
     "CColME": "colme.methods",

@@ -56,7 +56,7 @@ def _log_likelihood(center, count, noise, share, place, spread, k):
 
 
 @kernel
-def _refine(center, count, noise, share, place, spread, wide, k, rounds):
+def refine(center, count, noise, share, place, spread, wide, k, rounds):
     """Expectation and maximisation; bins weigh in by their precision. `wide`: which tribes may have a spread."""
     p, mass, weight, pull = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     square, excess = np.empty(k), np.empty(k)
@@ -196,7 +196,7 @@ def _polish(center, count, noise, share, place, spread, wide, k, price, price_of
         _copy(k, share, place, spread, wide, share_2, place_2, spread_2, wide_2)
         wide_2[i] = not wide[i]
         spread_2[i] = 0.25 * range_of(noise)[0] if wide_2[i] else 0.0
-        _refine(center, count, noise, share_2, place_2, spread_2, wide_2, k, i64(25))
+        refine(center, count, noise, share_2, place_2, spread_2, wide_2, k, i64(25))
         score = _score(center, count, noise, share_2, place_2, spread_2, wide_2, k, price, price_of_spread)
         if score > best:
             best = score
@@ -242,7 +242,7 @@ def fit_tribes(center, count, noise, share, place, spread):
     if total < 3.0 or low == high:
         return 1
     wide[0] = True
-    _refine(center, count, noise, share, place, spread, wide, i64(1), i64(8))
+    refine(center, count, noise, share, place, spread, wide, i64(1), i64(8))
     best = _polish(center, count, noise, share, place, spread, wide, i64(1), price, price_of_spread)
     k_best = 1
     atoms, share_of, bound = _atoms(center, count, noise, total, low, high)
@@ -255,12 +255,12 @@ def fit_tribes(center, count, noise, share, place, spread):
     cost = np.empty(MOST)
     k = _lump(atoms, share_of, total, w, m)
     finest = range_of(noise)[0]
-    _refine(center, count, noise, w, m, v, g, k, i64(30))
+    refine(center, count, noise, w, m, v, g, k, i64(30))
     now = _score(center, count, noise, w, m, v, g, k, price, price_of_spread)
     while True:
         if k > 1 and (now > best or k <= 4):
             _copy(k, w, m, v, g, w2, m2, v2, g2)
-            _refine(center, count, noise, w2, m2, v2, g2, k, i64(40))
+            refine(center, count, noise, w2, m2, v2, g2, k, i64(40))
             score = _polish(center, count, noise, w2, m2, v2, g2, k, price, price_of_spread)
             if score > best:
                 best, k_best = score, k
@@ -280,14 +280,14 @@ def fit_tribes(center, count, noise, share, place, spread):
             cost[i] = np.inf
             for wider in range(2):
                 _merged(i, k, wider == 1, w, m, v, g, w2, m2, v2, g2)
-                _refine(center, count, noise, w2, m2, v2, g2, k - 1, i64(12))
+                refine(center, count, noise, w2, m2, v2, g2, k - 1, i64(12))
                 score = _score(center, count, noise, w2, m2, v2, g2, k - 1, price, price_of_spread)
                 if score > now:
                     now = score
                     _copy(k - 1, w2, m2, v2, g2, w3, m3, v3, g3)
         k -= 1
         _copy(k, w3, m3, v3, g3, w, m, v, g)
-    _refine(center, count, noise, share, place, spread, wide, k_best, i64(20))
+    refine(center, count, noise, share, place, spread, wide, k_best, i64(20))
     _sort(k_best, share, place, spread, wide)
     return k_best
 

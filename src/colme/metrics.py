@@ -31,7 +31,7 @@ wrong_edges, lost_edges      share of edges between classes still alive; share o
 isolated                     agents without an edge
 n_groups                     groups that agents know of, on average (methods with groups of their own: census)
 coverage                     share of agents whose 90 % interval holds their true mean (methods with intervals: census)
-numbers                      numbers that an agent sends to each neighbor at this step (where a method says so)
+numbers                      numbers that an agent sent to each neighbor per step so far (where a method says so)
 
 Errors are NaN where the true means are not known, shares of edges where the classes are not.
 """

@@ -27,6 +27,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 class Scenario(Configuration, frozen=True, kw_only=True):
     """A population of agents that see noisy numbers around the mean of their class.
 
+    case          a name for tables and figures, where an experiment has several scenarios
     n_agents      how many agents
     means         the mean of each class
     sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1; where both
@@ -51,6 +52,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
     refusal: ClassVar[type[ColmeError]] = ScenarioError
 
+    case: str = ""
     n_agents: int
     means: tuple[float, ...]
     sigma: float | tuple[float, ...] | None = None

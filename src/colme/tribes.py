@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import helper, kernel
-from colme._mixture import MOST, TINY, density, doubts, fit_tribes, one_tribe, range_of
+from colme._mixture import MOST, TINY, density, doubts, fit_tribes, one_tribe, range_of, refine
 
 FEW = 500.0
 """A census of fewer, and not of all, only tells a place and a spread."""
 _STRANGERS = 0.1
 """Agents of no tribe that are expected in a census, anywhere in its range."""
+REFINEMENTS = 20
+"""Rounds in which tribes known from another census become one's own."""
 _SMALLEST = 1e-8
 """Votes that count."""
 
@@ -40,23 +42,27 @@ class Tribes(NamedTuple):
         return cls(np.full(n_agents, -1), share, place, width, np.zeros(n_rows, np.int64), np.zeros(n_rows))
 
     @classmethod
-    def fitted(cls, votes: NDArray[np.float32], bins: Any, n_most: float, n_agents: int) -> Tribes:
-        """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`."""
+    def fitted(
+        cls, votes: NDArray[np.float32], bins: Any, n_most: float, n_agents: int, *, alike: bool = False
+    ) -> Tribes:  # fmt: skip
+        """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`.
+        `alike`: the rows are much like the first, so their tribes are those of the first, refined."""
         n = len(votes)
         tribes = cls.unknown(n, n)
         if votes.shape[1]:
-            _fit_rows(votes, *bins, n_most, float(n_agents), *tribes[1:])
+            _fit_rows(votes, *bins, n_most, float(n_agents), alike, *tribes[1:])
         tribes.fit[:] = np.where(tribes.n_tribes > 0, np.arange(n), -1)
         return tribes
 
 
 @kernel
-def _fit_rows(votes, center, square, width_of, n_most, n_agents, share, place, width, n_tribes, stranger):
+def _fit_rows(votes, center, square, width_of, n_most, n_agents, alike, share, place, width, n_tribes, stranger):
     n_widths = 0
     for b in range(width_of.size):
         n_widths = max(n_widths, width_of[b] + 1)
     mass, variance = np.empty(n_widths), np.empty(n_widths)
     c, n, v, error = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MOST)
+    n_first, first, wide = 0, np.empty(MOST), np.zeros(MOST, np.bool_)
     for row in range(votes.shape[0]):
         for e in range(n_widths):
             mass[e] = variance[e] = 0.0
@@ -79,11 +85,25 @@ def _fit_rows(votes, center, square, width_of, n_most, n_agents, share, place, w
                 # linear binning blurs by h^2 / 6
                 v[bins] = square[b] * (max(variance[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
                 bins += 1
-        k = 1
-        if counted < min(FEW, 0.99 * n_agents * total):
+        k, few = 1, counted < min(FEW, 0.99 * n_agents * total)
+        if few:
             one_tribe(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
+        elif alike and n_first > 0:
+            k = n_first
+            for i in range(k):
+                share[row, i], place[row, i], width[row, i], wide[i] = (
+                    share[0, i],
+                    place[0, i],
+                    first[i],
+                    first[i] > 0.0,
+                )
+            refine(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], wide, k, np.int64(REFINEMENTS))
         else:
             k = fit_tribes(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
+        if row == 0:
+            n_first = k
+            for i in range(k):
+                first[i] = width[row, i]
         doubts(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], k, error)
         for i in range(k):
             width[row, i] += error[i]

@@ -34,14 +34,14 @@ from colme._configuration import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab._modules import methods_by_name
 from colme.lab._sweep import convert_fields, located
-from colme.lab.planning import Planned, PlannedTiming, Timing, plan_method, plan_timing, seeds_of
+from colme.lab.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
 from colme.lab.setting import Setup
 from colme.methods import Method
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 
 FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
-                "stability", "timing")  # fmt: skip
+                "stability", "timing", "relative")  # fmt: skip
 """The figures that a report can show (made in colme.lab.figures)."""
 TIME_RATIO = "time_ratio"
 """A metric that only published numbers have: how long a method takes, CL-colME being 1."""
@@ -141,7 +141,7 @@ class Experiment:
     ) -> Experiment:
         """From a table of the same form as the file; `changes` are flat: field -> value (see `change`)."""
         table = _plain(table)
-        top = ("scenario", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
+        top = ("scenario", "cases", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
         for key in table:
             one_of(key, top, "key", ExperimentError)
         for key in ("scenario", "methods"):
@@ -150,6 +150,7 @@ class Experiment:
                 raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add {write}.")
         if not isinstance(table["scenario"], dict):
             raise ExperimentError(f"scenario={shorten(table['scenario'])}: it is a table. Write [scenario].")
+        cases_of(table)
         if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
             raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
         head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
@@ -160,8 +161,9 @@ class Experiment:
             head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
         planned: list[Planned] = []
         seeds = seeds_of(head.seeds)
-        for i, entry in enumerate(table["methods"]):
-            planned += plan_method(table, entry, seeds, known, f"methods[{i}]")
+        for case in cases_of(table):
+            for i, entry in enumerate(table["methods"]):
+                planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case)
         seen: set[tuple[str, str]] = set()
         for each in planned:
             if (each.label, each.name) in seen:
@@ -217,7 +219,8 @@ class Experiment:
 def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
     """A table with some fields changed: each flat name goes to where the file has it (see `Setting.parameters`)."""
     scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
-    table = table | {"scenario": scenario, "methods": methods}
+    cases = [dict(case) for case in table.get("cases", ())]
+    table = table | {"scenario": scenario, "methods": methods} | ({"cases": cases} if cases else {})
     for name, value in changes.items():
         if name in Scenario.__struct_fields__:
             scenario[name] = value
@@ -233,7 +236,7 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
             for entry in takers:
                 entry[field] = value
             continue
-        for entry in methods:  # what a method changed for itself gives way too
+        for entry in (*methods, *cases):  # what a method or a case changed for itself gives way too
             entry.pop(name, None)
             if name in Scenario.__struct_fields__ and isinstance(entry.get("scenario"), dict):
                 entry["scenario"] = {key: each for key, each in entry["scenario"].items() if key != name}

@@ -70,6 +70,19 @@ def mse(subject: Subject) -> Drawing:
     )
 
 
+def relative(subject: Subject) -> Drawing:
+    """Mean squared error as a share of that of agents who learn alone."""
+    from colme.lab import plots
+
+    data = plots.relative_to_local(subject.data)
+    caption = (
+        "Mean squared error of all agents divided by that of agents who learn alone: median and quartiles over the "
+        "seeds. Above 1 collaboration harms."
+    )
+    table = plots.curves(data, plots.RELATIVE)
+    return Drawing("relative", _panels(data, plots.RELATIVE, plots.plot_relative), table, caption)
+
+
 def error_rate(subject: Subject) -> Drawing:
     """Share of agents that are off by more than the tolerance."""
     from colme.lab import plots
@@ -240,9 +253,14 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
             f"{len(parts)} combinations are too many for a figure of {metric.replace('_', ' ')}: at most {MOST_PANELS} "
             "panels fit. Sweep less, or draw lab.load(...).sel(...) with lab.plots."
         )
-    figure = Figure(figsize=(5.6, 3.3 * len(parts)), layout="constrained")
-    for axes, (words, part) in zip(figure.subplots(len(parts), 1), parts, strict=True):
+    columns = 1 if len(parts) < 4 else 2
+    rows = -(-len(parts) // columns)
+    figure = Figure(figsize=(5.6 * columns, 3.3 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (words, part) in zip(places, parts, strict=False):
         plot(part.assign_attrs(title=", ".join(words)), axes)
+    for axes in places[len(parts) :]:
+        axes.remove()
     return figure
 
 

@@ -21,7 +21,7 @@ from colme.lab.lines import describe
 from colme.lab.planning import REFERENCE
 from colme.lab.provenance import bibliography, versions
 from colme.lab.store import Store, toml_of, write_text
-from colme.lab.tables import final_rows, published_rows, time_table
+from colme.lab.tables import case_rows, final_rows, published_rows, time_table
 from colme.lab.timing_runs import ratio_rows
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
@@ -123,6 +123,14 @@ def _sections(subject: Subject) -> list[str]:
             "number is from theory or from an independent computation, as the source says."
         )
         parts.append(table_html([_with_range(row) for row in published], note, words=("source",)))
+    if cases := case_rows(subject.data):
+        parts.append("<h2>Every method in every case</h2>")
+        note = (
+            "Means over the seeds. Worst: the largest error relative to agents who learn alone, over all recorded "
+            "steps. Coverage: of the 90 % intervals, smallest and largest from step 10 on. Numbers: sent to each "
+            "neighbor per step."
+        )
+        parts.append(table_html(cases, note))
     parts.append("<h2>How the methods ended</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))

@@ -86,24 +86,33 @@ def plan_method(
     seeds: tuple[int, ...],
     known: dict[str, tuple[type[Method], str | None]],
     path: str,
+    case: dict[str, Any],
 ) -> list[Planned]:
-    """The runs of one [[methods]] table."""
+    """The runs of one [[methods]] table, in one of the [[cases]] (an empty one if there are none)."""
     if "method" not in entry:
         raise ExperimentError(f"{path}.method is missing: it says which. Try method = 'cl-colme'.")
     with located(path):
         one_of(entry["method"], known, "method", ExperimentError)
     kind, module = known[entry["method"]]
+    if not _takes_part(entry, case, table, path):
+        return []
     own_setup = {key: entry[key] for key in Setup.__struct_fields__ if key in entry}
-    own = {"method", "label", "scenario", "seeds", *own_setup}
-    setup_table = {key: table[key] for key in Setup.__struct_fields__ if key in table} | own_setup
+    own = {"method", "label", "scenario", "seeds", "cases", *own_setup}
+    setup_table = {key: source[key] for source in (table, case) for key in Setup.__struct_fields__ if key in source}
+    setup_table |= own_setup
     own_scenario = entry.get("scenario", {})
     if not isinstance(own_scenario, dict):
         raise ExperimentError(f"{path}.scenario={shorten(own_scenario)}: it is a table. Write scenario.n_agents = 100.")
-    scenario_table = table["scenario"] | own_scenario
+    of_case = {key: value for key, value in case.items() if key not in Setup.__struct_fields__}
+    scenario_table = table["scenario"] | of_case | own_scenario
     own_fields = {key: entry[key] for key in entry if key not in own}
-    others = (*Setup.__struct_fields__, "label", "scenario", "seeds")
+    others = (*Setup.__struct_fields__, "label", "scenario", "seeds", "cases")
     fields = combinations(own_fields, kind, dict.fromkeys(own_fields, path), others)
-    in_scenario = {key: f"{path}.scenario" if key in own_scenario else "scenario" for key in scenario_table}
+    place = f"case {case['case']!r}" if case else ""
+    in_scenario = {
+        key: f"{path}.scenario" if key in own_scenario else place if key in of_case else "scenario"
+        for key in scenario_table
+    }
     scenarios = combinations(scenario_table, Scenario, in_scenario)
     in_setup = {key: path if key in own_setup else "" for key in setup_table}
     setups = combinations(setup_table, Setup, in_setup)
@@ -124,6 +133,39 @@ def plan_method(
         for label, method in made
         for seed in seeds
     ]
+
+
+def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The [[cases]] of an experiment: each a name and what it changes of scenario and set-up. One that changes nothing
+    if there are none."""
+    cases = table.get("cases", [{}])
+    known = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
+    if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
+        raise ExperimentError(f"cases={shorten(cases)}: they are tables. Write [[cases]].")
+    if "cases" in table:
+        names = [case.get("case") for case in cases]
+        for i, case in enumerate(cases):
+            with located(f"cases[{i}]"):
+                if not isinstance(case.get("case"), str) or not case["case"] or names.count(case["case"]) > 1:
+                    raise ExperimentError(
+                        f"case={shorten(case.get('case'))}: every case has a name, and no other the same. "
+                        "Write case = 'three classes'."
+                    )
+                for key in case:
+                    one_of(key, known, "key", ExperimentError)
+    return cases
+
+
+def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, Any], path: str) -> bool:
+    """Whether a method runs in a case: in all, unless it names its own."""
+    if "cases" not in entry:
+        return True
+    names = [each.get("case") for each in cases_of(table)]
+    with located(path):
+        wanted = convert_field(entry["cases"], tuple[str, ...], "cases")
+        for name in wanted:
+            one_of(name, [name for name in names if name], "case", ExperimentError)
+    return case.get("case") in wanted
 
 
 def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:

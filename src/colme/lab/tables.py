@@ -34,6 +34,33 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
     return rows
 
 
+def case_rows(data: xarray.Dataset) -> list[Row]:
+    """Method by case, from means over the seeds: the worst error relative to local and from when on it is within twice
+    the oracle's, coverage of the 90 % intervals (smallest and largest from step 10 on), numbers sent to a neighbor per
+    step. Empty where the experiment has no cases."""
+    if "case" not in data.dims:
+        return []
+    rows = []
+    means = data.mean("seed", skipna=True)
+    for case in data["case"].values:
+        for method in data["method"].values:
+            one = means.sel(case=case, method=method).squeeze().dropna("t", subset=["mse"])
+            if one["mse"].ndim != 1 or one.sizes["t"] == 0:
+                continue
+            t, mse = one["t"].values, one["mse"].values
+            away = np.flatnonzero(mse > 2.0 * one["oracle_mse"].values)
+            reached = t[0] if not len(away) else t[away[-1] + 1] if away[-1] + 1 < len(t) else None
+            covered = one["coverage"].values[t >= 10]
+            known = covered[~np.isnan(covered)]
+            rows.append({
+                "case": str(case), "method": str(method), "worst / local": float((mse / one["local_mse"].values).max()),
+                "2 x oracle from t": None if reached is None else int(reached),
+                "coverage": f"{known.min():.2f} .. {known.max():.2f}" if len(known) else None,
+                "numbers": float(one["numbers"].values[-1]),
+            })  # fmt: skip
+    return rows
+
+
 def _rows(data: xarray.Dataset) -> list[Line]:
     """A line for every combination that differs in any metric: the tolerance moves the error rate alone."""
     metrics = [name for name in OF_METHOD if name in data] or ["cpu_seconds"]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 f32 = np.float32
 
 AGREE = 0.05
-"""Agents share a fit if their census is off the average one by less than this share of its sampling variance."""
+"""Agents share a fit if their census is off the average one by less than this share of its sampling variance. Others
+start from it and refine it."""
 MODERATION = 4.0
 """Degrees of freedom that the common variance is worth beside an agent's own."""
 
@@ -126,7 +127,7 @@ class CensusState:
 
     saved: ClassVar[tuple[str, ...]] = (
         "began", "rounds", "codes", "votes", "before", "done", "fit", "share", "place", "width", "n_tribes", "stranger",
-        "variances", "followed",
+        "variances", "followed", "sent",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -140,7 +141,7 @@ class CensusState:
         self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), f32)
         self.before = self.votes
         self._keep(Tribes.unknown(n))
-        self.numbers = 0.0  # sent to each neighbor at this step
+        self.sent = 0.0  # numbers, to each neighbor
         self.variances = Variances(n) if self.plan.sigma is None else None
         self.followed = Followed(n) if method.restart else None
         self._known: tuple[int, Tribes, Any] | None = None
@@ -149,7 +150,7 @@ class CensusState:
         self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger = tribes
 
     def step(self, world: World) -> None:
-        self._known, self.numbers = None, 0.0
+        self._known = None
         if self.variances is not None:
             self.variances.observe(world)
         if self.followed is not None:
@@ -158,7 +159,7 @@ class CensusState:
             self._vote(world)
         if self.rounds >= 0:
             graph = self._graph
-            self.numbers = share_votes(
+            self.sent += share_votes(
                 graph.indptr, graph.indices, self.weights, self.votes, self.before, self.plan.momentum,
                 self.rounds == 0, world.arrived(len(graph.indices)),
             )  # fmt: skip
@@ -209,7 +210,8 @@ class CensusState:
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
-        tribes = Tribes.fitted(np.concatenate([average[None].astype(f32), self.votes[differ]]), bins, counted, n)
+        rows = np.concatenate([average[None].astype(f32), self.votes[differ]])
+        tribes = Tribes.fitted(rows, bins, counted, n, alike=True)
         whose = np.full(n, tribes.fit[0])
         whose[differ] = tribes.fit[1:]
         return tribes._replace(fit=whose)
@@ -235,6 +237,11 @@ class CensusState:
     def probability(self) -> NDArray[np.float64]:
         """That an agent is of the group it finds itself in."""
         return self.known()[3]
+
+    @property
+    def numbers(self) -> float:
+        """Sent to each neighbor per step so far."""
+        return self.sent / max(self._world.t, 1)
 
     @property
     def n_groups(self) -> float:

@@ -1,10 +1,10 @@
 """Who has changed: a two-sided CUSUM of an agent's own samples against its own mean, and a new beginning on alarm.
 
 With z = (x - X') / sigma, where X' is the mean of the n' samples before the sum began to rise, the sums
-S <- max(0, S + z - d) and S <- max(0, S - z - d) rise when samples leave the mean by more than d deviations; an alarm is
-a sum beyond h. d = 0.15 + 2 / sqrt(n') allows for the error of X' itself. A change by g deviations is found after about
-h / (g - d) samples; without one, an agent waits about exp(2 d h) / (4 d^2) samples for a false alarm, millions. Who is in
-doubt keeps silent in a census: its mean may be a mixture of an old and a new one.
+S <- max(0, S + z - d) and S <- max(0, S - z - d) rise when samples leave the mean by more than d deviations; an alarm
+is a sum beyond h = 28. d = 0.15 + 2 / sqrt(n') allows for the error of X' itself. A change by g deviations is found
+after about h / (g - d) samples. Who is in doubt keeps silent in a census: its mean may be a mixture of an old and a
+new one.
 """
 
 from __future__ import annotations

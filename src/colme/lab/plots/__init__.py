@@ -9,7 +9,15 @@ from colme.lab.plots._style import STYLE
 from colme.lab.plots.before_after import Separation, plot_graph, separation
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.output import as_svg, csv_of, save
-from colme.lab.plots.over_time import curves, plot_error_rate, plot_mse, plot_wrong_edges
+from colme.lab.plots.over_time import (
+    RELATIVE,
+    curves,
+    plot_error_rate,
+    plot_mse,
+    plot_relative,
+    plot_wrong_edges,
+    relative_to_local,
+)  # fmt: skip
 from colme.lab.plots.parameters import parameter_table, plot_parameter
 from colme.lab.plots.spectra import plot_spectrum, plot_stability, spectrum_table, stability_table
 from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
@@ -17,8 +25,8 @@ from colme.lab.plots.versus import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
-    "STYLE", "Separation", "as_svg", "csv_of", "curves", "estimate_density", "parameter_table", "plot_density",
-    "plot_error_rate", "plot_graph", "plot_mse", "plot_parameter", "plot_scaling", "plot_spectrum", "plot_stability",
-    "plot_time", "plot_timing", "plot_wrong_edges", "save", "scaling_table", "separation", "spectrum_table",
-    "stability_table", "time_table", "timing_table",
+    "RELATIVE", "STYLE", "Separation", "as_svg", "csv_of", "curves", "estimate_density", "parameter_table",
+    "plot_density", "plot_error_rate", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",
+    "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_wrong_edges", "relative_to_local", "save",
+    "scaling_table", "separation", "spectrum_table", "stability_table", "time_table", "timing_table",
 ]  # fmt: skip

@@ -23,8 +23,9 @@ BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 WARNING = VERMILION
 OF_METHOD = {
     "CL-colME": VERMILION, "C-colME": BLUE, "B-colME": PURPLE, "colME": ORANGE, "local": GREY, "oracle": GREEN,
+    "census": BLACK, "Bayes bound": SKY,
 }  # fmt: skip
-REFERENCES = ("local", "oracle")
+REFERENCES = ("local", "oracle", "Bayes bound")
 """Methods that others are compared with: they are drawn thin and take no color from the others."""
 FREE_COLORS = (VERMILION, BLUE, PURPLE, ORANGE, SKY, BLACK)
 
@@ -34,7 +35,7 @@ DASHES: tuple[Dashes, ...] = (
     SOLID, (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (8, 2)),
     (0, (3, 1.2, 1, 1.2, 1, 1.2)), (0, (2, 2)), (0, (9, 1.5, 3, 1.5)),
 )  # fmt: skip
-OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2))}
+OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2)), "Bayes bound": (0, (2, 1))}
 
 
 class Look(NamedTuple):

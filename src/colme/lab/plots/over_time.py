@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from colme.errors import whole
 from colme.lab import lines
 from colme.lab.plots._labels import BesideLabels, EndLabels, Label
-from colme.lab.plots._style import REFERENCES, Look, canvas, looks, step_axis, title_of
+from colme.lab.plots._style import GREY, REFERENCES, Look, canvas, looks, step_axis, title_of
 
+RELATIVE = "relative_mse"
 POINTS = 400
 """Points per line: what a figure can show, and small files."""
 SHARED = {"mse": {"local": "local_mse", "oracle": "oracle_mse"}, "error_rate": {"local": "local_error_rate"}}
@@ -64,6 +65,25 @@ def plot_mse(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
         ax.set_yscale("log")
         ax.set_ylabel("mean squared error")
+        draw_lines(ax, table)
+        title_of(ax, data)
+    return ax
+
+
+def relative_to_local(data: xarray.Dataset) -> xarray.Dataset:
+    """The same dataset with the ratio of the mean squared errors, as RELATIVE; without the methods that it is 1 for."""
+    ratio = lines.check(data, "mse", "t") / data["local_mse"]
+    return data.assign({RELATIVE: ratio}).sel({"method": [name for name in data["method"].values if name != "local"]})
+
+
+def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
+    """Mean squared error over that of agents who learn alone, over time, from `relative_to_local`."""
+    table = curves(data, RELATIVE)
+    with canvas(ax) as ax:
+        step_axis(ax, table["t"].min(), table["t"].max(), log=True)
+        ax.set_yscale("log")
+        ax.axhline(1.0, color=GREY, linewidth=0.8, zorder=1)
+        ax.set_ylabel("error / local error")
         draw_lines(ax, table)
         title_of(ax, data)
     return ax
