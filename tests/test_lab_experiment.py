@@ -73,7 +73,7 @@ def values(field: str, **more: Any) -> list[Any]:
 
 # Another value than the one it has in `field_table`, for every field there is.
 OF_SCENARIO: dict[str, Any] = {
-    "n_agents": 32, "means": [0.0, 2.0], "sigma": 3.0, "sizes": [10, 20], "assignment": "random",
+    "case": "x", "n_agents": 32, "means": [0.0, 2.0], "sigma": 3.0, "sizes": [10, 20], "assignment": "random",
     "distribution": "uniform", "df": 7.0, "skip_rate": 0.1, "late_share": 0.2, "late_step": 5, "shift_step": 9,
     "shift_means": [1.0, 3.0], "spread": 0.3, "spread_shape": "uniform", "loss": 0.1,
 }  # fmt: skip
@@ -83,7 +83,7 @@ OF_SETUP: dict[str, Any] = {
 OF_METHODS: dict[str, Any] = {
     "delta": 0.2, "level": "agent", "gamma": 0.01, "sigma": 3.0, "bound": "fourth-moment", "kurtosis": 4.0,
     "width": 2.0, "clock": "harmonic", "alpha": 0.7, "step": 0.05, "rebuild": True, "depth": 3, "weights": "soft",
-    "restricted": False, "queries": 2, "estimate_sigma": True, "refresh": 1.1, "rounds": 5, "fits": "own",
+    "restricted": False, "queries": 2, "estimate_sigma": True, "restart": True, "refresh": 1.1, "rounds": 5, "fits": "own",
 }  # fmt: skip
 METHOD_FIELDS = [(method, field) for method in METHODS for field in method.__struct_fields__]
 EVERY_FIELD = [

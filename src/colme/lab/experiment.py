@@ -41,7 +41,7 @@ from colme.metrics import METRICS
 from colme.scenario import Scenario
 
 FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
-                "stability", "timing", "relative")  # fmt: skip
+                "stability", "timing", "relative", "census")  # fmt: skip
 """The figures that a report can show (made in colme.lab.figures)."""
 TIME_RATIO = "time_ratio"
 """A metric that only published numbers have: how long a method takes, CL-colME being 1."""

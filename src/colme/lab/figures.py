@@ -18,7 +18,7 @@ from colme.lab.results import dataset
 from colme.lab.setting import Setting
 from colme.lab.store import Store
 from colme.lab.timing_runs import ratio_frame
-from colme.methods import CLColME, Local, Oracle
+from colme.methods import Census, CLColME, Local, Oracle
 from colme.scenario import Scenario
 from colme.sim.preparation import first_graph
 from colme.spectrum import spectrum as spectrum_of
@@ -195,6 +195,29 @@ def graph(subject: Subject) -> Drawing:
         f"first sample and after the last. {_which(subject)}"
     )
     return Drawing("graph", figure, table, caption)
+
+
+def census(subject: Subject) -> Drawing:
+    """How a census works: a ballot, the votes of one agent round by round, the tribes, the posterior."""
+    from matplotlib.figure import Figure
+
+    from colme.lab import plots
+
+    for each in subject.experiment.planned:
+        if isinstance(each.setting.method, Census):
+            break
+    else:
+        raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
+    options = each.setting.options()
+    found = plots.explain_census(
+        each.setting.method, each.setting.scenario, degree=options["degree"], graph=options["graph"],
+        steps=min(150, each.setting.setup.steps), seed=each.setting.seed,
+    )  # fmt: skip
+    figure = Figure(figsize=(9.6, 6.6), layout="constrained")
+    for axes, part in zip(figure.subplots(2, 2).ravel(), plots.PARTS, strict=True):
+        plots.plot_census(found, part, axes)
+    words = ", ".join(part for part in (each.setting.scenario.case, f"agent {found.agent}", f"t = {found.t}") if part)
+    return Drawing("census", figure, found.table(), f"How a census works ({words}).")
 
 
 def spectrum(subject: Subject) -> Drawing:
