@@ -139,7 +139,7 @@ def mend_weights(slots, offsets, places, degree, changed, weights):
 
 @kernel
 def return_flows(slots, offsets, places, changed, flows):
-    """What crossed an edge comes back when it is cut: no flow on the dead slots of agents who lost one, at both ends."""
+    """What crossed an edge comes back when it is cut: no flow on the dead slots of those who lost one, at both ends."""
     n = u64(changed.size)
     for a in range(n):
         if not changed[a]:

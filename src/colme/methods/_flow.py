@@ -14,10 +14,10 @@ that would have to be forgotten. Without edges, and with the first sample, (4) s
 whoever hears that, or says it, lets its flow stand.
 
 On a network that loses messages
-    Flows are told as totals, not as changes, so a lost message delays what the next one repairs. Whoever hears nothing
-    leaves its flow as it is. After a message that only one end got, F_aj + F_ja is not zero; the next exchange that both
-    get sets both to the same middle, and one that a single end gets halves what is left of it. So nodes need no common
-    tick: each uses the newest message of a neighbor, once, and drops older ones.
+    Flows are told as totals, not as changes, so the next message repairs what a lost one left behind. Whoever hears
+    nothing leaves its flow as it is. After an exchange that only one end heard, F_aj + F_ja is not zero; the next one
+    that both hear sets both to the same middle, and one that a single end hears halves it but for what flows now. So a
+    node needs no common tick: it uses the newest message of a neighbor, once, and drops older ones.
     Cutting is for both ends. Who still hears from somebody whom it cut answers PARTED until that ends, and who hears
     PARTED cuts too. On a perfect network both cut at the same step and nobody says it.
 

@@ -39,7 +39,6 @@ from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusS
 from colme.methods._flow import FlowAgent
 from colme.spectrum import check_step, stable_step
 
-
 CONSENSUS = ("laplacian", "flow")
 
 

@@ -39,7 +39,8 @@ WORTH_A_ROW = 7
 
 
 def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: object, precision: str) -> bool:
-    """One CL-colME with one restart for all agents and no flows, Gaussian samples of one sigma without gaps or shifts, one graph."""
+    """One CL-colME without flows and with one restart for all agents, Gaussian samples of one sigma without gaps or
+    shifts, one graph."""
     return (
         HAVE_NUMBA
         and isinstance(graph, Graph)
