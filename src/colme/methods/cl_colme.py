@@ -45,8 +45,8 @@ CONSENSUS = ("laplacian", "flow")
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     """Laplacian consensus among the neighbors whose intervals touch.
 
-    step      of the consensus, the paper's b; or "auto": 1 / max degree
-    consensus "laplacian" (the paper's) or "flow" (needs no clock, conserves mass through cuts and lost messages)
+    step       of the consensus, the paper's b; or "auto": 1 / max degree
+    consensus  "laplacian" (the paper's) or "flow" (no clock; conserves mass through cuts and lost messages)
     """
 
     label: ClassVar[str] = "CL-colME"
