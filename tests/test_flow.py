@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme._slots import CUT
+from colme.consensus import agreed_flow, next_flow
 from colme.graphs import Graph, gnp_random_graph, random_regular_graph
 from colme.methods import Place
 from colme.methods._flow import PARTED, FlowAgent
@@ -135,6 +136,17 @@ def test_it_reaches_the_oracle_where_a_clock_remembers() -> None:
 
 
 # On a network that loses messages
+
+
+def test_the_ends_of_an_edge_agree_exactly_or_by_halves() -> None:
+    rng = np.random.default_rng(0)
+    for mine, other, step in rng.standard_normal((200, 3)) * 10.0 ** rng.integers(-8, 8, (200, 3)):
+        assert agreed_flow(mine, -mine) == mine
+        assert agreed_flow(mine, other) == -agreed_flow(other, mine)
+        assert agreed_flow(mine, other) + other == pytest.approx((mine + other) / 2, abs=1e-15 * abs(mine - other))
+        y, z = np.float32(mine), np.float32(other)
+        assert next_flow(mine, y, z, step, None) == -next_flow(-mine, z, y, step, None)
+        assert next_flow(mine, y, np.float32(np.nan), step, True) == mine
 
 
 class Lossy:
