@@ -21,8 +21,8 @@ On a network that loses messages
     Cutting is for both ends. Who still hears from somebody whom it cut answers PARTED until that ends, and who hears
     PARTED cuts too. On a perfect network both cut at the same step and nobody says it.
 
-References: P. Jesus, C. Baquero, P. S. Almeida, "Fault-tolerant aggregation by flow updating", DAIS 2009. There one end
-adopts the other's flow; the middle of both is the same when messages do not cross, and also agrees when they do.
+Reference: P. Jesus, C. Baquero, P. S. Almeida, "Fault-tolerant aggregation by flow updating", DAIS 2009. There an agent
+adopts the other end's flow; when messages cross, both would only swap what they disagree on, so here they meet midway.
 """
 
 from __future__ import annotations
