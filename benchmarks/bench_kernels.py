@@ -57,7 +57,9 @@ def bench_perceive(benchmark: Any, n: int) -> None:
 
 
 @SIZES
-@pytest.mark.parametrize("method", [w.CL, w.CL_GOSSIP, w.C], ids=["CL-colME", "CL-colME gossip", "C-colME"])
+@pytest.mark.parametrize(
+    "method", [w.CL, w.CL_GOSSIP, w.CL_FLOW, w.C], ids=["CL-colME", "CL-colME gossip", "CL-colME flow", "C-colME"]
+)
 def bench_march(benchmark: Any, n: int, method: Any) -> None:
     """One step of averaging: `march` over one row of means."""
     run = at_work(n, method)

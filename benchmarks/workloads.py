@@ -30,6 +30,7 @@ WARM_UP = 2
 CL = colme.CLColME(delta=DELTA, clock="global", step=STEP)
 CL_AGENT = colme.CLColME(delta=DELTA, level="agent", clock="global", step=STEP)
 CL_GOSSIP = colme.CLColME(delta=DELTA, step=STEP)
+CL_FLOW = colme.CLColME(delta=DELTA, step=STEP, consensus="flow")
 C = colme.CColME(delta=DELTA, clock="global")
 B = colme.BColME(delta=DELTA, depth=DEPTH)
 

@@ -132,6 +132,7 @@ def test_who_can_run_abreast() -> None:
         ([colme.CColME(clock="global")], source, graph, "mixed"),
         ([colme.CLColME(clock="gossip")], source, graph, "mixed"),
         ([colme.CLColME(clock="own")], source, graph, "mixed"),
+        ([colme.CLColME(consensus="flow")], source, graph, "mixed"),
         ([GLOBAL], source, None, "mixed"),
         ([GLOBAL], source, graph, "double"),
         ([GLOBAL], scenario(50, distribution="laplace"), graph, "mixed"),
@@ -144,7 +145,8 @@ def test_who_can_run_abreast() -> None:
     ]
     for arguments in refused:
         assert not can_run_abreast(*arguments), arguments
-    for method, changes in ((colme.CLColME(clock="gossip"), {}), (GLOBAL, {"skip_rate": 0.2})):
+    alone = [(colme.CLColME(clock="gossip"), {}), (colme.CLColME(consensus="flow"), {}), (GLOBAL, {"skip_rate": 0.2})]
+    for method, changes in alone:
         both = colme.simulate(method, scenario(50, **changes), graph=graph, steps=30, seeds=range(8), n_jobs=1)
         for seed, trace in enumerate(both):  # and they still run
             assert_same_bits(trace, colme.simulate(method, scenario(50, **changes), graph=graph, steps=30, seed=seed))

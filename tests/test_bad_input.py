@@ -198,6 +198,20 @@ for _method in INTERVAL_METHODS:
                 ("alpha 1", {"clock": "constant", "alpha": 1.0}, ("alpha=1.0", "below 1", "Try alpha=0.9")),
             )
         }
+BAD |= {
+    f"CLColME {name}": (_make(colme.CLColME, **wrong), MethodError, fragments)
+    for name, wrong, fragments in (
+        ("consensus", {"consensus": "flows"}, ("consensus 'flows'", "one of 'laplacian', 'flow'", "mean 'flow'?")),
+        (
+            "flow with a clock", {"consensus": "flow", "clock": "global"},
+            ("clock='global' with consensus='flow'", "flows have no clock", "Try without clock and alpha"),
+        ),
+        (
+            "flow with alpha", {"consensus": "flow", "clock": "constant", "alpha": 0.9},
+            ("clock='constant' with consensus='flow'", "flows have no clock", "Try without clock and alpha"),
+        ),
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

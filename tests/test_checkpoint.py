@@ -31,6 +31,7 @@ CL = colme.CLColME(delta=0.1)
 METHODS: list[Method] = [
     colme.Local(), colme.Oracle(), colme.ColME(delta=0.1), colme.BColME(delta=0.1), colme.CColME(delta=0.1), CL,
     colme.CLColME(delta=0.1, clock="global", step=0.1), colme.CLColME(delta=0.1, clock="own"),
+    colme.CLColME(delta=0.1, consensus="flow"),
 ]  # fmt: skip
 
 

@@ -120,9 +120,10 @@ def sample_of(name: str) -> str:
         "means": "0,2", "sizes": "10,14", "shift_means": "1,2", "shift_step": "7", "assignment": "blocks",
         "distribution": "uniform", "graph": "ring", "record": "log", "precision": "double", "level": "agent",
         "bound": "fourth-moment", "weights": "soft", "restricted": "false", "clock": "harmonic", "alpha": "0.7",
-        "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5", "steps": "21",
-        "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2", "sigma": "3",
-        "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true", "refresh": "1.1", "rounds": "5", "fits": "own",
+        "consensus": "flow", "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
+        "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
+        "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
+        "refresh": "1.1", "rounds": "5", "fits": "own",
     }  # fmt: skip
     return known.get(name, "0.2")
 
@@ -401,7 +402,16 @@ def test_list_methods(call: Calls) -> None:
     code, out, err = call("list", "methods", "--format", "json")
     rows = rows_of(out)
     assert code == 0 and err == ""
-    assert {row["name"] for row in rows} == {"local", "oracle", "colme", "b-colme", "c-colme", "cl-colme", "census", "bayes"}
+    assert {row["name"] for row in rows} == {
+        "local",
+        "oracle",
+        "colme",
+        "b-colme",
+        "c-colme",
+        "cl-colme",
+        "census",
+        "bayes",
+    }
     for row in rows:
         assert getattr(colme, row["class"].removeprefix("colme.")).label == row["label"] and row["what"]
 

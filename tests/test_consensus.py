@@ -377,7 +377,7 @@ def test_mass_is_conserved_on_any_graph(seed: int, n: int, p: float) -> None:
     """Means that stay put and are never parted: the mean of all estimates stays put, isolated agents or not."""
     values = np.random.default_rng(seed).normal(size=n)
     graph = gnp_random_graph(n, p, rng=seed)
-    for method in (colme.CColME(sigma=1e3), colme.CLColME(sigma=1e3)):
+    for method in (colme.CColME(sigma=1e3), colme.CLColME(sigma=1e3), colme.CLColME(sigma=1e3, consensus="flow")):
         trace = colme.simulate(method, np.tile(values, (12, 1)), graph=graph, precision="double")
         assert trace.final.estimate.mean() == pytest.approx(values.mean(), abs=1e-13)
         assert trace.final.graph == graph

@@ -35,6 +35,8 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, clock="constant", alpha=0.8),
     colme.CLColME(delta=0.1, bound="fourth-moment"),
     colme.CLColME(delta=0.1, bound="hoeffding"),
+    colme.CLColME(delta=0.1, consensus="flow"),
+    colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
 ]
 
 
@@ -68,6 +70,8 @@ def reference_of(method: Method) -> Callable[..., Any]:
         clock = {"clock": method.clock, "alpha": method.alpha}
         if isinstance(method, colme.CLColME):
             step = 1.0 / graph.degrees.max() if method.step == "auto" else method.step
+            if method.consensus == "flow":
+                return reference.flow(samples, adjacency, **common, step=step).estimate
             return reference.cl_colme(samples, adjacency, **common, **clock, step=step).estimate
         return reference.c_colme(samples, adjacency, **common, **clock).estimate
 

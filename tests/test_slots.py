@@ -94,13 +94,13 @@ def test_a_tightened_table_holds_the_living_edges_and_can_be_cut_further(kind: s
         lists.prune(mean, radius)
         assert_holds(edges, lists)
         before, offsets = edges.graph(), edges.offsets.copy()
-        _slots.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree)
+        _slots.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
         assert_holds(edges, lists)
         assert_tight(edges, lists)
         chunks = [*range(0, len(offsets) - 1, CHUNK // BLOCK), -1]  # no chunk needs the room of the next
         assert (edges.offsets <= offsets)[chunks].all() and edges.graph() == before
         once = copy_of(edges)
-        _slots.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree)
+        _slots.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
         used = edges.offsets[-1]
         assert np.array_equal(edges.slots[:used], once[0][:used])
         assert all(np.array_equal(now, then) for now, then in zip(edges.table[1:], once[1:], strict=True))

@@ -53,7 +53,16 @@ def test_every_field_comes_back_from_a_file(tmp_path: Path, method: Method, scen
 
 
 def test_the_methods_above_are_all_there_are() -> None:
-    assert {each.__name__ for each in METHODS} == {"Local", "Oracle", "ColME", "BColME", "CColME", "CLColME", "Census", "Bayes"}
+    assert {each.__name__ for each in METHODS} == {
+        "Local",
+        "Oracle",
+        "ColME",
+        "BColME",
+        "CColME",
+        "CLColME",
+        "Census",
+        "Bayes",
+    }
 
 
 def test_a_trace_without_truth_comes_back_without(tmp_path: Path) -> None:

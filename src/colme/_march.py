@@ -1,9 +1,10 @@
 """Many steps of consensus in one go: prune, clock, average, judge, step after step, while no full look is needed.
 
-Numbers of equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` where it says so.
+Numbers of equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/_flow.py` where it says
+so.
 
 Compiled as one kernel, because at a few thousand agents calling kernels from Python costs as much as the samples. What
-a run does not have (weights, gossip, gaps, a truth) is None, and compiled away.
+a run does not have (weights, flows, gossip, gaps, a truth) is None, and compiled away.
 """
 
 from __future__ import annotations
@@ -24,14 +25,22 @@ from colme.consensus import (
     clock_rate,
     mend_weights,
     next_estimate,
+    next_flow,
+    return_flows,
+    with_flows,
 )  # fmt: skip
 
-u64, f64 = np.uint64, np.float64
+u64 = np.uint64
 
 
 @equation
-def lean(pull: Any, own: Any, neighbor: Any, weights: Any, k: Any, gaps: Any) -> Any:
-    """`add_pull`, or where slots have weights `add_weighted_pull` with that of slot k."""
+def lean(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, step: Any, k: Any, gaps: Any) -> Any:
+    """`add_pull`, or where slots have weights `add_weighted_pull` with that of slot k; where they have flows, that of
+    slot k becomes its `next_flow` and is added."""
+    if flows is not None:
+        flow = next_flow(flows[k], own, neighbor, step, gaps)
+        flows[k] = flow
+        return pull + flow
     if weights is None:
         return add_pull(pull, own, neighbor, gaps)
     return add_weighted_pull(pull, own, neighbor, weights[k], gaps)
@@ -63,7 +72,10 @@ def gossiped(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
 
 
 @helper
-def walk(pairs, first, width, heard, weights, restarts, turn, listen, gaps, order, row, base, zero, pull, latest):
+def walk(
+    pairs, first, width, heard, weights, flows, step, restarts, turn, listen, gaps, order, row, base, zero, pull,
+    latest,
+):  # fmt: skip
     """What the agents of four rows hear from their neighbors: pull and latest, by the agents' places in the chunk. Four
     at a time, for their sums need not wait for each other, and one load brings two slots."""
     one, two, three = u64(1), u64(2), u64(3)
@@ -75,10 +87,10 @@ def walk(pairs, first, width, heard, weights, restarts, turn, listen, gaps, orde
     for _ in range(width):
         b0, b1 = two_slots(pairs[k >> one])
         b2, b3 = two_slots(pairs[(k >> one) + one])
-        sum0 = lean(sum0, own0, heard[b0], weights, k, gaps)  # (4), C-colME: (5)
-        sum1 = lean(sum1, own1, heard[b1], weights, k + one, gaps)
-        sum2 = lean(sum2, own2, heard[b2], weights, k + two, gaps)
-        sum3 = lean(sum3, own3, heard[b3], weights, k + three, gaps)
+        sum0 = lean(sum0, own0, heard[b0], weights, flows, step, k, gaps)  # (4), C-colME: (5), flow: (3)
+        sum1 = lean(sum1, own1, heard[b1], weights, flows, step, k + one, gaps)
+        sum2 = lean(sum2, own2, heard[b2], weights, flows, step, k + two, gaps)
+        sum3 = lean(sum3, own3, heard[b3], weights, flows, step, k + three, gaps)
         last0, last1 = hear(last0, restarts, turn, b0, listen), hear(last1, restarts, turn, b1, listen)
         last2, last3 = hear(last2, restarts, turn, b2, listen), hear(last3, restarts, turn, b3, listen)
         k += u64(64)
@@ -116,17 +128,17 @@ def judge(new, truth, tolerance, start, size, square):
 
 @helper
 def average(
-    pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts, turn,
-    listen, fixed, step, gaps, truth, tolerance,
+    pairs, offsets, order, weights, flows, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts,
+    turn, listen, fixed, step, gaps, truth, tolerance,
 ):  # fmt: skip
-    """y <- (1 - alpha) X + alpha (y + step * pull) for every agent, in place; what is heard next goes to `spare`.
+    """y <- (1 - alpha) X + alpha (y + step * pull) for every agent, or X + sum of flows, in place; what is heard next
+    goes to `spare`.
 
     Who listens hears of the neighbors' restarts of the step before, restarts[1 - turn], and makes restarts[turn] from
     them; else restarts[turn] stand. Returns whether any was news, the mean squared error and the error rate."""
     n, n_blocks = u64(mean.size), u64(offsets.size - 1)
-    pull, latest, new, square = chunk_like(heard), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
-    pull[0] = 0
-    zero = pull[0]
+    pull, latest, new, square = chunk_like(mean), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
+    zero = heard.dtype.type(0)  # sums are of the type that is heard
     for lane in range(u64(LANES)):
         square[lane] = 0.0
     news, beyond, present = False, 0, 0
@@ -137,25 +149,31 @@ def average(
         last_block = min(n_blocks, first_block + u64(CHUNK // LANES))
         for block in range(first_block, last_block):
             start, size, first, width = block_of(offsets, block, n)
+            width = width if t > 1 else u64(0)  # before the first step nobody said anything
             for quad in range((size + u64(3)) >> u64(2)):
                 row = start + (u64(quad) << u64(2))
                 walk(
-                    pairs, first, width, heard, weights, restarts, turn, listen, gaps, order, row, base, zero, pull,
-                    latest,
+                    pairs, first, width, heard, weights, flows, step, restarts, turn, listen, gaps, order, row, base,
+                    zero, pull, latest,
                 )  # fmt: skip
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             size = min(u64(64), n - start)
             if listen:
                 news |= spread(restarts, turn, latest, cut_now, t, mean, start, size, base)
-            for lane in range(size if all_plain else u64(0)):
-                a = start + u64(lane)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
-                new[lane] = blend(mean[a], estimate[a], f64(pull[a - base]), alpha, step)  # (5), C-colME: (6)
-            for lane in range(u64(0) if all_plain else size):
-                a = start + u64(lane)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
-                new[lane] = next_estimate(mean[a], estimate[a], f64(pull[a - base]), alpha, step, degree[a])
+            if flows is not None:
+                for lane in range(size):
+                    a = start + u64(lane)
+                    new[lane] = with_flows(mean[a], pull[a - base])  # flow: (4)
+            else:
+                for lane in range(size if all_plain else u64(0)):
+                    a = start + u64(lane)
+                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
+                    new[lane] = blend(mean[a], estimate[a], pull[a - base], alpha, step)  # (5), C-colME: (6)
+                for lane in range(u64(0) if all_plain else size):
+                    a = start + u64(lane)
+                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
+                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, degree[a])
             for lane in range(size):
                 estimate[start + u64(lane)] = new[lane]
                 spare[start + u64(lane)] = new[lane]
@@ -180,6 +198,13 @@ def keep_weights(slots, offsets, order, places, degree, cut_now, any_cut, weight
 
 
 @helper
+def keep_flows(slots, offsets, places, cut_now, any_cut, flows):
+    """No flow on edges that were cut, if there are flows."""
+    if flows is not None and any_cut:
+        return_flows(slots, offsets, places, cut_now, flows)
+
+
+@helper
 def restart_cut(restarts, cut_now, t):
     """Those who were cut restart, where everybody has a clock of its own."""
     if restarts is not None:
@@ -190,9 +215,9 @@ def restart_cut(restarts, cut_now, t):
 
 @kernel
 def march(
-    pairs, slots, offsets, order, places, degree, cut_now, tally, class_, weights, rebuild, heard, spare, estimate,
-    means, row, t, pruned, drifts, radii, listed, ends, threshold, skin, looks, everybody, common, restarts, gossip,
-    turn, settled, fixed, step, gaps, truth, tolerance, out,
+    pairs, slots, offsets, order, places, degree, cut_now, tally, class_, weights, rebuild, flows, heard, spare,
+    estimate, means, row, t, pruned, drifts, radii, listed, ends, threshold, skin, looks, everybody, common, restarts,
+    gossip, turn, settled, fixed, step, gaps, truth, tolerance, out,
 ):  # fmt: skip
     """Steps t, t + 1, .. with the means of rows row, row + 1, .. until a full look is needed. `pruned`: the first of
     them is pruned already. out[row] = mean squared error, error rate, and the tally.
@@ -213,6 +238,7 @@ def march(
         pruned = False
         any_cut, now = tally[CUT] > 0, max(t, START)
         keep_weights(slots, offsets, order, places, degree, cut_now, any_cut, weights, rebuild)
+        keep_flows(slots, offsets, places, cut_now, any_cut, flows)
         if any_cut:
             common = now if everybody else common
             if not gossip:
@@ -220,7 +246,7 @@ def march(
         listen = gossip and (any_cut or not settled or gaps is not None)
         turn = 1 - turn if listen else turn
         news, mse, error_rate = average(
-            pairs, offsets, order, weights, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
+            pairs, offsets, order, weights, flows, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
             restarts, turn, listen, fixed, step, gaps, truth, tolerance,
         )  # fmt: skip
         settled = not news

@@ -73,8 +73,9 @@ def _lay_out(indptr, indices, offsets, slots, class_):
 
 
 @kernel
-def tighten(slots, offsets, order, places, degree):
-    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk."""
+def tighten(slots, offsets, order, places, degree, flows):
+    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
+    there are any, stay with their slots."""
     n, n_rows = u64(degree.size), u64(order.size)
     old_first = u64(0)
     for chunk in range((n_rows + u64(CHUNK - 1)) >> u64(10)):
@@ -82,6 +83,8 @@ def tighten(slots, offsets, order, places, degree):
         end = min(n_rows, base + u64(CHUNK))
         first_block, last_block = base >> u64(6), end >> u64(6)
         old = slots[old_first : u64(offsets[last_block])].copy()
+        if flows is not None:
+            old_flows = flows[old_first : u64(offsets[last_block])].copy()
         old_offsets = offsets[first_block : last_block + u64(1)].copy()
         old_offsets[0] = old_first
         old_places = places[base:end].copy()
@@ -98,12 +101,17 @@ def tighten(slots, offsets, order, places, degree):
                 _, _, old_start, old_width = block_of(old_offsets, row >> u64(6), n)
                 k = u64(0)
                 for j in range(old_width):
-                    b = old[old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))]
+                    place = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
+                    b = old[place]
                     if b != u32(a):
                         slots[first + (k << u64(6)) + u64(lane)] = b
+                        if flows is not None:
+                            flows[first + (k << u64(6)) + u64(lane)] = old_flows[place]
                         k += u64(1)
                 for j in range(k, width):
                     slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(a)
+                    if flows is not None:
+                        flows[first + (u64(j) << u64(6)) + u64(lane)] = 0.0
             if block + u64(1) == last_block:
                 old_first = u64(offsets[last_block])
             offsets[block + u64(1)] = first + (width << u64(6))

@@ -5,6 +5,10 @@
 with W = I - bL (CL-colME) or Metropolis' matrix (C-colME). Estimates are kept in float64 and heard by the neighbors in
 float32: differences of neighbors are exactly antisymmetric there, so what one end gains the other loses. An agent
 without a sample has a NaN estimate, and nobody hears it.
+
+    y(t) = X(t) + sum over the kept neighbors j of F_aj(t)
+
+is the other form, flow updating: F_aj counts what j has lent to a so far, F_ja = -F_aj, and ends with the edge.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from colme._jit import LANES, equation, kernel
 from colme._slots import agent_at, block_of
 from colme.errors import MethodError, one_of
 
-u32, u64 = np.uint32, np.uint64
+u32, u64, f64 = np.uint32, np.uint64, np.float64
 
 CLOCKS = ("gossip", "global", "own", "harmonic", "constant")
 START = 2
@@ -72,6 +76,30 @@ def next_estimate(mean: Any, estimate: Any, pull: Any, alpha: Any, step: Any, de
     return blend(mean, estimate, pull, alpha, step)
 
 
+@equation
+def next_flow(flow: Any, own: Any, neighbor: Any, step: Any, gaps: Any) -> Any:
+    """F_aj + b (y_j - y_a), or F_aj unchanged if one of the two has no estimate yet.
+
+    A float64 whatever the neighbors hear: the other end works out the same number with the other sign, to the bit."""
+    difference = f64(neighbor - own)
+    if gaps is None:
+        return flow + step * difference
+    return flow + step * difference if difference == difference else flow
+
+
+@equation
+def agreed_flow(mine: Any, theirs: Any) -> Any:
+    """F_aj from what the two ends of an edge hold: itself, exactly, where F_ja = -F_aj, and where a lost message left
+    them apart the middle, which is the same for both."""
+    return 0.5 * (mine - theirs)
+
+
+@equation
+def with_flows(mean: Any, flows: Any) -> Any:
+    """X + sum of F: the own mean where there is no edge, at the first sample, and NaN before it."""
+    return mean + flows
+
+
 @kernel
 def build_weights(slots, offsets, order, degree, weights):
     """Metropolis' weight on every slot; that of a cut or empty one multiplies a difference of zero."""
@@ -107,6 +135,21 @@ def mend_weights(slots, offsets, places, degree, changed, weights):
                 if slots[back] == u32(a):
                     weights[back] = weight
                     break
+
+
+@kernel
+def return_flows(slots, offsets, places, changed, flows):
+    """What crossed an edge comes back when it is cut: no flow on the dead slots of those who lost one, at both ends."""
+    n = u64(changed.size)
+    for a in range(n):
+        if not changed[a]:
+            continue
+        row = agent_at(places, u64(a))
+        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        for j in range(width):
+            k = first + (u64(j) << u64(6)) + (row & u64(63))
+            if slots[k] == u32(a):
+                flows[k] = 0.0
 
 
 class Clock:

@@ -94,12 +94,13 @@ class KeptEdges:
             self.cut_now[:] = 0
             self.tally[CUT] = 0
 
-    def tighten(self) -> bool:
-        """Drop the slots of cut edges when they are many. True if so: rows are no longer in the order of agents."""
+    def tighten(self, flows: NDArray[np.float64] | None = None) -> bool:
+        """Drop the slots of cut edges when they are many; flows of the slots move along. True if so: rows are no longer
+        in the order of agents."""
         if self.n_alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * 2 * self.n_alive:
             return False
         self._tightened_at = self.n_alive
-        tighten(self.slots, self.offsets, self.order, self.places, self.degree)
+        tighten(self.slots, self.offsets, self.order, self.places, self.degree, flows)
         return True
 
     @property

@@ -14,6 +14,7 @@ from . import (
     c_colme,
     cl_colme,
     colme,
+    flow,
     fourth_moment_radius,
     laplace_radius,
     local,
@@ -126,6 +127,7 @@ def test_pruning_is_irrevocable() -> None:
     kwargs: dict[str, Any] = {"sigma": 1.0, "gamma": 0.05, "radius": unit}
     for result in (
         cl_colme(samples, complete(2), step=0.1, clock="own", **kwargs),
+        flow(samples, complete(2), step=0.1, **kwargs),
         c_colme(samples, complete(2), clock="own", **kwargs),
         b_colme(samples, complete(2), depth=2, **kwargs),
         b_colme_literal(samples, complete(2), depth=2, **kwargs),
@@ -186,6 +188,12 @@ def test_c_colme_two_agents(clock: str) -> None:
     result = c_colme(BY_HAND, complete(2), clock=clock, **NO_CUTS)
     # W = 1/2 everywhere: W y = (2, 2) at t = 2 and 3
     same(result.estimate, [[0, 4], [2, 2], [7 / 3, 5 / 3]])
+
+
+def test_flow_two_agents() -> None:
+    result = flow(BY_HAND, complete(2), step=0.25, **NO_CUTS)
+    # t=2: F = .25 (4 - 0) = 1; t=3: F = 1 + .25 (1 - 3) = .5
+    same(result.estimate, [[0, 4], [3, 1], [3.5, 0.5]])
 
 
 def test_constant_clock_two_agents() -> None:
@@ -290,7 +298,25 @@ def test_agent_without_edges_is_local() -> None:
         ):
             same(result.estimate[:, 2], local(samples).estimate[:, 2])
             assert np.abs(result.estimate[5:, 0] - result.mean[5:, 0]).max() > 1e-3
-    same(b_colme(samples, A, depth=3, **kwargs).estimate[:, 2], local(samples).estimate[:, 2])
+    for result in (b_colme(samples, A, depth=3, **kwargs), flow(samples, A, step=0.1, **kwargs)):
+        same(result.estimate[:, 2], local(samples).estimate[:, 2])
+
+
+def test_flow_gives_back_what_crossed_a_cut_edge() -> None:
+    # path 0-1-2 with X = (0, 4, 8) throughout; all is cut at t = 3
+    samples = np.tile([0.0, 4.0, 8.0], (3, 1))
+    result = flow(samples, path(3), sigma=1.0, gamma=0.05, step=0.25, radius=late(3))
+    same(result.estimate, [[0, 4, 8], [1, 4, 7], [0, 4, 8]])
+
+
+def test_flow_conserves_the_mean_and_ends_at_the_oracle() -> None:
+    samples, classes = two_classes(300, 8, 7)
+    result = flow(samples, complete(8), step=0.1, sigma=1.0, gamma=0.01)
+    same(result.estimate.mean(axis=1), result.mean.mean(axis=1))
+    best = oracle(samples, classes)
+    np.testing.assert_array_equal(result.adjacency[-1], best.adjacency[-1])
+    for c in (0, 1):  # by components, as soon as they are classes
+        same(result.estimate[-1, classes == c].mean(), best.estimate[-1, classes == c][0])
 
 
 def test_after_the_separation_the_class_average_is_a_time_average() -> None:
@@ -582,6 +608,12 @@ def test_gaps_cl_colme() -> None:
     same(result.estimate, [[0, 6, NAN], [*y2, NAN], y3, y4])
 
 
+def test_gaps_flow() -> None:
+    result = flow(GAPS, path(3), step=0.25, **NO_CUTS)
+    # F_01 = 1.5 at t = 2 and 3, then 1.5 + .25 (2.5 - 3.5); F_12 = .25 (8 - 2.5) at t = 4
+    same(result.estimate, [[0, 6, NAN], [3.5, 3.5, NAN], [3.5, 2.5, 8], [4.25, 3 - 1.25 + 1.375, 9 - 1.375]])
+
+
 def test_gaps_c_colme() -> None:
     result = c_colme(GAPS, path(3), clock="harmonic", **NO_CUTS)
     # W = 1/3 on both edges, because agent 1 has degree 2 also while agent 2 is silent
@@ -635,6 +667,7 @@ def test_edges_of_absent_agents_survive_and_then_are_cut() -> None:
     kwargs: dict[str, Any] = {"sigma": 1.0, "gamma": 0.05, "radius": unit}
     for result in (
         cl_colme(samples, complete(2), step=0.25, clock="gossip", **kwargs),
+        flow(samples, complete(2), step=0.25, **kwargs),
         c_colme(samples, complete(2), clock="gossip", **kwargs),
         b_colme(samples, complete(2), depth=1, **kwargs),
     ):

@@ -37,6 +37,10 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
         super().__post_init__()
         check_clock(self.clock, self.alpha)
 
+    def clock_for(self, n_agents: int) -> Clock:
+        """The clock of so many agents, before the first step."""
+        return Clock(self.clock, n_agents, self.alpha)
+
 
 class ConsensusState(PruningState):
     """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
@@ -48,10 +52,12 @@ class ConsensusState(PruningState):
     """Of the slots; None: all are one."""
     rebuild = False
     """Make all weights anew at every step."""
+    flows: NDArray[np.float64] | None = None
+    """Of the slots; None: estimates lean towards the neighbors', as the clock says."""
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.clock = Clock(method.clock, world.n_agents, method.alpha)
+        self.clock = method.clock_for(world.n_agents)
         self.heard: NDArray[Any] = np.full(-(-world.n_agents // LANES) * LANES, np.nan, world.exchange)
         self.spare = self.heard.copy()
         self.edges.tighten()
@@ -90,14 +96,14 @@ class ConsensusState(PruningState):
     ) -> int:  # fmt: skip
         """March from this row on, and return for how many; see `colme._march`."""
         edges, watch, clock = self.edges, self.edges.watch, self.clock
-        if edges.tighten():
+        if edges.tighten(self.flows):
             self.rows_moved()
         done, watch.looks_left, clock.restart, clock.turn, clock.settled = march(
-            self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.heard, self.spare, self.estimate,
-            means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii, watch.listed, watch.ends,
-            watch.threshold, watch.skin, watch.looks_left, clock.name == "global", clock.restart, clock.known,
-            clock.name == "gossip", clock.turn, clock.settled, clock.fixed, self.step_size, world.gaps, world.truth,
-            world.tolerance, out,
+            self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.flows, self.heard, self.spare,
+            self.estimate, means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii,
+            watch.listed, watch.ends, watch.threshold, watch.skin, watch.looks_left, clock.name == "global",
+            clock.restart, clock.known, clock.name == "gossip", clock.turn, clock.settled, clock.fixed, self.step_size,
+            world.gaps, world.truth, world.tolerance, out,
         )  # fmt: skip
         if done % 2:
             self.heard, self.spare = self.spare, self.heard
@@ -125,7 +131,7 @@ class ConsensusAgent(IntervalAgent):
     def __init__(self, method: ConsensusMethod, place: Place):
         super().__init__(method, place)
         self.neighbors = list(place.neighbors)
-        self.clock = Clock(method.clock, 1, method.alpha)
+        self.clock = method.clock_for(1)
         self.restart = START
 
     def step(self, sample: float) -> Round:

@@ -10,6 +10,7 @@ From the perspective of agent a, at step t:
 
 For all agents at once (`colme._march`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No degrees, no divisions.
 Once only twins are neighbors, every agent of a component tends to what an oracle who knew the component would say.
+With consensus="flow" steps (3) to (5) are those of `methods/_flow.py`: the same sum over neighbors, and no clock.
 
 Differences from the paper
     It does not state the clock. With alpha = (t-1)/t ("harmonic") the bias from before the separation decays like
@@ -30,23 +31,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colme.consensus import add_pull, next_estimate
-from colme.errors import MethodError
+from colme.consensus import Clock, add_pull, next_estimate
+from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.methods._base import Agent, Inbox, Place, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
+from colme.methods._flow import FlowAgent
 from colme.spectrum import check_step, stable_step
+
+CONSENSUS = ("laplacian", "flow")
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     """Laplacian consensus among the neighbors whose intervals touch.
 
-    step      of the consensus, the paper's b; or "auto": 1 / max degree
+    step       of the consensus, the paper's b; or "auto": 1 / max degree
+    consensus  "laplacian" (the paper's) or "flow" (no clock; conserves mass through cuts and lost messages)
     """
 
     label: ClassVar[str] = "CL-colME"
 
     step: float | str = "auto"
+    consensus: str = "laplacian"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,31 +61,47 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
                 raise MethodError(f"step={self.step!r}: it must be a positive number or 'auto'. Try step='auto'.")
         elif not 0 < self.step < np.inf:
             raise MethodError(f"step={self.step}: it must be positive and finite. Try step='auto'.")
+        one_of(self.consensus, CONSENSUS, "consensus", MethodError)
+        if self.consensus == "flow" and self.clock != "gossip":
+            raise MethodError(
+                f"clock={self.clock!r} with consensus='flow': flows have no clock that could be chosen. "
+                "Try without clock and alpha, or consensus='laplacian'."
+            )
 
     def check(self, n_agents: int, graph: Graph) -> None:
         super().check(n_agents, graph)
         if not isinstance(self.step, str):
             check_step(graph, self.step)
 
+    def clock_for(self, n_agents: int) -> Clock:
+        if self.consensus == "flow":
+            return Clock("harmonic", n_agents)  # nobody asks it; it holds nothing per agent
+        return super().clock_for(n_agents)
+
     def start(self, world: World, graph: Graph) -> CLState:
         return CLState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return CLAgent(self, place)
+        step = place.auto_step if isinstance(self.step, str) else self.step
+        return FlowAgent(self, place, step) if self.consensus == "flow" else CLAgent(self, place, step)
 
 
 class CLState(ConsensusState):
-    """All that CL-colME has of its own is that every neighbor pulls alike."""
+    """All that CL-colME has of its own is that every neighbor pulls alike, or lends."""
+
+    saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "flows")
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.step_size = stable_step(graph) if isinstance(method.step, str) else method.step
+        if method.consensus == "flow":
+            self.flows = np.zeros(len(self.edges.slots))
 
 
 class CLAgent(ConsensusAgent):
-    def __init__(self, method: CLColME, place: Place):
+    def __init__(self, method: CLColME, place: Place, step_size: float):
         super().__init__(method, place)
-        self.step_size = place.auto_step if isinstance(method.step, str) else method.step
+        self.step_size = step_size
 
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         pull = self.place.exchange(0)

@@ -39,13 +39,15 @@ WORTH_A_ROW = 7
 
 
 def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: object, precision: str) -> bool:
-    """One CL-colME with one restart for all agents, Gaussian samples of one sigma without gaps or shifts, one graph."""
+    """One CL-colME without flows and with one restart for all agents, Gaussian samples of one sigma without gaps or
+    shifts, one graph."""
     return (
         HAVE_NUMBA
         and isinstance(graph, Graph)
         and precision == "mixed"
         and [type(method) for method in methods] == [CLColME]
         and methods[0].clock in CLOCKS  # type: ignore[attr-defined]
+        and methods[0].consensus == "laplacian"  # type: ignore[attr-defined]
         and isinstance(source, Scenario)
         and source.distribution == "gaussian"
         and not isinstance(source.sigma, tuple)
