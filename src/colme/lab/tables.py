@@ -23,12 +23,13 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
     times = time_table(data).set_index("line")
     rows = []
     check(data, "mse", "t")
+    told = [name for name in OF_METHOD if bool(data[name].notnull().any())]  # few methods know of groups or intervals
     for line in _rows(data):
         one = data.isel(line.places).dropna("t", how="all", subset=["mse"])
         last = one.isel(t=-1)
         row: Row = {"method": line.method} | _parameters(data, line)
         row |= {"seeds": int(one["mse"].notnull().any("t").sum()), "t": int(last["t"])}
-        row |= {name: float(last[name].median("seed")) for name in (*OF_METHOD, "local_mse")}
+        row |= {name: float(last[name].median("seed")) for name in (*told, "local_mse")}
         time = times.loc[line.label] if line.label in times.index else {"median": np.nan, "ratio": np.nan}
         rows.append(row | {"seconds": float(time["median"]), "time_ratio": float(time["ratio"])})
     return rows
