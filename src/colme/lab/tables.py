@@ -45,7 +45,7 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
     means = data.mean("seed", skipna=True)
     for case in data["case"].values:
         for method in data["method"].values:
-            one = means.sel(case=case, method=method).squeeze().dropna("t", subset=["mse"])
+            one = means.sel({"case": case, "method": method}).squeeze().dropna("t", subset=["mse"])
             if one["mse"].ndim != 1 or one.sizes["t"] == 0:
                 continue
             t, mse = one["t"].values, one["mse"].values
