@@ -349,8 +349,8 @@ def doubts(center, count, noise, share, place, spread, k, doubt):
     """doubt[i] = what to add to the spread of tribe i: the variance of its place, and, if it has no spread, a spread
     that the histogram cannot exclude times the probability that it is there.
 
-    That is where spreads are as likely to be zero as anything up to the variance V of all means: a point is the more
-    probable by V / (sqrt(2 pi) e), where e is the standard error of the spread."""
+    That is where spreads are as likely to be zero as anything up to the variance V of all true means: a point is the
+    more probable by V / (sqrt(2 pi) e), where e is the standard error of the spread."""
     wide, out = np.zeros(k, np.bool_), np.empty(2 * k)
     for i in range(k):
         wide[i] = spread[i] > 0.0
@@ -359,7 +359,11 @@ def doubts(center, count, noise, share, place, spread, k, doubt):
         doubt[i], wide[i] = out[i], True
     _uncertainty(center, count, noise, share, place, spread, wide, k, out)
     _, everything = _moments(center, count)
+    total = blur = 0.0
+    for b in range(center.size):
+        total += count[b]
+        blur += count[b] * noise[b]
     for i in range(k):
         if spread[i] == 0.0:
             e = min(math.sqrt(out[k + i]), everything)
-            doubt[i] += e / (1.0 + everything / (2.5 * e))
+            doubt[i] += e / (1.0 + max(everything - blur / total, e) / (2.5 * e))

@@ -79,7 +79,11 @@ class Plan(NamedTuple):
 
     def rounds_at(self, t: int) -> int:
         """Rounds of a census that begins at step t; the first are short, for at first means move quickly."""
-        return min(self.rounds, 2 + t // 3)
+        return min(self.rounds, 2 + t // 3) if self.has_ballots(t) else 1
+
+    def has_ballots(self, t: int) -> bool:
+        """Whether a census that begins at step t counts means: where sigma is not known, the first counts variances."""
+        return t > 2 or self.sigma is not None
 
     def counted(self, rounds: int) -> float:
         """How many agents a census stands for after so many rounds."""
@@ -175,7 +179,8 @@ class CensusState:
                 self._keep(self._fit())
                 if self.variances is not None:
                     self.variances.common = common_variance(self.codes, self.votes, self.variances.common)
-                self.done, self.rounds = self.began, -1
+                self.done = self.began if self.plan.has_ballots(self.began) else 0
+                self.rounds = -1
 
     def _vote(self, world: World) -> None:
         """Everybody with a sample casts a ballot."""

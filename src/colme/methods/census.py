@@ -151,7 +151,8 @@ class CensusAgent(Agent):
                     self._fit(),
                     common_variance(self.codes, self.votes[None], self.common).item(),
                 )
-                self.done, self.rounds = self.began, -1
+                self.done = self.began if self.plan.has_ballots(self.began) else 0
+                self.rounds = -1
         self.estimate = self._estimate()
 
     def _vote(self) -> None:
