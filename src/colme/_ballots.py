@@ -23,7 +23,7 @@ WIDTH = 0.84
 """Bins are at most so wide, and more than half of it, in standard deviations of a mean."""
 REACH = 2**20
 """Bins to either side of zero; votes beyond fall into the last."""
-NOTHING = f32(1e-8)
+NOTHING = 1e-8
 """Less than this is not sent."""
 _BITS, _SPECIAL = 44, 1 << 16
 _MIDDLE = 1 << (_BITS - 1)
@@ -42,14 +42,14 @@ def cast(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     k = np.floor(y)
     base = e * (1 << _BITS) + _MIDDLE + k.astype(np.int64)
     codes = np.stack([e * (1 << _BITS), base, base + 1], axis=-1)
-    values = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1).astype(f32)
+    values = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1)
     return codes, values
 
 
 def cast_variance(square: Any, count: Any) -> tuple[Any, Any]:
     """What agents say of the variance of their samples: the channel of variances, and that of agents who have one."""
     codes = np.broadcast_to(_SPECIAL * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))
-    return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1).astype(f32)
+    return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
 
 
 def common_variance(
@@ -87,11 +87,11 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
     heard[j]: whether the message on slot j arrived; a neighbor that is not heard is replaced by oneself. Returns how
     many numbers were sent to each neighbor, on average over all edges."""
     n, n_bins = now.shape
-    total = np.empty(n_bins, f32)
+    total = np.empty_like(weights, shape=n_bins)
     sent = 0
     for a in range(n):
-        own = f32(1.0)
-        total[:] = f32(0.0)
+        own = one
+        total[:] = 0.0
         for j in range(indptr[a], indptr[a + 1]):
             if heard is not None and not heard[j]:
                 continue
