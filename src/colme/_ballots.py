@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from colme._jit import kernel
 
-f32 = np.float32
-
 WIDTH = 0.84
 """Bins are at most so wide, and more than half of it, in standard deviations of a mean."""
 REACH = 2**20
@@ -52,9 +50,7 @@ def cast_variance(square: Any, count: Any) -> tuple[Any, Any]:
     return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
 
 
-def common_variance(
-    codes: NDArray[np.int64], votes: NDArray[np.float32], before: Any
-) -> NDArray[np.float64]:  # fmt: skip
+def common_variance(codes: NDArray[np.int64], votes: NDArray[Any], before: Any) -> NDArray[np.float64]:
     """The mean variance of everybody's samples, row by row of votes; as before where nobody told of any."""
     found = np.searchsorted(codes, _SPECIAL * (1 << _BITS) + _MIDDLE)
     if found + 1 >= len(codes):
@@ -87,11 +83,11 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
     heard[j]: whether the message on slot j arrived; a neighbor that is not heard is replaced by oneself. Returns how
     many numbers were sent to each neighbor, on average over all edges."""
     n, n_bins = now.shape
-    total = np.empty_like(weights, shape=n_bins)
+    number, total = now.dtype.type, np.empty_like(now[0])
     sent = 0
     for a in range(n):
-        own = one
-        total[:] = 0.0
+        own = number(1.0)
+        total[:] = number(0.0)
         for j in range(indptr[a], indptr[a + 1]):
             if heard is not None and not heard[j]:
                 continue
@@ -101,11 +97,11 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
                 total[c] += weight * now[indices[j], c]
         occupied = 0
         for c in range(n_bins):
-            occupied += 1 if now[a, c] != f32(0.0) else 0
+            occupied += 1 if now[a, c] != number(0.0) else 0
             value = total[c] + own * now[a, c]
             if not first:
                 value = momentum * (value - before[a, c]) + before[a, c]
-            before[a, c] = value if abs(value) > NOTHING else f32(0.0)
+            before[a, c] = value if abs(value) > NOTHING else number(0.0)
         sent += occupied * (indptr[a + 1] - indptr[a])
     return sent / max(indices.size, 1)
 

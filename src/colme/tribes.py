@@ -40,7 +40,7 @@ class Tribes(NamedTuple):
         return cls(np.full(n_agents, -1), share, place, width, np.zeros(n_rows, np.int64), np.zeros(n_rows))
 
     @classmethod
-    def fitted(cls, votes: NDArray[np.float32], bins: Any, n_most: float, n_agents: int) -> Tribes:
+    def fitted(cls, votes: NDArray[Any], bins: Any, n_most: float, n_agents: int) -> Tribes:
         """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`."""
         n = len(votes)
         tribes = cls.unknown(n, n)

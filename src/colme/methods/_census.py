@@ -18,8 +18,6 @@ from colme.tribes import Tribes, below, posterior, quantiles
 if TYPE_CHECKING:
     from colme.methods.census import Census
 
-f32 = np.float32
-
 AGREE = 0.05
 """Agents share a fit if their census is off the average one by less than this share of its sampling variance."""
 MODERATION = 4.0
@@ -62,8 +60,8 @@ class Plan(NamedTuple):
         return cls(n_agents, degree, regular, rounds, method.refresh, None if method.estimate_sigma else sigma)
 
     @property
-    def momentum(self) -> np.float32:
-        return f32(1.0 + 1.0 / (self.degree - 1.0)) if self.regular else f32(1.0)
+    def momentum(self) -> float:
+        return 1.0 + 1.0 / (self.degree - 1.0) if self.regular else 1.0
 
     def begins(self, t: int, last: int) -> bool:
         """Whether a new census begins at step t if the last began at this step (0: there was none)."""
@@ -128,10 +126,10 @@ class CensusState:
         self._graph, self._world, self._own = graph, world, method.fits == "own"
         self.plan = Plan.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.plan.sigma is not None else 1.0
-        self.weights = slot_weights(graph, self.plan)
+        self.weights = slot_weights(graph, self.plan).astype(world.exchange)
         self.alone = graph.degrees == 0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
-        self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), f32)
+        self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), world.exchange)
         self.before = self.votes
         self._keep(Tribes.unknown(n))
         self.numbers = 0.0  # sent to each neighbor at this step
@@ -150,8 +148,8 @@ class CensusState:
         if self.rounds >= 0:
             graph = self._graph
             self.numbers = share_votes(
-                graph.indptr, graph.indices, self.weights, self.votes, self.before, self.plan.momentum,
-                self.rounds == 0, world.arrived(len(graph.indices)),
+                graph.indptr, graph.indices, self.weights, self.votes, self.before,
+                world.exchange(self.plan.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
             )  # fmt: skip
             self.votes, self.before = self.before, self.votes
             self.rounds += 1
@@ -169,7 +167,7 @@ class CensusState:
         if self.variances is not None:
             ballots.append(self.variances.ballots())
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in ballots]))
-        self.votes, self.before = (np.zeros((n, len(self.codes)), f32) for _ in range(2))
+        self.votes, self.before = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for voters, codes, values in ballots:
             self.votes[voters[:, None], np.searchsorted(self.codes, codes)] = values
         self.began, self.rounds = world.t, 0
@@ -192,7 +190,7 @@ class CensusState:
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
-        tribes = Tribes.fitted(np.concatenate([average[None].astype(f32), self.votes[differ]]), bins, counted, n)
+        tribes = Tribes.fitted(np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]]), bins, counted, n)
         whose = np.full(n, tribes.fit[0])
         whose[differ] = tribes.fit[1:]
         return tribes._replace(fit=whose)
@@ -273,9 +271,9 @@ class CensusState:
         return int(self.alone.sum())
 
 
-def slot_weights(graph: Graph, plan: Plan) -> NDArray[np.float32]:
+def slot_weights(graph: Graph, plan: Plan) -> NDArray[np.float64]:
     """The weight of every neighbor in W."""
     if plan.regular:
-        return np.full(len(graph.indices), 1.0 / plan.degree, f32)
+        return np.full(len(graph.indices), 1.0 / plan.degree)
     degree = graph.degrees
-    return (1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0)).astype(f32)
+    return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0), np.float64)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,6 @@ from colme.graphs import Graph
 from colme.methods._base import Agent, Method, Place, Round, World
 from colme.methods._census import CensusState, Plan, add_square, variance_of_mean
 from colme.tribes import Tribes, posterior
-
-f32 = np.float32
 
 
 class Census(Method, frozen=True, kw_only=True, tag="census"):
@@ -90,7 +88,7 @@ class Votes(NamedTuple):
     """What a neighbor needs to hear: my occupied bins, and my degree (for Metropolis' weights)."""
 
     codes: NDArray[np.int64]
-    values: NDArray[np.float32]
+    values: NDArray[Any]
     degree: int
 
 
@@ -103,7 +101,7 @@ class CensusAgent(Agent):
         self.unit = place.unit if self.plan.sigma is not None else 1.0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
         self.codes = np.empty(0, np.int64)
-        self.votes = self.before = np.empty(0, f32)
+        self.votes = self.before = np.empty(0, place.exchange)
         self.tribes: Tribes | None = None
         self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
 
@@ -145,7 +143,7 @@ class CensusAgent(Agent):
         if self.plan.sigma is None and self.count > 1:
             ballots.append(cast_variance(np.float64(self.square), np.float64(self.count)))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in ballots)])
-        self.votes = np.concatenate([np.empty(0, f32), *(values for _, values in ballots)])
+        self.votes = np.concatenate([np.empty(0), *(values for _, values in ballots)]).astype(self.place.exchange)
         self.before = np.zeros_like(self.votes)
         self.began, self.rounds = self.t, 0
 
@@ -153,20 +151,21 @@ class CensusAgent(Agent):
         """Equation (3), `colme._ballots.share_votes` for one agent."""
         codes = np.unique(np.concatenate([self.codes, *(votes.codes for votes in heard.values())]))
         now, before = (_among(codes, self.codes, values) for values in (self.votes, self.before))
-        own, total = f32(1.0), np.zeros(len(codes), f32)
+        number = self.place.exchange
+        own, total = number(1.0), np.zeros(len(codes), number)
         for votes in heard.values():
-            weight = self._weight(votes.degree)
+            weight = number(self._weight(votes.degree))
             own -= weight
             total += weight * _among(codes, votes.codes, votes.values)
         value = total + own * now
         if self.rounds > 0:
-            value = self.plan.momentum * (value - before) + before
-        self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, f32(0.0)), now
+            value = number(self.plan.momentum) * (value - before) + before
+        self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, number(0.0)), now
 
-    def _weight(self, degree: int) -> np.float32:
+    def _weight(self, degree: int) -> float:
         if self.plan.regular:
-            return f32(1.0 / self.plan.degree)
-        return f32(metropolis_weight(len(self.place.neighbors), degree))
+            return 1.0 / self.plan.degree
+        return float(metropolis_weight(len(self.place.neighbors), degree))
 
     def _fit(self) -> Tribes:
         """Equation (4)."""
@@ -185,8 +184,8 @@ class CensusAgent(Agent):
         return out[0].item()
 
 
-def _among(codes: NDArray[np.int64], mine: NDArray[np.int64], values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _among(codes: NDArray[np.int64], mine: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
     """The values of my codes among all codes."""
-    out = np.zeros(len(codes), f32)
+    out = np.zeros(len(codes), values.dtype)
     out[np.searchsorted(codes, mine)] = values
     return out
