@@ -246,7 +246,7 @@ def fit_tribes(center, count, noise, share, place, spread):
     best = _polish(center, count, noise, share, place, spread, wide, i64(1), price, price_of_spread)
     k_best = 1
     atoms, share_of, bound = _atoms(center, count, noise, total, low, high)
-    if int((bound + 2.0 - best) / price) < 1:
+    if int((bound + 2.0 - best) / price) < 2:
         return 1
 
     w, m, v, g = np.empty(MOST), np.empty(MOST), np.zeros(MOST), np.zeros(MOST, np.bool_)
