@@ -360,6 +360,6 @@ def doubts(center, count, noise, share, place, spread, k, doubt):
     _uncertainty(center, count, noise, share, place, spread, wide, k, out)
     _, everything = _moments(center, count)
     for i in range(k):
-        if spread[i] == 0.0:
+        if spread[i] == 0.0 and everything > 0.0:
             e = min(math.sqrt(out[k + i]), everything)
             doubt[i] += e / (1.0 + everything / (2.5 * e))

@@ -160,6 +160,9 @@ def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, 
         out[a] = np.nan
         if x != x:
             continue
+        if s2 == np.inf:  # nothing is known
+            out[a] = -np.inf if level < 0.5 else np.inf
+            continue
         low, high, k = x - 9.0 * math.sqrt(s2), x + 9.0 * math.sqrt(s2), 0
         if f >= 0:
             k = n_tribes[f]

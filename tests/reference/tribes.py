@@ -219,9 +219,9 @@ def doubts(bins: Histogram, mix: Mixture) -> Array:
     out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
     for i in range(k):
-        if mix.tau2[i] == 0.0:
+        if mix.tau2[i] == 0.0 and bins.variance > 0.0:
             e = min(float(error[i]), bins.variance)
-            out[i] += e / (1.0 + bins.variance / (2.5 * e)) if e > 0.0 else 0.0
+            out[i] += e / (1.0 + bins.variance / (2.5 * e))
     return out
 
 
