@@ -6,7 +6,7 @@ A mixture has k tribes, each with a share w, a place m and a spread tau^2, which
 
 Its score is the log-likelihood minus a price per tribe (ln N + 3) and per spread (ln N / 2). The search comes from
 above: the non-parametric maximum-likelihood mixture on a fine grid is lumped into tribes, and neighbors are merged one
-by one; as no mixture is more likely than that one, it also says when more than one tribe can never pay.
+by one; as no mixture is more likely than that one, it also says when two tribes can never pay.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _GRID = 160
 """Atoms of the non-parametric mixture at most."""
 _PRICE = 3.0
 """Nats per tribe, beside ln N."""
+_BETWEEN = 2.0
+"""Nats that mixtures with places between the atoms may be better by."""
 TINY = 1e-300
 
 
@@ -97,7 +99,10 @@ def _score(center, count, noise, share, place, spread, wide, k, price, price_of_
 
 @kernel
 def _atoms(center, count, noise, total, low, high):
-    """The non-parametric maximum-likelihood mixture: (places, shares, its log-likelihood)."""
+    """The non-parametric maximum-likelihood mixture: (places, shares, the log-likelihood that no mixture exceeds).
+
+    Expectation and maximisation come only near it, but the growth of the shares tells how near: the logarithm is concave,
+    so no mixture of the atoms is better by more than N ln(largest growth)."""
     finest = range_of(noise)[0]
     n_atoms = min(_GRID, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
     place, share, grown = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
@@ -107,16 +112,16 @@ def _atoms(center, count, noise, total, low, high):
     for b in range(center.size):
         for g in range(n_atoms):
             like[b, g] = density(center[b] - place[g], noise[b])
-    best = 0.0
+    bound = 0.0
     for _ in range(200):
         for g in range(n_atoms):
             grown[g] = 0.0
-        best = 0.0
+        bound = 0.0
         for b in range(center.size):
             f = TINY
             for g in range(n_atoms):
                 f += share[g] * like[b, g]
-            best += count[b] * math.log(f)
+            bound += count[b] * math.log(f)
             q = count[b] / (f * total)
             for g in range(n_atoms):
                 grown[g] += q * like[b, g]
@@ -124,9 +129,10 @@ def _atoms(center, count, noise, total, low, high):
         for g in range(n_atoms):
             most = max(most, grown[g])
             share[g] *= grown[g]
+        bound += total * math.log(most)
         if most - 1.0 < 1e-3:
             break
-    return place, share, best
+    return place, share, bound
 
 
 @kernel
@@ -246,7 +252,7 @@ def fit_tribes(center, count, noise, share, place, spread):
     best = _polish(center, count, noise, share, place, spread, wide, i64(1), price, price_of_spread)
     k_best = 1
     atoms, share_of, bound = _atoms(center, count, noise, total, low, high)
-    if int((bound + 2.0 - best) / price) < 2:
+    if bound + _BETWEEN - 2.0 * price < best:
         return 1
 
     w, m, v, g = np.empty(MOST), np.empty(MOST), np.zeros(MOST), np.zeros(MOST, np.bool_)

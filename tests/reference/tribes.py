@@ -111,7 +111,9 @@ def by_moments(bins: Histogram) -> Mixture:
 
 
 def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
-    """Shares of atoms half a deviation apart, by at most 200 rounds of expectation and maximisation; log-likelihood."""
+    """Shares of atoms half a deviation apart, by at most 200 rounds of expectation and maximisation.
+
+    The third is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), by concavity."""
     low, high = bins.c.min(), bins.c.max()
     atoms = np.linspace(low, high, min(160, int((high - low) / (0.5 * math.sqrt(bins.v.min()))) + 2))
     w = np.full(len(atoms), 1.0 / len(atoms))
@@ -119,8 +121,8 @@ def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
     value = 0.0
     for _ in range(200):
         f = like @ w + TINY
-        value = float(bins.n @ np.log(f))
         growth = (bins.n / f) @ like / bins.total
+        value = float(bins.n @ np.log(f)) + bins.total * math.log(growth.max())
         w = w * growth
         if growth.max() < 1.0 + 1e-3:
             break
