@@ -35,6 +35,8 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, clock="constant", alpha=0.8),
     colme.CLColME(delta=0.1, bound="fourth-moment"),
     colme.CLColME(delta=0.1, bound="hoeffding"),
+    colme.Census(fits="own"),
+    colme.Census(fits="own", estimate_sigma=True),
 ]
 
 
@@ -52,6 +54,10 @@ def reference_of(method: Method) -> Callable[..., Any]:
             return reference.local(samples).estimate
         if isinstance(method, colme.Oracle):
             return reference.oracle(samples, classes).estimate
+        if isinstance(method, colme.Census):
+            origin = colme.Recording(samples).origin  # where the grid begins
+            known = None if method.estimate_sigma else sigma
+            return reference.census(samples - origin, graph.adjacency(), sigma=known).estimate + origin
         assert isinstance(method, IntervalMethod)
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":

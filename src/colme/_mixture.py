@@ -344,7 +344,7 @@ def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
                 slope[k + n_wide + i] = p[i] - p[k - 1]
         for i in range(n):
             for j in range(i + 1):
-                information[i, j] += count[b] * slope[i] * slope[j] / (f * f)
+                information[i, j] += count[b] * (slope[i] / f) * (slope[j] / f)  # f * f may be less than any number
     for i in range(n):
         information[i, i] += 1e-9 * information[i, i] + TINY
     _inverse_diagonal(information, k + n_wide, out)

@@ -77,6 +77,10 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
             raise MethodError(f"rounds={self.rounds}: a census takes at least one round. Try rounds='auto'.")
         one_of(self.fits, ("shared", "own"), "fits", MethodError)
 
+    @property
+    def counts_in_ones(self) -> bool:
+        return self.estimate_sigma  # then no scale is known to everybody
+
     def start(self, world: World, graph: Graph) -> CensusState:
         return CensusState(self, world, graph)
 
