@@ -73,7 +73,7 @@ def test_no_mixture_is_more_likely_than_the_bound(n: int, gap: float) -> None:
         bins = census_of(planted([0.4, 0.6], [0.0, gap], [0.0, 0.1], n, seed), 1.0)
         share, place, spread = fitted(bins)
         likelihood = _log_likelihood(*bins, share, place, spread, len(share))
-        atoms, weights, bound = _atoms(*bins, float(bins[1].sum()), bins[0].min(), bins[0].max())
+        _, weights, bound = _atoms(*bins, float(bins[1].sum()), bins[0].min(), bins[0].max())
         assert likelihood <= bound + _BETWEEN
         assert weights.sum() == pytest.approx(1.0, abs=1e-6)
 
@@ -83,7 +83,9 @@ def test_a_tribe_costs_what_it_must_bring() -> None:
     twos = sum(len(fitted(census_of(planted([1.0], [0.0], [0.0], 300, seed), 1.0))[0]) > 1 for seed in range(100))
     assert twos <= 5
     # and two points three deviations apart are told apart from fifty agents on
-    ones = sum(len(fitted(census_of(planted([0.5, 0.5], [0, 3.5], [0, 0], 100, seed), 1.0))[0]) == 1 for seed in range(20))
+    ones = sum(
+        len(fitted(census_of(planted([0.5, 0.5], [0, 3.5], [0, 0], 100, seed), 1.0))[0]) == 1 for seed in range(20)
+    )
     assert ones <= 2
 
 

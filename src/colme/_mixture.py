@@ -101,8 +101,8 @@ def _score(center, count, noise, share, place, spread, wide, k, price, price_of_
 def _atoms(center, count, noise, total, low, high):
     """The non-parametric maximum-likelihood mixture: (places, shares, the log-likelihood that no mixture exceeds).
 
-    Expectation and maximisation come only near it, but the growth of the shares tells how near: the logarithm is concave,
-    so no mixture of the atoms is better by more than N ln(largest growth)."""
+    Expectation and maximisation come only near it, but the growth of the shares tells how near: as the logarithm is
+    concave, no mixture of the atoms is better by more than N ln(largest growth)."""
     finest = range_of(noise)[0]
     n_atoms = min(_GRID, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
     place, share, grown = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)

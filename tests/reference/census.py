@@ -162,4 +162,3 @@ def census(
             else:
                 estimate[t - 1, a] = prior.posterior_mean(X[a], noise(a, t))
     return Result(mean, count, estimate, np.array([A] * steps))
-

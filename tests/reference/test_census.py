@@ -50,7 +50,9 @@ def test_regular_graphs_have_momentum() -> None:
 
 def test_sums_of_squares() -> None:
     nan = math.nan
-    same(sums_of_squares(np.array([[1.0, nan], [3.0, 5.0], [nan, nan], [5.0, 8.0]])), [[0, 0], [2, 0], [2, 0], [8, 4.5]])
+    same(
+        sums_of_squares(np.array([[1.0, nan], [3.0, 5.0], [nan, nan], [5.0, 8.0]])), [[0, 0], [2, 0], [2, 0], [8, 4.5]]
+    )
 
 
 def test_scores_by_hand() -> None:
@@ -68,7 +70,9 @@ def test_lumps_and_merges_by_hand() -> None:
     found = lumps(np.arange(5.0), np.array([0.3, 0.1, 0.0, 0.2, 0.4]), 100.0)
     same(found.w, [0.4, 0.6])
     same(found.m, [0.25, 2.2 / 0.6])
-    both = merged(Mixture(np.array([0.25, 0.75]), np.array([0.0, 4.0]), np.array([1.0, 2.0]), np.ones(2, bool)), 0, True)
+    both = merged(
+        Mixture(np.array([0.25, 0.75]), np.array([0.0, 4.0]), np.array([1.0, 2.0]), np.ones(2, bool)), 0, True
+    )
     same(both.m, [3.0])
     same(both.tau2, [0.25 * (1 + 9) + 0.75 * (2 + 1)])
 
@@ -108,7 +112,7 @@ def test_a_row_of_nothing_says_nothing() -> None:
 
 def test_complete_graph_counts_everybody_at_once() -> None:
     """K_n with W = A / (n - 1) and one round is everybody but oneself."""
-    samples, classes = two_classes(1, 6, 0)
+    samples, _ = two_classes(1, 6, 0)
     votes = [ballot(float(x), 1.0, 1.0) for x in samples[0]]
     others = Histogram(*np.array(sorted(
         (k * 0.5, sum(vote.get(("bin", -1, k), 0.0) for vote in votes[1:]), 0.25 * (4.0 + 1 / 6))

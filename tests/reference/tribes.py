@@ -131,10 +131,8 @@ def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
 
 def lumps(atoms: Array, w: Array, total: float) -> Mixture:
     """A tribe per hill between two valleys; hills of less than 0.3 agents are nobody's."""
-    starts = [0]
-    for g in range(1, len(w)):
-        if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2]):
-            starts.append(g)
+    valleys = [g for g in range(1, len(w)) if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2])]
+    starts = [0, *valleys]
     mass, moment = np.add.reduceat(w, starts), np.add.reduceat(w * atoms, starts)
     kept = mass * total > 0.3
     if not kept.any():

@@ -190,7 +190,9 @@ class CensusState:
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
-        tribes = Tribes.fitted(np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]]), bins, counted, n)
+        tribes = Tribes.fitted(
+            np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]]), bins, counted, n
+        )
         whose = np.full(n, tribes.fit[0])
         whose[differ] = tribes.fit[1:]
         return tribes._replace(fit=whose)
