@@ -70,7 +70,7 @@ GRAPHS = {
 def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float, known: str) -> None:
     graph = GRAPHS[name]
     n = graph.n_agents
-    sigma = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
     recording = recorded(draw(n, 30, late=late), sigma, loss)
     alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, loss=loss, seed=7)
     got = estimates(OWN, recording, graph)
@@ -88,7 +88,7 @@ def test_the_second_reading_agrees(name: str, late: bool, loss: float, known: st
     """On graphs of every kind, to rounding in double precision and to that of the votes otherwise."""
     graph = GRAPHS[name]
     n, steps = graph.n_agents, 14
-    sigma = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
     recording = recorded(draw(n, steps, late=late), sigma, loss)
     heard = np.zeros((steps, n, n), bool)
     for t in range(steps):

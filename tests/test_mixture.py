@@ -22,7 +22,7 @@ def census_of(means: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
     """Histogram (center, count, noise) of means of this variance."""
     codes, values = cast(means, np.full(len(means), noise), 1.0)
     every, where = np.unique(codes, return_inverse=True)
-    votes = np.bincount(where.ravel(), values.ravel())
+    votes = np.asarray(np.bincount(where.ravel(), values.ravel()), float)
     center, square, _ = Bins.of(every, 1.0)
     kept = ~np.isnan(center) & (votes > 1e-8)
     return center[kept], votes[kept], square[kept] * (1.0 / 6.0) + noise

@@ -94,7 +94,7 @@ def census(
     momentum = 1 + 1 / (degree - 1) if regular else 1.0
 
     def reached(k: int) -> float:
-        return min(agents, 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
+        return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
     def explained_all() -> list[Prior | None]:
         return [explained(row, columns, unit, reached(done_rounds), agents) for row in z]

@@ -126,10 +126,11 @@ class CensusState:
         self._graph, self._world, self._own = graph, world, method.fits == "own"
         self.plan = Plan.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.plan.sigma is not None else 1.0
-        self.weights = slot_weights(graph, self.plan).astype(world.exchange)
+        self.weights: NDArray[Any] = slot_weights(graph, self.plan).astype(world.exchange)
         self.alone = graph.degrees == 0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
-        self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), world.exchange)
+        self.codes = np.empty(0, np.int64)
+        self.votes: NDArray[Any] = np.empty((n, 0), world.exchange)
         self.before = self.votes
         self._keep(Tribes.unknown(n))
         self.numbers = 0.0  # sent to each neighbor at this step
@@ -190,9 +191,8 @@ class CensusState:
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
-        tribes = Tribes.fitted(
-            np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]]), bins, counted, n
-        )
+        rows = np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]])
+        tribes = Tribes.fitted(rows, bins, counted, n)
         whose = np.full(n, tribes.fit[0])
         whose[differ] = tribes.fit[1:]
         return tribes._replace(fit=whose)

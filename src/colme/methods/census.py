@@ -12,8 +12,8 @@ From the perspective of agent a, at step t:
 Early, when nothing can be told apart, (5) is the best shrinkage; late, one p_k is 1 and y_a is what an oracle who knew
 the classes would say; in between it is the best compromise. No edge is ever cut and nothing is irrevocable.
 
-W = A / r on a regular graph, with momentum c = 1 + 1 / (r - 1), the best one on random regular graphs; on other graphs
-W is Metropolis' matrix and there is no momentum. A neighbor that is not heard is replaced by oneself. Agents without a
+W = A / r on a regular graph (r > 2, not bipartite), with momentum c = 1 + 1 / (r - 1), the best one on random regular
+graphs; on other graphs W is Metropolis' matrix and there is no momentum. A neighbor that is not heard is replaced by oneself. Agents without a
 sample have no vote, but they carry those of others. If sigma is not known, agents also average their sample variances,
 and each moderates its own by the common one.
 
@@ -105,7 +105,8 @@ class CensusAgent(Agent):
         self.unit = place.unit if self.plan.sigma is not None else 1.0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
         self.codes = np.empty(0, np.int64)
-        self.votes = self.before = np.empty(0, place.exchange)
+        self.votes: NDArray[Any] = np.empty(0, place.exchange)
+        self.before = self.votes
         self.tribes: Tribes | None = None
         self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
 
@@ -156,7 +157,7 @@ class CensusAgent(Agent):
         codes = np.unique(np.concatenate([self.codes, *(votes.codes for votes in heard.values())]))
         now, before = (_among(codes, self.codes, values) for values in (self.votes, self.before))
         number = self.place.exchange
-        own, total = number(1.0), np.zeros(len(codes), number)
+        own, total = number(1.0), np.zeros_like(now)
         for votes in heard.values():
             weight = number(self._weight(votes.degree))
             own -= weight
