@@ -14,8 +14,8 @@ the classes would say; in between it is the best compromise. No edge is ever cut
 
 W = A / r on a regular graph (r > 2, not bipartite), with momentum c = 1 + 1 / (r - 1), the best one on random regular
 graphs; on other graphs W is Metropolis' matrix and there is no momentum. A neighbor that is not heard is replaced by
-oneself. Agents without a sample have no vote, but they carry those of others. If sigma is not known, agents also average
-their sample variances, and each moderates its own by the common one.
+oneself. Agents without a sample have no vote, but they carry those of others. If sigma is not known, agents also
+average their sample variances, and each moderates its own by the common one.
 
 `colme._ballots` has (2) and (3), `colme.tribes` (4) and (5); docs/census.md the derivation and the limits.
 """
