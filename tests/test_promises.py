@@ -37,6 +37,8 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.Census(fits="own"),
+    colme.Census(fits="own", estimate_sigma=True),
 ]
 
 
@@ -54,6 +56,10 @@ def reference_of(method: Method) -> Callable[..., Any]:
             return reference.local(samples).estimate
         if isinstance(method, colme.Oracle):
             return reference.oracle(samples, classes).estimate
+        if isinstance(method, colme.Census):
+            origin = colme.Recording(samples).origin  # where the grid begins
+            known = None if method.estimate_sigma else sigma
+            return reference.census(samples - origin, graph.adjacency(), sigma=known).estimate + origin
         assert isinstance(method, IntervalMethod)
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from colme.errors import ColmeError, RunError, ScenarioError
+import colme
+from colme.errors import ColmeError, MethodError, RunError, ScenarioError
+from colme.methods._base import arrived
 from colme.scenario import ASSIGNMENTS, DISTRIBUTIONS, Scenario, check_seed
 
 EVERYTHING = Scenario(
@@ -262,3 +264,59 @@ def test_nothing_else_is_a_seed(seed: Any) -> None:
         check_seed(seed)
     assert isinstance(caught.value, ColmeError)
     assert str(caught.value) == f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0."
+
+
+@pytest.mark.parametrize("shape", ["gaussian", "uniform"])
+def test_spread_moves_everybody_from_the_mean_of_its_class(shape: str) -> None:
+    n = 20_000
+    scenario = Scenario(n_agents=n, means=(1.0, 5.0), sigma=1.0, spread=0.4, spread_shape=shape)
+    population = scenario.populate(3)
+    assert population.offset is not None and (np.bincount(population.class_) == 1).all()
+    x = population.offset / 0.4
+    kurtosis = 3.0 if shape == "gaussian" else 1.8
+    # standard errors of the moments of n draws
+    assert abs(x.mean()) < 4.0 / np.sqrt(n)
+    assert x.var() == pytest.approx(1.0, abs=4.0 * np.sqrt((kurtosis - 1.0) / n))
+    assert (x**4).mean() == pytest.approx(kurtosis, abs=4.0 * np.sqrt((105.0 if shape == "gaussian" else 9.0) / n))
+    assert abs(np.corrcoef(x, population.entry)[0, 1]) < 4.0 / np.sqrt(n)
+    if shape == "uniform":
+        assert np.abs(x).max() <= np.sqrt(3.0)
+    truth = colme.simulate(colme.Local(), scenario, degree=4, steps=1, seed=3).final.truth
+    np.testing.assert_allclose(truth, np.array([1.0, 5.0])[population.entry] + population.offset, rtol=0, atol=1e-14)
+    assert not np.array_equal(population.offset, scenario.populate(4).offset)
+
+
+def test_without_spread_nothing_changes() -> None:
+    scenario = Scenario(n_agents=50, means=(1.0, 5.0), sigma=1.0)
+    assert scenario.populate(3).offset is None
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [({"spread": -0.1}, "spread"), ({"spread": np.inf}, "spread"), ({"spread": np.nan}, "spread"),
+     ({"spread_shape": "round"}, "spread_shape"), ({"loss": 1.0}, "below 1"), ({"loss": -0.1}, "loss"),
+     ({"loss": np.nan}, "loss"), ({"spread": 0.1, "distribution": "bernoulli", "means": (0.5,)}, "0 for 0/1")],
+)  # fmt: skip
+def test_bad_spread_and_loss_are_refused_in_one_sentence(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ScenarioError, match=match) as caught:
+        Scenario(**{"n_agents": 10, "means": (0.0,), **options})
+    assert "\n" not in str(caught.value) and "Try" in str(caught.value)
+
+
+@pytest.mark.parametrize("method", [colme.CLColME(), colme.CColME(), colme.BColME(), colme.ColME()], ids=repr)
+def test_methods_that_do_not_bear_loss_refuse_it(method: Any) -> None:
+    scenario = Scenario(n_agents=10, means=(0.0,), loss=0.2)
+    with pytest.raises(MethodError, match=r"loss=0\.2: .* Try loss=0, or a method that bears loss: Census\(\)"):
+        colme.simulate(method, scenario, degree=4, steps=2)
+    with pytest.raises(MethodError, match="loss"):
+        colme.simulate(method, scenario, degree=4, steps=2, seeds=range(3))
+
+
+def test_lost_messages_are_as_many_as_they_should_and_another_lot_every_step() -> None:
+    first, second = (arrived(1, t, 100_000, 0.2) for t in (1, 2))
+    for heard in (first, second):
+        assert heard.mean() == pytest.approx(0.8, abs=4.0 * np.sqrt(0.16 / 1e5))
+    assert (first & second).mean() == pytest.approx(0.64, abs=4.0 * np.sqrt(0.23 / 1e5))
+    np.testing.assert_array_equal(first, arrived(1, 1, 100_000, 0.2))
+    np.testing.assert_array_equal(first[:999], arrived(1, 1, 999, 0.2))
+    assert not np.array_equal(first, arrived(2, 1, 100_000, 0.2))

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from colme._jit import kernel
 
-f32 = np.float32
-
 WIDTH = 0.84
 """Bins are at most so wide, and more than half of it, in standard deviations of a mean."""
 REACH = 2**20
 """Bins to either side of zero; votes beyond fall into the last."""
-NOTHING = f32(1e-8)
+NOTHING = 1e-8
 """Less than this is not sent."""
 _BITS, _SPECIAL = 44, 1 << 16
 _MIDDLE = 1 << (_BITS - 1)
@@ -42,19 +40,17 @@ def cast(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     k = np.floor(y)
     base = e * (1 << _BITS) + _MIDDLE + k.astype(np.int64)
     codes = np.stack([e * (1 << _BITS), base, base + 1], axis=-1)
-    values = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1).astype(f32)
+    values = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1)
     return codes, values
 
 
 def cast_variance(square: Any, count: Any) -> tuple[Any, Any]:
     """What agents say of the variance of their samples: the channel of variances, and that of agents who have one."""
     codes = np.broadcast_to(_SPECIAL * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))
-    return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1).astype(f32)
+    return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
 
 
-def common_variance(
-    codes: NDArray[np.int64], votes: NDArray[np.float32], before: Any
-) -> NDArray[np.float64]:  # fmt: skip
+def common_variance(codes: NDArray[np.int64], votes: NDArray[Any], before: Any) -> NDArray[np.float64]:
     """The mean variance of everybody's samples, row by row of votes; as before where nobody told of any."""
     found = np.searchsorted(codes, _SPECIAL * (1 << _BITS) + _MIDDLE)
     if found + 1 >= len(codes):
@@ -87,11 +83,11 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
     heard[j]: whether the message on slot j arrived; a neighbor that is not heard is replaced by oneself. Returns how
     many numbers were sent to each neighbor, on average over all edges."""
     n, n_bins = now.shape
-    total = np.empty(n_bins, f32)
+    number, total = now.dtype.type, np.empty_like(now[0])
     sent = 0
     for a in range(n):
-        own = f32(1.0)
-        total[:] = f32(0.0)
+        own = number(1.0)
+        total[:] = number(0.0)
         for j in range(indptr[a], indptr[a + 1]):
             if heard is not None and not heard[j]:
                 continue
@@ -101,11 +97,11 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
                 total[c] += weight * now[indices[j], c]
         occupied = 0
         for c in range(n_bins):
-            occupied += 1 if now[a, c] != f32(0.0) else 0
+            occupied += 1 if now[a, c] != number(0.0) else 0
             value = total[c] + own * now[a, c]
             if not first:
                 value = momentum * (value - before[a, c]) + before[a, c]
-            before[a, c] = value if abs(value) > NOTHING else f32(0.0)
+            before[a, c] = value if abs(value) > NOTHING else number(0.0)
         sent += occupied * (indptr[a + 1] - indptr[a])
     return sent / max(indices.size, 1)
 

@@ -6,7 +6,7 @@ A mixture has k tribes, each with a share w, a place m and a spread tau^2, which
 
 Its score is the log-likelihood minus a price per tribe (ln N + 3) and per spread (ln N / 2). The search comes from
 above: the non-parametric maximum-likelihood mixture on a fine grid is lumped into tribes, and neighbors are merged one
-by one; as no mixture is more likely than that one, it also says when more than one tribe can never pay.
+by one; as no mixture is more likely than that one, it also says when two tribes can never pay.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _GRID = 160
 """Atoms of the non-parametric mixture at most."""
 _PRICE = 3.0
 """Nats per tribe, beside ln N."""
+_BETWEEN = 2.0
+"""Nats that mixtures with places between the atoms may be better by."""
 TINY = 1e-300
 
 
@@ -97,7 +99,10 @@ def _score(center, count, noise, share, place, spread, wide, k, price, price_of_
 
 @kernel
 def _atoms(center, count, noise, total, low, high):
-    """The non-parametric maximum-likelihood mixture: (places, shares, its log-likelihood)."""
+    """The non-parametric maximum-likelihood mixture: (places, shares, the log-likelihood that no mixture exceeds).
+
+    Expectation and maximisation come only near it, but the growth of the shares tells how near: as the logarithm is
+    concave, no mixture of the atoms is better by more than N ln(largest growth)."""
     finest = range_of(noise)[0]
     n_atoms = min(_GRID, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
     place, share, grown = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
@@ -107,16 +112,16 @@ def _atoms(center, count, noise, total, low, high):
     for b in range(center.size):
         for g in range(n_atoms):
             like[b, g] = density(center[b] - place[g], noise[b])
-    best = 0.0
+    bound = 0.0
     for _ in range(200):
         for g in range(n_atoms):
             grown[g] = 0.0
-        best = 0.0
+        bound = 0.0
         for b in range(center.size):
             f = TINY
             for g in range(n_atoms):
                 f += share[g] * like[b, g]
-            best += count[b] * math.log(f)
+            bound += count[b] * math.log(f)
             q = count[b] / (f * total)
             for g in range(n_atoms):
                 grown[g] += q * like[b, g]
@@ -124,9 +129,10 @@ def _atoms(center, count, noise, total, low, high):
         for g in range(n_atoms):
             most = max(most, grown[g])
             share[g] *= grown[g]
+        bound += total * math.log(most)
         if most - 1.0 < 1e-3:
             break
-    return place, share, best
+    return place, share, bound
 
 
 @kernel
@@ -205,28 +211,24 @@ def _polish(center, count, noise, share, place, spread, wide, k, price, price_of
 
 
 @kernel
-def _moments(center, count):
-    """Mean and variance of a histogram."""
-    total = first = second = 0.0
+def _moments(center, count, noise):
+    """Mean and variance of a histogram, and what of the variance is not noise, as far as that is positive."""
+    total = first = second = blur = 0.0
     for b in range(center.size):
         total += count[b]
         first += count[b] * center[b]
+        blur += count[b] * noise[b]
     mean = first / total
     for b in range(center.size):
         second += count[b] * (center[b] - mean) * (center[b] - mean)
-    return mean, second / total
+    return mean, second / total, max(0.0, (second - blur) / total)
 
 
 @kernel
 def one_tribe(center, count, noise, share, place, spread):
     """The best single tribe: place and spread from the moments."""
     share[0] = 1.0
-    place[0], everything = _moments(center, count)
-    total = blur = 0.0
-    for b in range(center.size):
-        total += count[b]
-        blur += count[b] * noise[b]
-    spread[0] = max(0.0, everything - blur / total)
+    place[0], _, spread[0] = _moments(center, count, noise)
 
 
 @kernel
@@ -246,7 +248,7 @@ def fit_tribes(center, count, noise, share, place, spread):
     best = _polish(center, count, noise, share, place, spread, wide, i64(1), price, price_of_spread)
     k_best = 1
     atoms, share_of, bound = _atoms(center, count, noise, total, low, high)
-    if int((bound + 2.0 - best) / price) < 1:
+    if bound + _BETWEEN - 2.0 * price < best:
         return 1
 
     w, m, v, g = np.empty(MOST), np.empty(MOST), np.zeros(MOST), np.zeros(MOST, np.bool_)
@@ -338,7 +340,7 @@ def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
                 slope[k + n_wide + i] = p[i] - p[k - 1]
         for i in range(n):
             for j in range(i + 1):
-                information[i, j] += count[b] * slope[i] * slope[j] / (f * f)
+                information[i, j] += count[b] * (slope[i] / f) * (slope[j] / f)  # f * f may be less than any number
     for i in range(n):
         information[i, i] += 1e-9 * information[i, i] + TINY
     _inverse_diagonal(information, k + n_wide, out)
@@ -358,12 +360,8 @@ def doubts(center, count, noise, share, place, spread, k, doubt):
     for i in range(k):
         doubt[i], wide[i] = out[i], True
     _uncertainty(center, count, noise, share, place, spread, wide, k, out)
-    _, everything = _moments(center, count)
-    total = blur = 0.0
-    for b in range(center.size):
-        total += count[b]
-        blur += count[b] * noise[b]
+    _, everything, true = _moments(center, count, noise)
     for i in range(k):
-        if spread[i] == 0.0:
+        if spread[i] == 0.0 and everything > 0.0:
             e = min(math.sqrt(out[k + i]), everything)
-            doubt[i] += e / (1.0 + max(everything - blur / total, e) / (2.5 * e))
+            doubt[i] += e / (1.0 + max(true, e) / (2.5 * e))

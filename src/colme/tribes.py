@@ -43,7 +43,7 @@ class Tribes(NamedTuple):
 
     @classmethod
     def fitted(
-        cls, votes: NDArray[np.float32], bins: Any, n_most: float, n_agents: int, *, alike: bool = False
+        cls, votes: NDArray[Any], bins: Any, n_most: float, n_agents: int, *, alike: bool = False
     ) -> Tribes:  # fmt: skip
         """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`.
         `alike`: the rows are much like the first, so their tribes are those of the first, refined."""
@@ -179,6 +179,9 @@ def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, 
         x, s2, f = mean[a], noise[a], fit[a]
         out[a] = np.nan
         if x != x:
+            continue
+        if s2 == np.inf:  # nothing is known
+            out[a] = -np.inf if level < 0.5 else np.inf
             continue
         low, high, k = x - 9.0 * math.sqrt(s2), x + 9.0 * math.sqrt(s2), 0
         if f >= 0:

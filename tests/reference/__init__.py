@@ -6,10 +6,12 @@ section numbers in the docstrings are those of METHODS, the papers are
 * colME: Asadi, Bellet, Maillard, Tommasi, TMLR 2022 (arXiv 2208.11530)
 * B-colME and C-colME: Galante, Neglia, Leonardi, AAAI 2025 (arXiv 2402.12812)
 * CL-colME: Stankovic, 2026 (arXiv 2602.06070); with flows: Jesus, Baquero, Almeida, DAIS 2009
+* census: our own, from the docstring of its module
 """
 
 from .b_colme import b_colme, b_colme_literal
 from .c_colme import c_colme
+from .census import census
 from .cl_colme import cl_colme
 from .colme import colme
 from .common import Result, fourth_moment_radius, laplace_radius, prune, running_means
@@ -21,6 +23,7 @@ __all__ = [
     "b_colme",
     "b_colme_literal",
     "c_colme",
+    "census",
     "cl_colme",
     "colme",
     "flow",

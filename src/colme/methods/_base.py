@@ -175,6 +175,12 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     conserves: ClassVar[bool] = False
     """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
 
+    @property
+    def counts_in_ones(self) -> bool:
+        """Counts in plain numbers, not in sigma: another unit of the samples, but for powers of two, gives estimates
+        that differ by more than rounding."""
+        return False
+
     def check(self, n_agents: int, graph: Graph) -> None:
         """Refuse what cannot work for these agents on this graph, before any work starts."""
 

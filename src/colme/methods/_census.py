@@ -19,8 +19,6 @@ from colme.tribes import Tribes, below, posterior, quantiles
 if TYPE_CHECKING:
     from colme.methods.census import Census
 
-f32 = np.float32
-
 AGREE = 0.05
 """Agents share a fit if their census is off the average one by less than this share of its sampling variance. Others
 start from it and refine it."""
@@ -64,14 +62,14 @@ class Plan(NamedTuple):
         return cls(n_agents, degree, regular, rounds, method.refresh, None if method.estimate_sigma else sigma)
 
     @property
-    def momentum(self) -> np.float32:
+    def momentum(self) -> float:
         """The best one if disagreement shrinks by a factor x per round without: 2 / (1 + sqrt(1 - x^2)). On random
         regular graphs x = 2 sqrt(r - 1) / r, so it is r / (r - 1); elsewhere x is taken halfway from there to 1."""
         if self.degree <= 2.0:
-            return f32(1.0)
+            return 1.0
         x = 2.0 * math.sqrt(self.degree - 1.0) / self.degree
         x = x if self.regular else 0.5 * (1.0 + x)
-        return f32(2.0 / (1.0 + math.sqrt(1.0 - x * x)))
+        return 2.0 / (1.0 + math.sqrt(1.0 - x * x))
 
     def begins(self, t: int, last: int) -> bool:
         """Whether a new census begins at step t if the last began at this step (0: there was none)."""
@@ -90,11 +88,10 @@ class Plan(NamedTuple):
         reached = max(0.6 * (self.degree - 1.0) ** rounds, rounds) if self.degree > 1.0 else 1.0
         return min(float(self.n_agents), reached + 1.0)
 
-    def prefers(self, t: int, done: int, began: int, rounds: int) -> bool:
+    def prefers(self, done: int, began: int, rounds: int) -> bool:
         """Whether the census under way, after so many rounds, is worth more than the last finished one."""
-        if done == 0:
-            return True
-        return began >= 1.3 * done and (self.counted(rounds) >= 40.0 or t >= 2.5 * done)
+        enough = min(40.0, self.counted(self.rounds_at(done)))
+        return done == 0 or (began >= 1.3 * done and self.counted(rounds) >= enough)
 
 
 def counts_of(world: World) -> NDArray[Any]:
@@ -145,10 +142,11 @@ class CensusState:
         self._graph, self._world, self._own = graph, world, method.fits == "own"
         self.plan = Plan.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.plan.sigma is not None else 1.0
-        self.weights = slot_weights(graph, self.plan)
+        self.weights: NDArray[Any] = slot_weights(graph, self.plan).astype(world.exchange)
         self.alone = graph.degrees == 0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
-        self.codes, self.votes = np.empty(0, np.int64), np.empty((n, 0), f32)
+        self.codes = np.empty(0, np.int64)
+        self.votes: NDArray[Any] = np.empty((n, 0), world.exchange)
         self.before = self.votes
         self._keep(Tribes.unknown(n))
         self.sent = 0.0  # numbers, to each neighbor
@@ -170,8 +168,8 @@ class CensusState:
         if self.rounds >= 0:
             graph = self._graph
             self.sent += share_votes(
-                graph.indptr, graph.indices, self.weights, self.votes, self.before, self.plan.momentum,
-                self.rounds == 0, world.arrived(len(graph.indices)),
+                graph.indptr, graph.indices, self.weights, self.votes, self.before,
+                world.exchange(self.plan.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
             )  # fmt: skip
             self.votes, self.before = self.before, self.votes
             self.rounds += 1
@@ -191,7 +189,7 @@ class CensusState:
         if self.variances is not None:
             ballots.append(self.variances.ballots())
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in ballots]))
-        self.votes, self.before = (np.zeros((n, len(self.codes)), f32) for _ in range(2))
+        self.votes, self.before = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for voters, codes, values in ballots:
             self.votes[voters[:, None], np.searchsorted(self.codes, codes)] = values
         self.began, self.rounds = world.t, 0
@@ -221,7 +219,7 @@ class CensusState:
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
-        rows = np.concatenate([average[None].astype(f32), self.votes[differ]])
+        rows = np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]])
         tribes = Tribes.fitted(rows, bins, counted, n, alike=True)
         whose = np.full(n, tribes.fit[0])
         whose[differ] = tribes.fit[1:]
@@ -232,7 +230,7 @@ class CensusState:
         t, n = self._world.t, self._world.n_agents
         if self._known is None or self._known[0] != t:
             tribes = Tribes(self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger)
-            if self.rounds > 0 and self.plan.prefers(t, self.done, self.began, self.rounds):
+            if self.rounds > 0 and self.plan.prefers(self.done, self.began, self.rounds):
                 tribes = self._fit()
             tribes = tribes._replace(fit=np.where(self.alone, -1, tribes.fit))
             out = np.empty(n), np.zeros(n, np.int64), np.empty(n)
@@ -308,9 +306,9 @@ class CensusState:
         return int(self.alone.sum())
 
 
-def slot_weights(graph: Graph, plan: Plan) -> NDArray[np.float32]:
+def slot_weights(graph: Graph, plan: Plan) -> NDArray[np.float64]:
     """The weight of every neighbor in W."""
     if plan.regular:
-        return np.full(len(graph.indices), 1.0 / plan.degree, f32)
+        return np.full(len(graph.indices), 1.0 / plan.degree)
     degree = graph.degrees
-    return (1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0)).astype(f32)
+    return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0), np.float64)

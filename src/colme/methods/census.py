@@ -12,10 +12,11 @@ From the perspective of agent a, at step t:
 Early, when nothing can be told apart, (5) is the best shrinkage; late, one p_k is 1 and y_a is what an oracle who knew
 the classes would say; in between it is the best compromise. No edge is ever cut and nothing is irrevocable.
 
-W = A / r on a regular graph, with momentum c = 1 + 1 / (r - 1), the best one on random regular graphs; on other graphs
-W is Metropolis' matrix, with the momentum of a slower consensus. A neighbor that is not heard is replaced by oneself.
-Agents without a sample have no vote, but they carry those of others. If sigma is not known, agents also average their
-sample variances, and each moderates its own by the common one.
+W = A / r on a regular graph (r > 2, not bipartite), with momentum c = 1 + 1 / (r - 1), the best one on random regular
+graphs; on other graphs W is Metropolis' matrix, with the momentum of a slower consensus. A neighbor that is not heard
+is replaced by oneself. Agents without a sample have no vote, but they carry those of others. If sigma is not known,
+agents also average their sample variances (in the first census nothing else), and each moderates its own by the common
+one.
 
 `colme._ballots` has (2) and (3), `colme.tribes` (4) and (5); docs/census.md the derivation and the limits.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,6 @@ from colme.methods._base import Agent, Method, Place, Round, World
 from colme.methods._census import CensusState, Plan, add_square, variance_of_mean
 from colme.methods._drift import Followed
 from colme.tribes import Tribes, posterior
-
-f32 = np.float32
 
 
 class Census(Method, frozen=True, kw_only=True, tag="census"):
@@ -87,6 +86,10 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
             raise MethodError(f"rounds={self.rounds}: a census takes at least one round. Try rounds='auto'.")
         one_of(self.fits, ("shared", "own"), "fits", MethodError)
 
+    @property
+    def counts_in_ones(self) -> bool:
+        return self.estimate_sigma  # then no scale is known to everybody
+
     def start(self, world: World, graph: Graph) -> CensusState:
         return CensusState(self, world, graph)
 
@@ -98,7 +101,7 @@ class Votes(NamedTuple):
     """What a neighbor needs to hear: my occupied bins, and my degree (for Metropolis' weights)."""
 
     codes: NDArray[np.int64]
-    values: NDArray[np.float32]
+    values: NDArray[Any]
     degree: int
 
 
@@ -111,7 +114,8 @@ class CensusAgent(Agent):
         self.unit = place.unit if self.plan.sigma is not None else 1.0
         self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
         self.codes = np.empty(0, np.int64)
-        self.votes = self.before = np.empty(0, f32)
+        self.votes: NDArray[Any] = np.empty(0, place.exchange)
+        self.before = self.votes
         self.tribes: Tribes | None = None
         self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
         self.followed = Followed(1) if method.restart else None
@@ -164,7 +168,7 @@ class CensusAgent(Agent):
         if self.plan.sigma is None and self.count > 1:
             ballots.append(cast_variance(np.float64(self.square), np.float64(self.count)))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in ballots)])
-        self.votes = np.concatenate([np.empty(0, f32), *(values for _, values in ballots)])
+        self.votes = np.concatenate([np.empty(0), *(values for _, values in ballots)]).astype(self.place.exchange)
         self.before = np.zeros_like(self.votes)
         self.began, self.rounds = self.t, 0
 
@@ -172,20 +176,21 @@ class CensusAgent(Agent):
         """Equation (3), `colme._ballots.share_votes` for one agent."""
         codes = np.unique(np.concatenate([self.codes, *(votes.codes for votes in heard.values())]))
         now, before = (_among(codes, self.codes, values) for values in (self.votes, self.before))
-        own, total = f32(1.0), np.zeros(len(codes), f32)
+        number = self.place.exchange
+        own, total = number(1.0), np.zeros_like(now)
         for votes in heard.values():
-            weight = self._weight(votes.degree)
+            weight = number(self._weight(votes.degree))
             own -= weight
             total += weight * _among(codes, votes.codes, votes.values)
         value = total + own * now
         if self.rounds > 0:
-            value = self.plan.momentum * (value - before) + before
-        self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, f32(0.0)), now
+            value = number(self.plan.momentum) * (value - before) + before
+        self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, number(0.0)), now
 
-    def _weight(self, degree: int) -> np.float32:
+    def _weight(self, degree: int) -> float:
         if self.plan.regular:
-            return f32(1.0 / self.plan.degree)
-        return f32(metropolis_weight(len(self.place.neighbors), degree))
+            return 1.0 / self.plan.degree
+        return float(metropolis_weight(len(self.place.neighbors), degree))
 
     def _fit(self) -> Tribes:
         """Equation (4)."""
@@ -195,7 +200,7 @@ class CensusAgent(Agent):
     def _estimate(self) -> float:
         """Equation (5)."""
         tribes = self.tribes
-        if self.rounds > 0 and self.plan.prefers(self.t, self.done, self.began, self.rounds):
+        if self.rounds > 0 and self.plan.prefers(self.done, self.began, self.rounds):
             tribes = self._fit()
         if tribes is None or not self.place.neighbors:
             return self.latest
@@ -204,8 +209,8 @@ class CensusAgent(Agent):
         return out[0].item()
 
 
-def _among(codes: NDArray[np.int64], mine: NDArray[np.int64], values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _among(codes: NDArray[np.int64], mine: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
     """The values of my codes among all codes."""
-    out = np.zeros(len(codes), f32)
+    out = np.zeros(len(codes), values.dtype)
     out[np.searchsorted(codes, mine)] = values
     return out

@@ -1,4 +1,4 @@
-"""Agents in lockstep: the per-agent form of a method, driven round by round on a perfect network."""
+"""Agents in lockstep: the per-agent form of a method, driven round by round, if need be on a network that loses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from colme.graphs import Graph
 from colme.methods import EVERYONE, Method, Place
+from colme.methods._base import arrived
 from colme.spectrum import stable_step
 
 
@@ -22,11 +23,14 @@ def lockstep(
     width: float | None = None,
     classes: NDArray[Any] | None = None,
     exchange: type = np.float32,
+    loss: float = 0.0,
+    seed: int = 0,
 ) -> NDArray[np.float64]:
     """Estimates (steps, agents) of one agent object per agent that exchange messages over the graph, nothing else.
 
-    Every message arrives in the round in which it was sent. Messages to EVERYONE, which no real network could carry,
-    reach all agents in the order of their names.
+    Every message arrives in the round in which it was sent, or never: with loss, the very messages get lost that a
+    simulation with this seed loses. Messages to EVERYONE, which no real network could carry or lose, reach all agents
+    in the order of their names.
     """
     n_steps, n = samples.shape
     sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
@@ -41,8 +45,10 @@ def lockstep(
         )
         for a in range(n)
     ]  # fmt: skip
+    ends = np.stack([graph.indices, np.repeat(np.arange(n), graph.degrees)], axis=1)
     estimates = np.empty((n_steps, n))
     for t, row in enumerate(samples):
+        lost = set(map(tuple, ends[~arrived(seed, t + 1, len(ends), loss)].tolist())) if loss else set()
         rounds = [agent.step(float(x)) for agent, x in zip(agents, row, strict=True)]
         inboxes: list[dict[Hashable, Any] | None] = [None] * n
         running = set(range(n))
@@ -58,6 +64,7 @@ def lockstep(
             for a, outbox in outboxes.items():
                 for to, message in outbox.items():
                     for b in range(n) if to == EVERYONE else (to,):
-                        inboxes[b][a] = message  # type: ignore[call-overload]
+                        if to == EVERYONE or (a, b) not in lost:
+                            inboxes[b][a] = message  # type: ignore[call-overload]
         estimates[t] = [agent.estimate for agent in agents]
     return estimates

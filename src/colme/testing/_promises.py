@@ -78,10 +78,12 @@ class Case:
         return Recording(samples, classes=self.classes if classes is None else classes, sigma=sigma, width=width)
 
     def run(
-        self, samples: NDArray[np.float64], *, graph: Graph | None = None, exchange: type = np.float32, **known: Any
-    ) -> NDArray[np.float64]:
+        self, samples: NDArray[np.float64], *, graph: Graph | None = None, exchange: type = np.float32,
+        loss: float = 0.0, **known: Any,
+    ) -> NDArray[np.float64]:  # fmt: skip
         """The array form: estimates (steps, agents)."""
         recording = self.record(samples, **known)
+        recording.loss = loss
         run = _run(self.method, recording, self.graph if graph is None else graph, len(samples), exchange)
         estimates = np.empty(samples.shape)
         for t in range(1, len(samples) + 1):
@@ -113,12 +115,16 @@ def _same(got: NDArray[Any], wanted: NDArray[Any], what: str, tolerance: float =
 def agent_form_equals_array_form(case: Case) -> None:
     """One object per agent that only sends messages gives the same bits as the array."""
     unequal = np.linspace(0.3, 0.7, N)
-    for name, samples, sigma in (
-        ("plain", case.samples, SIGMA), ("gaps", case.gappy(), SIGMA), ("unequal sigma", case.samples, unequal),
-    ):  # fmt: skip
+    worlds = [("plain", case.samples, SIGMA, 0.0), ("gaps", case.gappy(), SIGMA, 0.0),
+              ("unequal sigma", case.samples, unequal, 0.0)]  # fmt: skip
+    if case.method.bears_loss:
+        worlds.append(("lost messages", case.gappy(), SIGMA, 0.3))
+    for name, samples, sigma, loss in worlds:
         origin = Recording(samples).origin
-        alone = lockstep(case.method, samples - origin, case.graph, sigma=sigma, width=WIDTH, classes=case.classes)
-        _same(case.run(samples, sigma=sigma), alone + origin, f"agent form, {name}")
+        alone = lockstep(
+            case.method, samples - origin, case.graph, sigma=sigma, width=WIDTH, classes=case.classes, loss=loss
+        )
+        _same(case.run(samples, sigma=sigma, loss=loss), alone + origin, f"agent form, {name}")
 
 
 def matches_the_reference(case: Case) -> None:
@@ -192,7 +198,7 @@ def shift_and_scale_pass_through(case: Case) -> None:
     """Celsius or Fahrenheit: estimates of c x + d are c times the estimates of x, plus d."""
     wanted = case.run(case.samples)
     spread = float(np.abs(case.samples).max())
-    for scale, shift in ((1.0, 1e6), (1000.0, 0.0), (0.5, -40.0)):
+    for scale, shift in ((1.0, 1e6), (1024.0 if case.method.counts_in_ones else 1000.0, 0.0), (0.5, -40.0)):
         got = case.run(scale * case.samples + shift, sigma=scale * SIGMA, width=scale * WIDTH)
         rounding = HEARD * scale * spread + 1e-12 * abs(shift)  # the shifted samples themselves are rounded
         _same(got, scale * wanted + shift, f"{scale} x + {shift}", rounding)

@@ -1,0 +1,170 @@
+"""The census: our own method, in dense matrices.
+
+    z(1) = W z(0),   z(k+1) = c (W z(k) - z(k-1)) + z(k-1),   y_a = posterior mean of a's own mean under its z
+
+Columns of z are bins ("bin", e, k) of center k h and width h = 2^e unit, noise channels ("noise", e), and, where sigma
+is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one.
+"""
+
+import math
+
+import numpy as np
+
+from .c_colme import metropolis
+from .common import Array, Result, initial_graph, per_agent, running_means
+from .tribes import Histogram, Prior, explain
+
+Column = tuple[str] | tuple[str, int] | tuple[str, int, int]
+Ballot = dict[Column, float]
+
+
+def ballot(x: float, noise: float, unit: float) -> Ballot:
+    """One vote on the two bins around x, by nearness, and the noise in units of h^2."""
+    e = math.floor(math.log2(0.84 * math.sqrt(noise) / unit))
+    h = unit * 2.0**e
+    y = min(max(x / h, -(2.0**20)), 2.0**20)
+    k = math.floor(y)
+    return {("noise", e): noise / h**2, ("bin", e, k): 1.0 - (y - k), ("bin", e, k + 1): y - k}
+
+
+def is_regular(A: Array) -> bool:
+    """Whether W = A / r: all degrees are r > 2 and no component is bipartite."""
+    degree = A.sum(axis=1)
+    r = degree[0]
+    return bool(r > 2 and (degree == r).all() and np.linalg.eigvalsh(A.astype(float))[0] > 1e-9 - r)
+
+
+def sums_of_squares(samples: Array) -> Array:
+    """(T, N): squared deviations of the samples so far from their mean."""
+    out = np.zeros(samples.shape)
+    for i in range(len(samples)):
+        for a in range(samples.shape[1]):
+            seen = samples[: i + 1, a]
+            seen = seen[~np.isnan(seen)]
+            out[i, a] = ((seen - seen.mean()) ** 2).sum() if len(seen) else 0.0
+    return out
+
+
+def explained(votes: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
+    """What one row of votes says."""
+    bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
+    mass: dict[int, float] = {}
+    for j, e, _ in bins:
+        mass[e] = mass.get(e, 0.0) + max(float(votes[j]), 0.0)
+    total = sum(mass.values())
+    counted = min(reached, agents * total)
+    if counted < 1.0:
+        return None
+    rows = []
+    for j, e, k in bins:
+        if votes[j] > 1e-8:
+            h = unit * 2.0**e
+            noise = max(float(votes[columns.index(("noise", e))]) / max(mass[e], 1e-8), 1.0)
+            rows.append((k * h, counted * votes[j] / total, h**2 * (noise + 1 / 6)))
+    c, n, v = np.array(rows).T
+    small = counted < min(500.0, 0.99 * agents * total)
+    prior = explain(Histogram(c, n, v), small=small)
+    return Prior(prior.w, prior.m, prior.variance, prior.stranger * float(n.sum()) / counted)
+
+
+def census(
+    samples: Array,
+    adjacency: Array,
+    *,
+    sigma: float | Array | None,
+    refresh: float = 1.2,
+    rounds: int | None = None,
+    heard: Array | None = None,
+) -> Result:
+    """Run the census. sigma None: not known. heard: (T, N, N), whether a hears b at step t; the grid begins at 0."""
+    steps, agents = samples.shape
+    A = initial_graph(adjacency, agents)
+    mean, count = running_means(samples)
+    squares = sums_of_squares(samples)
+    scale = None if sigma is None else per_agent(sigma, agents)
+    unit = 1.0 if scale is None else max(scale)
+
+    # the plan
+    degree = A.sum() / agents
+    regular = is_regular(A)
+    if rounds is None:
+        rounds = math.ceil(math.log(max(agents, 2) / 0.6) / math.log(max(degree - 1, 1.5))) + 1
+        rounds = min(rounds if regular else 2 * rounds, 40)
+    W = A / degree if regular else metropolis(A, np.ones(agents, bool)) * A
+    momentum = 1.0
+    if degree > 2:
+        rate = 2.0 * math.sqrt(degree - 1) / degree  # at which disagreement fades on random regular graphs
+        rate = rate if regular else (1.0 + rate) / 2.0
+        momentum = 2.0 / (1.0 + math.sqrt(1.0 - rate**2))
+
+    def reached(k: int) -> float:
+        return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
+
+    def explained_all() -> list[Prior | None]:
+        return [explained(row, columns, unit, reached(done_rounds), agents) for row in z]
+
+    def noise(a: int, t: int) -> float:
+        n = count[t - 1, a]
+        if n == 0:
+            return math.inf
+        if scale is not None:
+            return scale[a] ** 2 / n
+        if math.isnan(common[a]):
+            return math.inf
+        return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
+
+    common = [math.nan] * agents
+    columns: list[Column] = []
+    z = before = np.zeros((agents, 0))
+    under_way, began, done, done_rounds = False, 0, 0, 0
+    finished: list[Prior | None] = [None] * agents
+    estimate = np.full((steps, agents), math.nan)
+    for t in range(1, steps + 1):
+        X = mean[t - 1]
+
+        # a new census
+        if not under_way and t >= refresh * began and (t > 1 or scale is not None):
+            ballots: list[Ballot] = []
+            for a in range(agents):
+                votes: Ballot = {}
+                if 0.0 < noise(a, t) < math.inf:
+                    votes |= ballot(X[a], noise(a, t), unit)
+                if scale is None and count[t - 1, a] > 1:
+                    votes |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
+                ballots.append(votes)
+            every = {column for votes in ballots for column in votes}
+            columns = sorted(every)  # bins from fine to coarse, from left to right
+            z = np.array([[votes.get(column, 0.0) for column in columns] for votes in ballots])
+            under_way, began, done_rounds = True, t, 0
+
+        # a round of consensus
+        if under_way:
+            now = W if heard is None else W * heard[t - 1]
+            value = now @ z + (1.0 - now.sum(axis=1))[:, None] * z
+            if done_rounds > 0:
+                value = momentum * (value - before) + before
+            z, before = np.where(np.abs(value) > 1e-8, value, 0.0), z
+            done_rounds += 1
+            first = scale is None and began == 2  # of variances only
+            if done_rounds >= (1 if first else min(rounds, 2 + began // 3)):
+                finished = explained_all()
+                if ("variance",) in columns:
+                    total, n_told = z[:, columns.index(("variance",))], z[:, columns.index(("variances",))]
+                    for a in range(agents):
+                        if n_told[a] > 1e-8 and total[a] > 0.0:
+                            common[a] = total[a] / n_told[a]
+                under_way, done = False, 0 if first else began
+
+        # the posterior mean under the better census
+        known = finished
+        before_that = 1 if scale is None and done == 2 else min(rounds, 2 + done // 3)
+        late_enough = began >= 1.3 * done and reached(done_rounds) >= min(40.0, reached(before_that))
+        if under_way and (done == 0 or late_enough):
+            known = explained_all()
+        for a in range(agents):
+            prior = known[a]
+            if prior is None or not A[a].any() or math.isnan(X[a]):
+                estimate[t - 1, a] = X[a]
+            else:
+                estimate[t - 1, a] = prior.posterior_mean(X[a], noise(a, t))
+    return Result(mean, count, estimate, np.array([A] * steps))

@@ -1,0 +1,249 @@
+"""The mixture that explains a histogram, and one mean's posterior under it, in plain matrices (bins x tribes).
+
+A bin has a center c, a count n and a noise variance v; a tribe has a share w, a place m and a spread tau^2:
+
+    c ~ sum over i of w_i N(m_i, tau_i^2 + v),     score = log-likelihood - (ln N + 3) tribes - (ln N / 2) spreads
+
+The search: the best single tribe; the non-parametric mixture, lumped at its valleys; then one merge at a time.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bins, of centers c, counts n and noise variances v."""
+
+    c: Array
+    n: Array
+    v: Array
+
+    @property
+    def total(self) -> float:
+        return float(self.n.sum())
+
+    @property
+    def mean(self) -> float:
+        return float(self.n @ self.c) / self.total
+
+    @property
+    def variance(self) -> float:
+        return float(self.n @ (self.c - self.mean) ** 2) / self.total
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares, places, spreads, and which tribes may have a spread."""
+
+    w: Array
+    m: Array
+    tau2: Array
+    wide: Array
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    def sorted(self) -> "Mixture":
+        order = np.argsort(self.m, kind="stable")
+        return Mixture(self.w[order], self.m[order], self.tau2[order], self.wide[order])
+
+
+def normal(distance: Array, variance: Array) -> Array:
+    """Density without 1 / sqrt(2 pi), cut off at eight deviations."""
+    e = distance**2 / variance
+    return np.where(e < 64.0, np.exp(-0.5 * e) / np.sqrt(variance), 0.0)
+
+
+def densities(bins: Histogram, mix: Mixture) -> Array:
+    return normal(bins.c[:, None] - mix.m, bins.v[:, None] + mix.tau2)
+
+
+def log_likelihood(bins: Histogram, mix: Mixture) -> float:
+    return float(bins.n @ np.log(densities(bins, mix) @ mix.w + TINY))
+
+
+def score(bins: Histogram, mix: Mixture) -> float:
+    ln = math.log(max(bins.total, 3.0))
+    return log_likelihood(bins, mix) - (ln + 3.0) * len(mix) - 0.5 * ln * int(mix.wide.sum())
+
+
+def em(bins: Histogram, mix: Mixture, rounds: int) -> Mixture:
+    """Expectation and maximisation: shares, places by precision, spreads by the excess of squares."""
+    w, m, tau2 = mix.w, mix.m, mix.tau2
+    for _ in range(rounds):
+        joint = w * normal(bins.c[:, None] - m, bins.v[:, None] + tau2)
+        r = bins.n[:, None] * joint / (joint.sum(axis=1, keepdims=True) + TINY)
+        precision = 1.0 / (bins.v[:, None] + tau2)
+        d = bins.c[:, None] - m
+        heavy, squares = (r * precision).sum(axis=0), (r * precision**2).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            move = np.where(heavy > 0.0, (r * precision * d).sum(axis=0) / heavy, 0.0)
+            excess = (r * precision**2 * (d**2 - bins.v[:, None])).sum(axis=0) / squares
+        w = r.sum(axis=0) / bins.total
+        m = m + move
+        tau2 = np.where(mix.wide & (squares > 0.0), np.maximum(excess, 0.0), 0.0)
+    return Mixture(w, m, tau2, mix.wide)
+
+
+def polish(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
+    """Each tribe in turn is given a spread, or loses it, where that pays."""
+    best = score(bins, mix)
+    for i in range(len(mix)):
+        wide, tau2 = mix.wide.copy(), mix.tau2.copy()
+        wide[i] = not wide[i]
+        tau2[i] = 0.25 * bins.v.min() if wide[i] else 0.0
+        other = em(bins, Mixture(mix.w, mix.m, tau2, wide), 25)
+        if score(bins, other) > best:
+            mix, best = other, score(bins, other)
+    return mix, best
+
+
+def by_moments(bins: Histogram) -> Mixture:
+    """One tribe: mean, and what variance the noise leaves."""
+    left = bins.variance - float(bins.n @ bins.v) / bins.total
+    return Mixture(np.ones(1), np.array([bins.mean]), np.array([max(0.0, left)]), np.ones(1, bool))
+
+
+def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
+    """Shares of atoms half a deviation apart, by at most 200 rounds of expectation and maximisation.
+
+    The third is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), by concavity."""
+    low, high = bins.c.min(), bins.c.max()
+    atoms = np.linspace(low, high, min(160, int((high - low) / (0.5 * math.sqrt(bins.v.min()))) + 2))
+    w = np.full(len(atoms), 1.0 / len(atoms))
+    like = normal(bins.c[:, None] - atoms, bins.v[:, None])
+    value = 0.0
+    for _ in range(200):
+        f = like @ w + TINY
+        growth = (bins.n / f) @ like / bins.total
+        value = float(bins.n @ np.log(f)) + bins.total * math.log(growth.max())
+        w = w * growth
+        if growth.max() < 1.0 + 1e-3:
+            break
+    return atoms, w, value
+
+
+def lumps(atoms: Array, w: Array, total: float) -> Mixture:
+    """A tribe per hill between two valleys; hills of less than 0.3 agents are nobody's."""
+    valleys = [g for g in range(1, len(w)) if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2])]
+    starts = [0, *valleys]
+    mass, moment = np.add.reduceat(w, starts), np.add.reduceat(w * atoms, starts)
+    kept = mass * total > 0.3
+    if not kept.any():
+        kept[-1] = True
+    assert kept.sum() <= 40
+    k = int(kept.sum())
+    return Mixture(mass[kept] / mass[kept].sum(), moment[kept] / mass[kept], np.zeros(k), np.zeros(k, bool))
+
+
+def merged(mix: Mixture, i: int, wider: bool) -> Mixture:
+    """Tribes i and i + 1 as one with the same mean and, if wider, the same variance."""
+    pair = slice(i, i + 2)
+    w, m = mix.w[pair], mix.m[pair]
+    both = max(float(w.sum()), TINY)
+    middle = float(w @ m) / both
+    across = float(w @ (mix.tau2[pair] + (m - middle) ** 2)) / both
+
+    def replaced(values: Array, one: float | bool) -> Array:
+        return np.concatenate([values[:i], [one], values[i + 2 :]])
+
+    return Mixture(
+        replaced(mix.w, both), replaced(mix.m, middle), replaced(mix.tau2, across if wider else 0.0),
+        replaced(mix.wide, wider).astype(bool),
+    )  # fmt: skip
+
+
+def one_fewer(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
+    """The best merge among the three pairs that cost least to merge, with a spread or without."""
+    mix = mix.sorted()
+    w, m, tau2 = mix.w, mix.m, mix.tau2
+    weight = w[:-1] * w[1:] / np.maximum(w[:-1] + w[1:], TINY)
+    cost = weight * np.diff(m) ** 2 / (bins.v.min() + tau2[:-1] + tau2[1:])
+    best, value = mix, -math.inf
+    for i in np.argsort(cost, kind="stable")[:3]:
+        for wider in (False, True):
+            other = em(bins, merged(mix, int(i), wider), 12)
+            if score(bins, other) > value:
+                best, value = other, score(bins, other)
+    return best, value
+
+
+def search(bins: Histogram) -> Mixture:
+    """The mixture with the best score."""
+    best = by_moments(bins)
+    if bins.total < 3.0 or np.ptp(bins.c) == 0.0:
+        return best
+    best, best_score = polish(bins, em(bins, best, 8))
+    atoms, shares, bound = non_parametric(bins)
+    if bound + 2.0 - 2.0 * (math.log(max(bins.total, 3.0)) + 3.0) < best_score:
+        return best  # no two tribes can pay
+    mix = em(bins, lumps(atoms, shares, bins.total), 30)
+    value = score(bins, mix)
+    while len(mix) > 1:
+        if value > best_score or len(mix) <= 4:
+            other, other_score = polish(bins, em(bins, mix, 40))
+            if other_score > best_score:
+                best, best_score = other, other_score
+        if len(mix) == 2:
+            break
+        mix, value = one_fewer(bins, mix)
+    return em(bins, best, 20).sorted()
+
+
+def information(bins: Histogram, mix: Mixture, wide: Array) -> Array:
+    """Of places, spreads of the wide and shares (but the last): sum over bins of n grad(log f) grad(log f)^T."""
+    p = densities(bins, mix)
+    f = (p @ mix.w + TINY)[:, None]
+    d, q = bins.c[:, None] - mix.m, bins.v[:, None] + mix.tau2
+    slopes = np.hstack([mix.w * p * d / q, (mix.w * p * 0.5 * (d**2 / q - 1.0) / q)[:, wide], p[:, :-1] - p[:, -1:]])
+    return (slopes / f).T @ (bins.n[:, None] * slopes / f)
+
+
+def variances(bins: Histogram, mix: Mixture, wide: Array) -> Array:
+    """Diagonal of the inverse of the information."""
+    matrix = information(bins, mix, wide)
+    matrix = matrix + np.diag(1e-9 * matrix.diagonal() + TINY)
+    scale = np.sqrt(matrix.diagonal())
+    return np.linalg.inv(matrix / scale / scale[:, None]).diagonal() / scale**2
+
+
+def doubts(bins: Histogram, mix: Mixture) -> Array:
+    """What to add to each tribe's spread: the variance of its place; and of a spread that was not found, but may be."""
+    k = len(mix)
+    out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
+    error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
+    for i in range(k):
+        if mix.tau2[i] == 0.0 and bins.variance > 0.0:
+            e = min(float(error[i]), bins.variance)
+            not_noise = bins.variance - float((bins.n * bins.v).sum() / bins.total)
+            out[i] += e / (1.0 + max(not_noise, e) / (2.5 * e))
+    return out
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What a census says: tribes of shares w, places m and variances (doubts included), and strangers anywhere."""
+
+    w: Array
+    m: Array
+    variance: Array
+    stranger: float
+
+    def posterior_mean(self, x: float, noise: float) -> float:
+        p = np.append(self.w * normal(x - self.m, noise + self.variance), self.stranger * math.sqrt(2.0 * math.pi))
+        p = p / p.sum()
+        kept = self.variance / (self.variance + noise)
+        return float(p @ np.append(self.m + kept * (x - self.m), x))
+
+
+def explain(bins: Histogram, *, small: bool) -> Prior:
+    """`small`: a census that only tells a place and a spread."""
+    mix = by_moments(bins) if small else search(bins)
+    reach = max(float(np.ptp(bins.c)), math.sqrt(float(bins.v[0])))
+    return Prior(mix.w, mix.m, mix.tau2 + doubts(bins, mix), 0.1 / bins.total / reach)

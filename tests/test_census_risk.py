@@ -1,0 +1,97 @@
+"""How good the census is: fixed seeds, tolerances from the chi-square of class means or from clusters of agents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import colme
+
+TWO = colme.Scenario(n_agents=1000, means=(1.2, 2.0), sigma=2.0)
+"""The setting of the CL-colME paper, with fewer agents."""
+SOME = (1, 2, 3, 5, 8, 12, 18, 26, 36, 50, 70, 100, 140, 200, 280, 400)
+
+
+def test_never_far_from_the_local_mean_and_soon_far_below() -> None:
+    traces = colme.simulate(colme.Census(), TWO, degree=10, steps=400, seeds=range(4), record=SOME)
+    ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
+    assert ratio.max() < 0.6
+    assert ratio[-1] < 0.02
+    assert np.mean([t.n_groups[-1] for t in traces]) == 2.0
+
+
+def test_late_it_is_the_oracle() -> None:
+    """Estimates are the class means of the last census, at most a fifth old: 1.2 times the variance of the oracle.
+
+    Rounds that end early, and the doubts, may add a fifth; the squared errors of two class means per seed, over their
+    variances, are chi-square."""
+    seeds, steps = 10, 700
+    traces = colme.simulate(colme.Census(), TWO, degree=10, steps=steps, seeds=range(seeds), record=[steps])
+    variance = TWO.sigma**2 / (steps * TWO.n_agents / 2)  # type: ignore[operator]
+    luck = stats.chi2.ppf(0.999, 2 * seeds) / (2 * seeds)
+    assert np.mean([t.mse[-1] for t in traces]) < 1.2 * 1.2 * luck * variance
+    assert np.mean([t.mse[-1] for t in traces]) < 2.0 * variance  # as it happens with these seeds
+
+
+@pytest.mark.parametrize("shape", ["gaussian", "uniform"])
+def test_a_continuum_does_no_harm(shape: str) -> None:
+    scenario = colme.Scenario(n_agents=1000, means=(0.0,), sigma=2.0, spread=0.4, spread_shape=shape)
+    traces = colme.simulate(colme.Census(), scenario, degree=10, steps=400, seeds=range(3), record=SOME)
+    for trace in traces:
+        assert (trace.mse / trace.local_mse).max() < 1.02
+    # the best possible for Gaussian means: prior variance .16 against 4 / t
+    at = np.array(SOME)
+    best = 1.0 / (1.0 + 4.0 / (0.16 * at))
+    ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
+    assert (ratio[at >= 50] < 1.05 * best[at >= 50] + 0.02).all()
+
+
+def test_lost_messages_cost_little() -> None:
+    """A fifth lost: at first fewer are counted, later only the rounds are a little less complete."""
+    lossy, at = colme.Scenario(n_agents=1000, means=(1.2, 2.0), sigma=2.0, loss=0.2), SOME[:12]
+    perfect, poor = (colme.simulate(colme.Census(), s, degree=10, steps=100, seed=0, record=at) for s in (TWO, lossy))
+    assert (poor.mse[3:] < 1.25 * perfect.mse[3:]).all()
+    assert (poor.mse < 0.75 * poor.local_mse).all()
+
+
+def test_one_fit_for_all_is_as_good_as_one_each() -> None:
+    """Agents share a fit if their census is off by less than a twentieth of its sampling variance, which adds about a
+    twentieth to the variance of a place, itself a part of the error."""
+    at = (3, 10, 30, 60)
+    shared, own = (
+        np.mean([t.mse for t in colme.simulate(
+            colme.Census(fits=fits), TWO, degree=10, steps=60, seeds=range(3), record=at
+        )], axis=0)
+        for fits in ("shared", "own")
+    )  # fmt: skip
+    assert (np.abs(shared / own - 1.0) < 0.05).all()
+    assert (shared != own).any()
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    """Two far classes: agents of a class share its mean, so 60 seeds are 120 clusters."""
+    scenario = colme.Scenario(n_agents=60, means=(0.0, 3.0), sigma=1.0)
+    traces = colme.simulate(colme.Census(), scenario, degree=6, steps=40, seeds=range(60), record=[40])
+    coverage = np.mean([t.coverage[-1] for t in traces])
+    assert coverage == pytest.approx(0.9, abs=3.0 * np.sqrt(0.9 * 0.1 / 120))
+
+
+def test_intervals_in_a_continuum() -> None:
+    """Every agent is a cluster of its own but for the common fit: the spread of seeds tells the error."""
+    scenario = colme.Scenario(n_agents=200, means=(0.0,), sigma=1.0, spread=0.5)
+    traces = colme.simulate(colme.Census(), scenario, degree=6, steps=40, seeds=range(40), record=[40])
+    coverage = np.array([t.coverage[-1] for t in traces])
+    assert coverage.mean() == pytest.approx(0.9, abs=3.0 * coverage.std() / np.sqrt(40))
+    assert coverage.std() < 3.0 * np.sqrt(0.09 / 200)
+
+
+def test_late_joiners_inherit_the_census() -> None:
+    """After their first sample, agents who come late know what tribes there are: far better than one sample."""
+    scenario = colme.Scenario(n_agents=500, means=(0.0, 3.0), sigma=1.0, late_share=0.1, late_step=100)
+    trace = colme.simulate(colme.Census(), scenario, degree=10, steps=100, seed=0)
+    late = trace.final.count == 1
+    assert late.sum() == 50 and trace.final.truth is not None
+    mine, theirs = (np.square(e - trace.final.truth)[late].mean() for e in (trace.final.estimate, trace.final.mean))
+    # two points three deviations apart: wrong with probability .067, an error of at most 9 then
+    assert mine < 9.0 * 0.067 * 1.5 < 1.0 < 1.5 * theirs
