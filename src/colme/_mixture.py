@@ -346,22 +346,39 @@ def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
     _inverse_diagonal(information, k + n_wide, out)
 
 
+@helper
+def _hidden_spread(slope, e, everything):
+    """The expected spread of a tribe that looks like a point: `slope` of the log-likelihood at spread zero, e the
+    standard error of a spread, and a prior that is zero or anything up to `everything`, as likely as not.
+
+    The likelihood of a spread is that of N(z e, e^2), z = slope e; so a spread is the more probable than none by
+    sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2), and if there is one, its mean is e (z + phi(z) / Phi(z))."""
+    z = min(max(slope * e, -6.0), 6.0)
+    below = 0.5 * math.erfc(-z / math.sqrt(2.0))
+    odds = math.sqrt(2.0 * math.pi) * e / everything * below * math.exp(0.5 * z * z)
+    return odds / (1.0 + odds) * e * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / below)
+
+
 @kernel
 def doubts(center, count, noise, share, place, spread, k, doubt):
-    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and, if it has no spread, a spread
-    that the histogram cannot exclude times the probability that it is there.
-
-    That is where spreads are as likely to be zero as anything up to the variance V of all true means: a point is the
-    more probable by V / (sqrt(2 pi) e), where e is the standard error of the spread."""
-    wide, out = np.zeros(k, np.bool_), np.empty(2 * k)
+    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and, if it has no spread, the one
+    that may be hidden."""
+    wide, out, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
     for i in range(k):
         wide[i] = spread[i] > 0.0
     _uncertainty(center, count, noise, share, place, spread, wide, k, out)
     for i in range(k):
         doubt[i], wide[i] = out[i], True
     _uncertainty(center, count, noise, share, place, spread, wide, k, out)
+    for b in range(center.size):
+        f = TINY
+        for i in range(k):
+            f += share[i] * density(center[b] - place[i], noise[b] + spread[i])
+        for i in range(k):
+            d, q = center[b] - place[i], noise[b] + spread[i]
+            slope[i] += count[b] * share[i] * density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
     _, everything, true = _moments(center, count, noise)
     for i in range(k):
         if spread[i] == 0.0 and everything > 0.0:
             e = min(math.sqrt(out[k + i]), everything)
-            doubt[i] += e / (1.0 + max(true, e) / (2.5 * e))
+            doubt[i] += _hidden_spread(slope[i], e, max(true, e))

@@ -221,8 +221,15 @@ def doubts(bins: Histogram, mix: Mixture) -> Array:
     for i in range(k):
         if mix.tau2[i] == 0.0 and bins.variance > 0.0:
             e = min(float(error[i]), bins.variance)
-            not_noise = bins.variance - float((bins.n * bins.v).sum() / bins.total)
-            out[i] += e / (1.0 + max(not_noise, e) / (2.5 * e))
+            not_noise = max(bins.variance - float((bins.n * bins.v).sum() / bins.total), e)
+            belongs = normal(bins.c - mix.m[i], bins.v) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
+            slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
+            z = min(max(slope * e, -6.0), 6.0)
+            # prior: zero, or uniform up to what is not noise; likelihood of a spread x: N(x; z e, e^2), x > 0
+            upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
+            bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+            odds = e / not_noise * upper / bump
+            out[i] += odds / (1.0 + odds) * e * (z + bump / upper)
     return out
 
 
