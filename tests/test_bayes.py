@@ -9,13 +9,14 @@ import colme
 from colme.errors import MethodError
 
 
-def test_it_is_the_posterior_mean_under_the_true_distribution() -> None:
+def test_it_is_the_posterior_mean_of_one_who_knows_all_classes_but_its_own() -> None:
     scenario = colme.Scenario(n_agents=40, means=(0.0, 1.0, 3.0), sizes=(20, 15, 5), sigma=2.0)
     final = colme.simulate(colme.Bayes(), scenario, steps=9, seed=2).final
-    assert final.truth is not None
+    assert final.class_ is not None
+    place = np.array([final.mean[final.class_ == final.class_[b]].mean() for b in range(40)])  # one atom per agent
     for mean, estimate in zip(final.mean, final.estimate, strict=True):
-        weight = np.exp(-0.5 * (mean - final.truth) ** 2 * 9 / 4.0)  # one atom per agent
-        assert estimate == pytest.approx((weight * final.truth).sum() / weight.sum(), rel=1e-12)
+        weight = np.exp(-0.5 * (mean - place) ** 2 * 9 / 4.0)
+        assert estimate == pytest.approx((weight * place).sum() / weight.sum(), rel=1e-12)
 
 
 def test_grouping_many_means_changes_little() -> None:
@@ -40,7 +41,7 @@ def test_nobody_who_is_not_told_beats_it() -> None:
 def test_agents_without_a_sample_have_no_estimate() -> None:
     samples = np.random.default_rng(0).normal(size=(4, 5))
     samples[:, 2] = np.nan
-    recording = colme.Recording(samples, means=np.arange(5.0), sigma=1.0)
+    recording = colme.Recording(samples, means=np.arange(5.0), sigma=1.0, classes=np.arange(5))
     estimate = colme.simulate(colme.Bayes(), recording, degree=2).final.estimate
     assert np.isnan(estimate).tolist() == [False, False, True, False, False]
 
@@ -48,8 +49,8 @@ def test_agents_without_a_sample_have_no_estimate() -> None:
 def test_what_it_must_know_is_asked_for() -> None:
     samples = np.random.default_rng(0).normal(size=(4, 6))
     with pytest.raises(MethodError, match="needs sigma"):
-        colme.simulate(colme.Bayes(), colme.Recording(samples, means=np.zeros(6)))
-    with pytest.raises(MethodError, match="true means"):
+        colme.simulate(colme.Bayes(), colme.Recording(samples, classes=np.zeros(6, int)))
+    with pytest.raises(MethodError, match="told the classes"):
         colme.simulate(colme.Bayes(), colme.Recording(samples, sigma=1.0))
     with pytest.raises(MethodError, match="no per-agent form"):
         colme.Bayes().agent(None)  # type: ignore[arg-type]

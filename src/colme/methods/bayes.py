@@ -1,13 +1,13 @@
 """The Bayes bound: what could be known at best by somebody who is not told who is who.
 
-From the perspective of agent a: somebody tells it the distribution of everybody's true means, but not which one is its
-own. It reports the posterior mean of its own given X_a ~ N(m, sigma_a^2 / n_a):
+From the perspective of agent a: somebody tells it which classes there are, how many agents each has and the mean of all
+their samples so far, but not which class is its own. It reports its posterior mean given X_a ~ N(m, sigma_a^2 / n_a):
 
-    y_a = sum of m_b p_ab over all agents b,   p_ab in proportion to exp(-(X_a - m_b)^2 n_a / (2 sigma_a^2)).
+    y_a = sum of m_c p_ac over the classes c,   p_ac in proportion to |c| exp(-(X_a - m_c)^2 n_a / (2 sigma_a^2)).
 
-No method that uses X_a and the distribution of means does better on average. Nobody can run it; it is the limit of the
-census, as the oracle, who knows the classes, is the limit of those who prune. (True means are grouped into at most 512
-different ones.)
+This is centralised empirical Bayes at its best: late it is the oracle, and no method that is not told who is who does
+better on average. Nobody can run it; it is the limit of the census, as the oracle is the limit of those who prune.
+Where there are more than 512 classes, a continuum, it is told the true means instead, in 512 groups.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from colme._jit import at, kernel
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Method, World
+from colme.methods.oracle import class_means
 
 MOST = 512
 
 
 class Bayes(Method, frozen=True, kw_only=True, tag="bayes"):
-    """y = the posterior mean under the true distribution of means."""
+    """y = the posterior mean of somebody who knows all classes but not its own."""
 
     label: ClassVar[str] = "Bayes bound"
     irrevocable: ClassVar[bool] = False
@@ -62,21 +63,33 @@ class BayesState:
     def __init__(self, world: World):
         if world.sigma is None:
             raise MethodError("the Bayes bound needs sigma: it is not known here. Try sigma=... in the recording.")
+        if not world.classes_known:
+            raise MethodError("the Bayes bound must be told the classes: they are not known here. Leave it out.")
         self._world, self.isolated = world, world.n_agents
+        self._size = np.bincount(world.class_)
 
     def step(self, world: World) -> None:
-        if world.truth is None:
-            raise MethodError("the Bayes bound must be told the true means: they are not known here. Leave it out.")
+        """Nothing to do: it has no state."""
 
     @property
     def estimate(self) -> NDArray[np.float64]:
         world = self._world
         estimate = np.full(world.n_agents, np.nan)
-        if world.truth is not None:
+        if world.t > 0:
             count: Any = world.t if world.count is None else np.maximum(world.count, 1)
             noise = np.square(world.sigma) / count
-            _posterior_means(world.mean, noise, *_distribution(world.truth), estimate)
+            _posterior_means(world.mean, noise, *self._distribution(), estimate)
         return estimate
+
+    def _distribution(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(means of the classes as far as the oracle knows them, their shares)."""
+        world, n_classes = self._world, len(self._size)
+        if n_classes > MOST and world.truth is not None:
+            return _grouped(world.truth)
+        place, weight = np.empty(n_classes), np.empty(n_classes)
+        class_means(world.mean, world.t if world.count is None else world.count, world.class_, place, weight)
+        there = weight > 0.0
+        return place[there], self._size[there] / world.n_agents
 
     def graph(self) -> Graph:
         return Graph(np.zeros(self._world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
@@ -85,12 +98,10 @@ class BayesState:
         return np.arange(self._world.n_agents)
 
 
-def _distribution(truth: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(different true means, their shares)."""
-    place, count = np.unique(truth, return_counts=True)
-    if len(place) > MOST:
-        which = ((place - place[0]) * ((MOST - 1) / (place[-1] - place[0]))).astype(np.int64)
-        total = np.bincount(which, count, MOST)
-        place = np.bincount(which, count * place, MOST)[total > 0] / total[total > 0]
-        count = total[total > 0]
-    return place, count / len(truth)
+def _grouped(truth: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(true means in at most 512 groups, their shares)."""
+    low, high = truth.min(), truth.max()
+    which = ((truth - low) * ((MOST - 1) / max(high - low, 1e-300))).astype(np.int64)
+    count = np.bincount(which, minlength=MOST)
+    total = np.bincount(which, truth, MOST)
+    return total[count > 0] / count[count > 0], count[count > 0] / len(truth)
