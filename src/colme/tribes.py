@@ -91,12 +91,8 @@ def _fit_rows(votes, center, square, width_of, n_most, n_agents, alike, share, p
         elif alike and n_first > 0:
             k = n_first
             for i in range(k):
-                share[row, i], place[row, i], width[row, i], wide[i] = (
-                    share[0, i],
-                    place[0, i],
-                    first[i],
-                    first[i] > 0.0,
-                )
+                share[row, i], place[row, i] = share[0, i], place[0, i]
+                width[row, i], wide[i] = first[i], first[i] > 0.0
             refine(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], wide, k, np.int64(REFINEMENTS))
         else:
             k = fit_tribes(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
@@ -145,7 +141,7 @@ def posterior(mean, noise, fit, share, place, width, n_tribes, stranger, estimat
 
 
 @helper
-def _below(value, x, s2, share, place, width, k, p):
+def _below(value, x, s2, place, width, k, p):
     """The posterior probability that the true mean lies below the value."""
     total = p[k] * 0.5 * math.erfc((x - value) / math.sqrt(2.0 * s2))
     for i in range(k):
@@ -168,7 +164,7 @@ def below(value, mean, noise, fit, share, place, width, n_tribes, stranger, out)
         else:
             k = n_tribes[f]
             _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-            out[a] = _below(value[a], x, s2, share[f], place[f], width[f], k, p)
+            out[a] = _below(value[a], x, s2, place[f], width[f], k, p)
 
 
 @kernel
@@ -177,24 +173,19 @@ def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, 
     p = np.empty(MOST + 1)
     for a in range(mean.size):
         x, s2, f = mean[a], noise[a], fit[a]
-        out[a] = np.nan
-        if x != x:
-            continue
-        if s2 == np.inf:  # nothing is known
-            out[a] = -np.inf if level < 0.5 else np.inf
+        if x != x or s2 == np.inf:  # without a sample, or with nothing known about it
+            out[a] = np.nan if x != x else -np.inf if level < 0.5 else np.inf
             continue
         low, high, k = x - 9.0 * math.sqrt(s2), x + 9.0 * math.sqrt(s2), 0
+        p[0] = 1.0  # with no tribes known, one is a stranger
         if f >= 0:
             k = n_tribes[f]
             _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
             for i in range(k):
                 low, high = min(low, place[f, i]), max(high, place[f, i])
-        else:
-            p[0] = 1.0
-            f = 0
         for _ in range(60):
             middle = 0.5 * (low + high)
-            if _below(middle, x, s2, share[f], place[f], width[f], k, p) < level:
+            if _below(middle, x, s2, place[max(f, 0)], width[max(f, 0)], k, p) < level:
                 low = middle
             else:
                 high = middle

@@ -61,6 +61,8 @@ def _headline(subject: Subject) -> str:
     """The result in one sentence: how much better than alone the best collaborating method ended."""
     if subject.experiment.head.timing is not None:
         return _timing_headline(subject)
+    if cases := case_rows(subject.data):
+        return _headline_of_cases(cases)
     rows = [row for row in final_rows(subject.data) if row["method"] not in ("local", "oracle") and row["mse"] > 0]
     if not rows:
         return ""
@@ -80,6 +82,18 @@ def _headline(subject: Subject) -> str:
         f"At t = {best['t']:,} the mean squared error of {name} is {_round(gain)} times smaller than that of agents "
         f"who learn alone{samples}."
     )
+
+
+def _headline_of_cases(rows: list[Row]) -> str:
+    """How bad collaboration can be: the worst of every method that collaborates, over all cases and steps."""
+    worst: dict[str, float] = {}
+    for row in rows:
+        if row["numbers"] > 0:
+            worst[row["method"]] = max(worst.get(row["method"], 0.0), row["worst / local"])
+    words = ", ".join(
+        f"{_round(value)} for {method}" for method, value in sorted(worst.items(), key=lambda one: one[1])
+    )
+    return f"The largest error in any case at any step, relative to agents who learn alone: {words}." if words else ""
 
 
 def _round(number: float) -> str:

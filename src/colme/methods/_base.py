@@ -70,6 +70,16 @@ class World:
         return None if self.loss == 0.0 else arrived(self.seed, self.t, n_slots, self.loss)
 
     @property
+    def samples(self) -> int | NDArray[np.int32]:
+        """Samples per agent: one number where everybody has as many."""
+        return self.t if self.count is None else self.count
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        """Samples of every agent."""
+        return np.full(self.n_agents, self.t, np.int32) if self.count is None else self.count
+
+    @property
     def unit(self) -> float:
         """A scale that all agents know: the largest sigma, or 1 where none is known."""
         return 1.0 if self.sigma is None else float(np.max(self.sigma))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from colme._ballots import Bins, cast, cast_variance, common_variance, disagreement, share_votes
 from colme._jit import equation
+from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import World
 from colme.methods._drift import Followed
@@ -59,6 +60,11 @@ class Plan(NamedTuple):
             rounds = math.ceil(math.log(max(n_agents, 2) / 0.6) / math.log(max(degree - 1.0, 1.5))) + 1
             rounds = min(rounds if regular else 2 * rounds, 40)
         sigma = method.sigma if method.sigma is not None else sigma
+        if method.restart and sigma is None:
+            raise MethodError(
+                "restart=True where sigma is not known: a change is told from noise by a known sigma. "
+                "Try sigma=... in the method or recording."
+            )
         return cls(n_agents, degree, regular, rounds, method.refresh, None if method.estimate_sigma else sigma)
 
     @property
@@ -94,11 +100,6 @@ class Plan(NamedTuple):
         return done == 0 or (began >= 1.3 * done and self.counted(rounds) >= enough)
 
 
-def counts_of(world: World) -> NDArray[Any]:
-    """Samples of every agent."""
-    return np.full(world.n_agents, world.t, np.int32) if world.count is None else world.count
-
-
 class Variances:
     """Of everybody's samples, where sigma is not known: each agent's own, moderated by the common one."""
 
@@ -111,7 +112,7 @@ class Variances:
 
     def observe(self, world: World) -> None:
         """A step: the squares follow from how the means moved."""
-        count = counts_of(world)
+        count = world.counts
         new = np.flatnonzero((count > 1) & (count > self.count))
         self.square[new] = add_square(self.square[new], world.mean[new], self.mean[new], count[new])
         self.mean[:], self.count[:] = world.mean, count
@@ -162,7 +163,7 @@ class CensusState:
         if self.variances is not None:
             self.variances.observe(world)
         if self.followed is not None:
-            self.followed.observe(world.mean, counts_of(world), self.plan.sigma)
+            self.followed.observe(world.mean, world.counts, self.plan.sigma)
         if self.rounds < 0 and self.plan.begins(world.t, self.began):
             self._vote(world)
         if self.rounds >= 0:
@@ -204,9 +205,7 @@ class CensusState:
         """The variance of every local mean; infinite where it is not known."""
         if self.variances is not None:
             return self.variances.of_means()
-        count: Any = self._world.t if self._world.count is None else self._world.count
-        if self.followed is not None:
-            count = self.followed.count
+        count = self._world.samples if self.followed is None else self.followed.count
         with np.errstate(divide="ignore"):
             return np.broadcast_to(np.square(self.plan.sigma) / count, self._world.n_agents)
 

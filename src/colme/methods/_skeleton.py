@@ -84,7 +84,7 @@ class OneHopState(PruningState):
 
     def step(self, world: World) -> None:
         self.prune(world)  # (2)
-        count = world.t if world.count is None else world.count
+        count = world.samples
         pool_neighbors(self.edges.slots, self.edges.offsets, world.mean, count, self.estimate)
 
 

@@ -193,7 +193,7 @@ class BState(PruningState):
 
     def step(self, world: World) -> None:
         self.prune(world)
-        degree, count = self.edges.degree, world.t if world.count is None else world.count
+        degree, count = self.edges.degree, world.samples
         if self.edges.any_cut:
             forget_parted(self.starts, self.neighbors, degree, self.edges.cut_now, world.mean, self.radii.now(world))
             self.unsettled = self._delay

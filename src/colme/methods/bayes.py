@@ -13,7 +13,7 @@ Where there are more than 512 classes, a continuum, it is told the true means in
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,7 @@ class BayesState:
         world = self._world
         estimate = np.full(world.n_agents, np.nan)
         if world.t > 0:
-            count: Any = world.t if world.count is None else np.maximum(world.count, 1)
-            noise = np.square(world.sigma) / count
+            noise = np.square(world.sigma) / np.maximum(world.samples, 1)
             _posterior_means(world.mean, noise, *self._distribution(), estimate)
         return estimate
 
@@ -87,7 +86,7 @@ class BayesState:
         if n_classes > MOST and world.truth is not None:
             return _grouped(world.truth)
         place, weight = np.empty(n_classes), np.empty(n_classes)
-        class_means(world.mean, world.t if world.count is None else world.count, world.class_, place, weight)
+        class_means(world.mean, world.samples, world.class_, place, weight)
         there = weight > 0.0
         return place[there], self._size[there] / world.n_agents
 

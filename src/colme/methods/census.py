@@ -151,10 +151,8 @@ class CensusAgent(Agent):
             self._average({b: inbox[b] for b in self.place.neighbors if b in inbox})
             self.rounds += 1
             if self.rounds >= self.plan.rounds_at(self.began):
-                self.tribes, self.common = (
-                    self._fit(),
-                    common_variance(self.codes, self.votes[None], self.common).item(),
-                )
+                self.tribes = self._fit()
+                self.common = common_variance(self.codes, self.votes[None], self.common).item()
                 self.done = self.began if self.plan.has_ballots(self.began) else 0
                 self.rounds = -1
         self.estimate = self._estimate()

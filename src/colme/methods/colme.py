@@ -233,7 +233,7 @@ class ColState:
 
     def step(self, world: World) -> None:
         method, unit, sigma = self.method, self.radii.table.up_to(world.t), self.radii.sigma
-        count = world.t if world.count is None else world.count
+        count = world.samples
         known = self.known_mean, self.known_count, self.sums
         ask(*known, self.cursor, world.mean, count, unit, sigma, method.restricted, method.queries)
         believed, alike, self.isolated = pool(

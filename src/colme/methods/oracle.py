@@ -63,7 +63,7 @@ class OracleState:
         self._total, self._weight = np.empty(n_classes), np.empty(n_classes)
 
     def step(self, world: World) -> None:
-        count = world.t if world.count is None else world.count
+        count = world.samples
         class_means(world.mean, count, self.class_, self._total, self._weight)
         np.take(self._total, self.class_, out=self.estimate)
         if world.count is not None:

@@ -215,7 +215,7 @@ class Run:
 
     def _traces(self) -> list[Trace]:
         world, origin = self.world, self.stream.origin
-        count = np.full(world.n_agents, world.t, np.int32) if world.count is None else world.count
+        count = world.counts
         truth = self.stream.truth(world.t)
         traces = []
         for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
