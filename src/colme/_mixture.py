@@ -347,22 +347,22 @@ def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
 
 
 @helper
-def _hidden_spread(slope, e, everything):
-    """The expected spread of a tribe that looks like a point: `slope` of the log-likelihood at spread zero, e the
-    standard error of a spread, and a prior that is zero or anything up to `everything`, as likely as not.
+def _expected_spread(z, e, everything, alone):
+    """The expected spread of a tribe, from the likelihood of a spread, N(z e, e^2), and a prior: anything up to
+    `everything`, or, as likely as not, zero, unless the tribe is `alone`: a world of one tribe is none of twins.
 
-    The likelihood of a spread is that of N(z e, e^2), z = slope e; so a spread is the more probable than none by
-    sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2), and if there is one, its mean is e (z + phi(z) / Phi(z))."""
-    z = min(max(slope * e, -6.0), 6.0)
-    below = 0.5 * math.erfc(-z / math.sqrt(2.0))
-    odds = math.sqrt(2.0 * math.pi) * e / everything * below * math.exp(0.5 * z * z)
-    return odds / (1.0 + odds) * e * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / below)
+    A spread is the more probable than none by sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2), and if there is one, its
+    mean is e (z + phi(z) / Phi(z))."""
+    z = min(max(z, -6.0), 6.0)
+    bell, below = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), 0.5 * math.erfc(-z / math.sqrt(2.0))
+    odds = e / everything * below / bell
+    return (1.0 if alone else odds / (1.0 + odds)) * e * (z + bell / below)
 
 
 @kernel
 def doubts(center, count, noise, share, place, spread, k, doubt):
-    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and, if it has no spread, the one
-    that may be hidden."""
+    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and what its spread may be more than
+    it seems, above all if it seems to have none."""
     wide, out, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
     for i in range(k):
         wide[i] = spread[i] > 0.0
@@ -379,6 +379,8 @@ def doubts(center, count, noise, share, place, spread, k, doubt):
             slope[i] += count[b] * share[i] * density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
     _, everything, true = _moments(center, count, noise)
     for i in range(k):
-        if spread[i] == 0.0 and everything > 0.0:
+        if everything > 0.0:
             e = min(math.sqrt(out[k + i]), everything)
-            doubt[i] += _hidden_spread(slope[i], e, max(true, e))
+            seen = spread[i] > 0.0
+            z = spread[i] / e if seen else slope[i] * e
+            doubt[i] += max(0.0, _expected_spread(z, e, max(true, e), seen or k == 1) - spread[i])

@@ -116,7 +116,7 @@ def census(
     common = [math.nan] * agents
     columns: list[Column] = []
     z = before = np.zeros((agents, 0))
-    under_way, began, done, done_rounds = False, 0, 0, 0
+    under_way, began, ever_done, done_rounds = False, 0, False, 0
     finished: list[Prior | None] = [None] * agents
     estimate = np.full((steps, agents), math.nan)
     for t in range(1, steps + 1):
@@ -153,13 +153,11 @@ def census(
                     for a in range(agents):
                         if n_told[a] > 1e-8 and total[a] > 0.0:
                             common[a] = total[a] / n_told[a]
-                under_way, done = False, 0 if first else began
+                under_way, ever_done = False, not first
 
-        # the posterior mean under the better census
+        # the posterior mean under the last census, or the one under way if there is none
         known = finished
-        before_that = 1 if scale is None and done == 2 else min(rounds, 2 + done // 3)
-        late_enough = began >= 1.3 * done and reached(done_rounds) >= min(40.0, reached(before_that))
-        if under_way and (done == 0 or late_enough):
+        if under_way and not ever_done:
             known = explained_all()
         for a in range(agents):
             prior = known[a]

@@ -214,22 +214,22 @@ def variances(bins: Histogram, mix: Mixture, wide: Array) -> Array:
 
 
 def doubts(bins: Histogram, mix: Mixture) -> Array:
-    """What to add to each tribe's spread: the variance of its place; and of a spread that was not found, but may be."""
+    """What to add to each tribe's spread: the variance of its place, and what its spread may be more than it seems."""
     k = len(mix)
     out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
-    for i in range(k):
-        if mix.tau2[i] == 0.0 and bins.variance > 0.0:
-            e = min(float(error[i]), bins.variance)
-            not_noise = max(bins.variance - float((bins.n * bins.v).sum() / bins.total), e)
-            belongs = normal(bins.c - mix.m[i], bins.v) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
-            slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
-            z = min(max(slope * e, -6.0), 6.0)
-            # prior: zero, or uniform up to what is not noise; likelihood of a spread x: N(x; z e, e^2), x > 0
-            upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
-            bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
-            odds = e / not_noise * upper / bump
-            out[i] += odds / (1.0 + odds) * e * (z + bump / upper)
+    for i in range(k if bins.variance > 0.0 else 0):
+        e, tau2 = min(float(error[i]), bins.variance), float(mix.tau2[i])
+        not_noise = max(bins.variance - float((bins.n * bins.v).sum() / bins.total), e)
+        belongs = normal(bins.c - mix.m[i], bins.v) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
+        slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
+        z = min(max(tau2 / e if tau2 > 0.0 else slope * e, -6.0), 6.0)
+        # likelihood of a spread x: N(x; z e, e^2), x > 0; prior: uniform up to what is not noise, or (unless there is
+        # one tribe only) zero
+        upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
+        bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+        odds = math.inf if tau2 > 0.0 or k == 1 else e / not_noise * upper / bump
+        out[i] += max(0.0, 1.0 / (1.0 + 1.0 / odds) * e * (z + bump / upper) - tau2)
     return out
 
 

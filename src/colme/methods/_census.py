@@ -94,11 +94,6 @@ class Plan(NamedTuple):
         reached = max(0.6 * (self.degree - 1.0) ** rounds, rounds) if self.degree > 1.0 else 1.0
         return min(float(self.n_agents), reached + 1.0)
 
-    def prefers(self, done: int, began: int, rounds: int) -> bool:
-        """Whether the census under way, after so many rounds, is worth more than the last finished one."""
-        enough = min(40.0, self.counted(self.rounds_at(done)))
-        return done == 0 or (began >= 1.3 * done and self.counted(rounds) >= enough)
-
 
 class Variances:
     """Of everybody's samples, where sigma is not known: each agent's own, moderated by the common one."""
@@ -145,7 +140,8 @@ class CensusState:
         self.unit = world.unit if self.plan.sigma is not None else 1.0
         self.weights: NDArray[Any] = slot_weights(graph, self.plan).astype(world.exchange)
         self.alone = graph.degrees == 0
-        self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
+        self.began, self.rounds = 0, -1  # -1 rounds: no census is under way
+        self.done = False  # whether any census of means is
         self.codes = np.empty(0, np.int64)
         self.votes: NDArray[Any] = np.empty((n, 0), world.exchange)
         self.before = self.votes
@@ -178,7 +174,7 @@ class CensusState:
                 self._keep(self._fit())
                 if self.variances is not None:
                     self.variances.common = common_variance(self.codes, self.votes, self.variances.common)
-                self.done = self.began if self.plan.has_ballots(self.began) else 0
+                self.done = self.plan.has_ballots(self.began)
                 self.rounds = -1
 
     def _vote(self, world: World) -> None:
@@ -229,7 +225,7 @@ class CensusState:
         t, n = self._world.t, self._world.n_agents
         if self._known is None or self._known[0] != t:
             tribes = Tribes(self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger)
-            if self.rounds > 0 and self.plan.prefers(self.done, self.began, self.rounds):
+            if self.rounds > 0 and not self.done:  # better than nothing
                 tribes = self._fit()
             tribes = tribes._replace(fit=np.where(self.alone, -1, tribes.fit))
             out = np.empty(n), np.zeros(n, np.int64), np.empty(n)

@@ -112,7 +112,8 @@ class CensusAgent(Agent):
         super().__init__(place)
         self.plan = Plan.of(method, place.n_agents, place.n_edges, place.auto_step, place.sigma)
         self.unit = place.unit if self.plan.sigma is not None else 1.0
-        self.began, self.rounds, self.done = 0, -1, 0  # -1 rounds: no census is under way
+        self.began, self.rounds = 0, -1  # -1 rounds: no census is under way
+        self.done = False  # whether any census of means is
         self.codes = np.empty(0, np.int64)
         self.votes: NDArray[Any] = np.empty(0, place.exchange)
         self.before = self.votes
@@ -153,7 +154,7 @@ class CensusAgent(Agent):
             if self.rounds >= self.plan.rounds_at(self.began):
                 self.tribes = self._fit()
                 self.common = common_variance(self.codes, self.votes[None], self.common).item()
-                self.done = self.began if self.plan.has_ballots(self.began) else 0
+                self.done = self.plan.has_ballots(self.began)
                 self.rounds = -1
         self.estimate = self._estimate()
 
@@ -198,7 +199,7 @@ class CensusAgent(Agent):
     def _estimate(self) -> float:
         """Equation (5)."""
         tribes = self.tribes
-        if self.rounds > 0 and self.plan.prefers(self.done, self.began, self.rounds):
+        if self.rounds > 0 and not self.done:  # better than nothing
             tribes = self._fit()
         if tribes is None or not self.place.neighbors:
             return self.latest
