@@ -109,6 +109,28 @@ def test_the_first_process_compiles_and_fills_the_folder_it_was_told(warm: tuple
     assert n_cached(folder) > 5
 
 
+def test_garbage_is_not_collected_while_kernels_compile_and_is_afterwards(tmp_path: Path) -> None:
+    code = """
+import gc
+from numba.core import event
+import colme._jit
+
+seen = []
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        seen.append(gc.isenabled())
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Listener())
+"""
+    end = "\nassert gc.isenabled() and seen and not any(seen)\n"
+    off = "gc.disable()\nassert colme._jit.kernel(lambda x: x + 1)(1) == 2 and not gc.isenabled()\n"  # who has it off
+    body = ONE_KERNEL.replace("report(mean.tolist())", "")
+    assert python(code + body + end + off + "report(mean.tolist())", COLME_CACHE_DIR=tmp_path)["result"] == ONE_RESULT
+
+
 def test_a_second_process_compiles_nothing_and_writes_nothing(warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = warm
     before = files(folder)

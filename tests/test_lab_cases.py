@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,13 @@ def test_the_case_is_the_only_dimension_that_cases_make(tmp_path: Path) -> None:
     assert census["numbers"] == pytest.approx(float(mean["numbers"][-1]))
     text = Path(lab.report(Experiment.parse(TABLE, name="cases"), results=str(tmp_path))).read_text()
     assert "Every method in every case" in text and 'id="relative"' in text
+    worst = max(row["worst / local"] for row in rows if row["method"] == "census")
+    headline = re.search(r'<p class="headline">(.*?)</p>', text)
+    assert headline and re.fullmatch(
+        rf"The largest error in any case at any step, relative to agents who learn alone: .*{worst:.2f} for census.*",
+        headline[1],
+    )
+    assert "local" not in headline[1] and "Bayes" not in headline[1], "they do not collaborate"
 
 
 def test_a_flag_changes_all_cases() -> None:

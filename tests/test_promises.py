@@ -39,6 +39,7 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
     colme.Census(fits="own"),
     colme.Census(fits="own", estimate_sigma=True),
+    colme.Census(fits="own", restart=True),
 ]
 
 
