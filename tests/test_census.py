@@ -117,6 +117,27 @@ def test_the_second_reading_finds_the_same_tribes() -> None:
         assert np.ptp(state.estimate[classes == c]) < 0.3 * np.ptp(mean[classes == c])
 
 
+def test_who_is_noisier_may_be_of_another_tribe() -> None:
+    """Agents of one class have the larger sigma: their ballots stand out, and they have tribes of their own. The second
+    reading agrees, agents and arrays are the same bits, and nobody is taken for one of the other class."""
+    graph, rng = random_regular_graph(60, 6, rng=2), np.random.default_rng(3)
+    classes = np.arange(60) % 2
+    sigma = np.where(classes == 0, 0.5, 4.0)
+    recording = recorded(4.0 * classes + sigma * rng.normal(size=(16, 60)), sigma)
+    wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=sigma).estimate
+    ours = estimates(OWN, recording, graph, exchange=np.float64)
+    np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-9)
+    alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7)
+    np.testing.assert_array_equal(estimates(OWN, recording, graph), alone)
+    trace = colme.simulate(colme.Census(), recording, graph=graph)
+    groups = trace.final.groups
+    assert not set(groups[classes == 0]) & set(groups[classes == 1])
+    # a tribe of 30 has its place within 1/30 of the noise, and a spread that is doubted by e = sqrt(2/30) of the noise;
+    # what is kept of one's own mean is then about .8 e = .2: an error of .04 + 1/30 of the local one. Three times that:
+    off = (trace.final.estimate - 4.0)[classes == 1]
+    assert (off**2).mean() < 3 * 0.075 * ((recording.values.mean(axis=0) - 4.0)[classes == 1] ** 2).mean()
+
+
 @pytest.mark.parametrize("options", [{"rounds": 2}, {"refresh": 1.0}, {"refresh": 2.0, "rounds": 7}])
 def test_options_are_read_alike(options: dict[str, Any]) -> None:
     graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0)

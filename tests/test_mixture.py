@@ -126,6 +126,7 @@ def test_the_uncertainty_is_that_of_the_curvature() -> None:
 
 PRIOR = (np.array([[0.3, 0.5, 0.2]]), np.array([[-2.0, 0.5, 3.0]]), np.array([[0.01, 0.4, 1.5]]))
 STRANGER = 1e-3
+FIRST_GROUP = np.array([100])
 
 
 def prior_of() -> tuple[Any, ...]:
@@ -144,10 +145,10 @@ def test_the_posterior_is_bayes(x: float, noise: float) -> None:
     weight /= weight.sum()
     means, noises, fit = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
     estimate, group, probability, out = np.empty(1), np.zeros(1, np.int64), np.empty(1), np.empty(1)
-    posterior(means, noises, fit, *prior_of(), estimate, group, probability)
+    posterior(means, noises, fit, *prior_of(), FIRST_GROUP, estimate, group, probability)
     assert estimate[0] == pytest.approx(weight @ true, abs=1e-9)
     members = share * np.exp(-0.5 * (x - place) ** 2 / (noise + width)) / np.sqrt(2.0 * np.pi * (noise + width))
-    assert group[0] == members.argmax()
+    assert group[0] == 100 + members.argmax()
     assert probability[0] == pytest.approx(members.max() / (members.sum() + STRANGER))
     mass = np.cumsum(weight) - 0.5 * weight
     for value in (-3.0, 0.1, x):
@@ -161,7 +162,7 @@ def test_the_posterior_is_bayes(x: float, noise: float) -> None:
 def test_without_tribes_one_is_alone() -> None:
     means, noises, fit = np.array([1.0, np.nan, 2.0]), np.array([4.0, 1.0, np.inf]), np.full(3, -1)
     estimate, group, probability, out = np.empty(3), np.ones(3, np.int64), np.empty(3), np.empty(3)
-    posterior(means, noises, fit, *prior_of(), estimate, group, probability)
+    posterior(means, noises, fit, *prior_of(), FIRST_GROUP, estimate, group, probability)
     np.testing.assert_array_equal(estimate, means)
     assert probability.tolist() == [0.0, 0.0, 0.0]
     quantiles(0.95, means, noises, fit, *prior_of(), out)
@@ -175,7 +176,8 @@ def test_without_tribes_one_is_alone() -> None:
 @given(x=st.floats(-50.0, 50.0), noise=st.floats(1e-6, 100.0))
 def test_estimates_lie_between_the_tribes_and_oneself(x: float, noise: float) -> None:
     estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-    posterior(np.array([x]), np.array([noise]), np.zeros(1, np.int64), *prior_of(), estimate, group, probability)
+    means, noises, fit = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
+    posterior(means, noises, fit, *prior_of(), FIRST_GROUP, estimate, group, probability)
     ends = np.append(PRIOR[1], x)
     assert ends.min() - 1e-9 <= estimate[0] <= ends.max() + 1e-9
     assert 0.0 <= probability[0] <= 1.0

@@ -2,6 +2,9 @@
 
 A census is explained by a mixture (`colme._mixture`). One agent's own mean X ~ N(its true mean, s^2) then has a
 posterior: the estimate is its mean, the group its most probable tribe, the interval lies between its quantiles.
+
+That takes for granted that true means have nothing to do with the noise. Where the votes on the grid of one noise stand
+out from the rest (one class has the larger sigma, or fewer samples), its voters have tribes of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ REFINEMENTS = 20
 """Rounds in which tribes known from another census become one's own."""
 _SMALLEST = 1e-8
 """Votes that count."""
+_OUTSTANDING = 20.0
+"""Squared deviations by which the mean of one grid is off that of all tribes before its voters have their own."""
 
 
 class Tribes(NamedTuple):
@@ -34,25 +39,59 @@ class Tribes(NamedTuple):
     width: NDArray[np.float64]
     n_tribes: NDArray[np.int64]
     stranger: NDArray[np.float64]
+    first_group: NDArray[np.int64]
+    """The group that the first tribe of a row is."""
+
+    @property
+    def prior(self) -> tuple[Any, ...]:
+        """All but the names of groups."""
+        return self[:-1]
 
     @classmethod
     def unknown(cls, n_agents: int, n_rows: int = 1) -> Tribes:
         """As long as nobody knows any."""
         share, place, width = (np.zeros((n_rows, MOST)) for _ in range(3))
-        return cls(np.full(n_agents, -1), share, place, width, np.zeros(n_rows, np.int64), np.zeros(n_rows))
+        n_tribes, first_group = np.zeros((2, n_rows), np.int64)
+        return cls(np.full(n_agents, -1), share, place, width, n_tribes, np.zeros(n_rows), first_group)
 
     @classmethod
-    def fitted(
-        cls, votes: NDArray[Any], bins: Any, n_most: float, n_agents: int, *, alike: bool = False
-    ) -> Tribes:  # fmt: skip
+    def fitted(cls, votes: NDArray[Any], bins: Any, n_most: Any, n_agents: int, *, alike: bool = False) -> Tribes:
         """The tribes of every row of votes, a census of at most n_most agents; columns as in `colme._ballots.Bins`.
         `alike`: the rows are much like the first, so their tribes are those of the first, refined."""
         n = len(votes)
         tribes = cls.unknown(n, n)
         if votes.shape[1]:
-            _fit_rows(votes, *bins, n_most, float(n_agents), alike, *tribes[1:])
+            most = np.broadcast_to(np.asarray(n_most, np.float64), n)
+            _fit_rows(votes, *bins, most, float(n_agents), alike, *tribes.prior[1:])
         tribes.fit[:] = np.where(tribes.n_tribes > 0, np.arange(n), -1)
         return tribes
+
+    @classmethod
+    def of_voters(
+        cls, votes: NDArray[Any], bins: Any, n_most: float, n_agents: int, row: NDArray[np.int64],
+        grid: NDArray[np.int64], *, alike: bool = False,
+    ) -> Tribes:  # fmt: skip
+        """As `fitted`, for agents who know these rows of votes and have voted on these grids (-1: on none)."""
+        everybody = cls.fitted(votes, bins, n_most, n_agents, alike=alike)
+        everybody = everybody._replace(fit=everybody.fit[row])
+        n_grids = int(bins.width.max(initial=-1)) + 1
+        part = np.zeros((len(votes), n_grids))
+        if n_grids > 1:
+            _stand_out(votes, *bins, n_most, float(n_agents), *everybody.prior[1:5], part)
+        parts, n_rows = [everybody], len(votes)
+        for g in np.flatnonzero((part > 0.0).any(axis=0)):
+            voters = np.flatnonzero((grid == g) & (part[row, g] > 0.0))
+            rows, which = np.unique(row[voters], return_inverse=True)
+            if not len(rows):
+                continue
+            own = np.where(bins.width == g, votes[rows], votes.dtype.type(0.0))
+            apart = cls.fitted(own, bins, n_most * part[rows, g], n_agents, alike=alike)
+            known = apart.fit[which] >= 0
+            everybody.fit[voters[known]] = n_rows + which[known]
+            parts.append(apart._replace(first_group=apart.first_group + MOST * (g + 1)))
+            n_rows += len(rows)
+        joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
+        return cls(everybody.fit, *joined)
 
 
 @kernel
@@ -74,7 +113,7 @@ def _fit_rows(votes, center, square, width_of, n_most, n_agents, alike, share, p
         total, bins = 0.0, 0
         for e in range(n_widths):
             total += mass[e]
-        counted = min(n_most, n_agents * total)
+        counted = min(n_most[row], n_agents * total)
         n_tribes[row] = 0
         if counted < 1.0:
             continue
@@ -108,6 +147,35 @@ def _fit_rows(votes, center, square, width_of, n_most, n_agents, alike, share, p
         stranger[row] = _STRANGERS / counted / max(high - low, math.sqrt(v[0]))
 
 
+@kernel
+def _stand_out(votes, center, square, width_of, n_most, n_agents, share, place, width, n_tribes, part):
+    """part[row, g] = the part of the votes that is on grid g, where their mean is not that of the tribes of all."""
+    for row in range(votes.shape[0]):
+        total = middle = within = 0.0
+        for b in range(center.size):
+            if center[b] == center[b]:
+                total += max(votes[row, b], 0.0)
+        if n_tribes[row] == 0 or total <= _SMALLEST:
+            continue
+        for i in range(n_tribes[row]):
+            middle += share[row, i] * place[row, i]
+        for i in range(n_tribes[row]):
+            within += share[row, i] * (width[row, i] + (place[row, i] - middle) ** 2)
+        counted = min(n_most, n_agents * total)
+        for g in range(part.shape[1]):
+            mass = first = blur = 0.0
+            for b in range(center.size):
+                if width_of[b] == g and center[b] == center[b]:
+                    mass += max(votes[row, b], 0.0)
+                    first += max(votes[row, b], 0.0) * (center[b] - middle)
+                elif width_of[b] == g:
+                    blur = votes[row, b] * square[b]
+            if mass > _SMALLEST:
+                variance = (within + max(blur, 0.0) / mass) / (counted * mass / total)
+                if (first / mass) ** 2 > _OUTSTANDING * variance:
+                    part[row, g] = mass / total
+
+
 @helper
 def _memberships(x, noise, share, place, width, k, stranger, p):
     """p[i] = probability of tribe i given the mean x, p[k] = that of a stranger; `width` is the variance of a tribe,
@@ -123,8 +191,10 @@ def _memberships(x, noise, share, place, width, k, stranger, p):
 
 
 @kernel
-def posterior(mean, noise, fit, share, place, width, n_tribes, stranger, estimate, group, probability):
-    """Posterior mean, most probable tribe and its probability of every agent; fit[a] is the row of its tribes."""
+def posterior(
+    mean, noise, fit, share, place, width, n_tribes, stranger, first_group, estimate, group, probability
+):  # fmt: skip
+    """Posterior mean, group of the most probable tribe and its probability of every agent, by the tribes in fit[a]."""
     p = np.empty(MOST + 1)
     for a in range(mean.size):
         x, s2, f = mean[a], noise[a], fit[a]
@@ -137,7 +207,7 @@ def posterior(mean, noise, fit, share, place, width, n_tribes, stranger, estimat
         for i in range(k):
             value += p[i] * (place[f, i] + width[f, i] / (width[f, i] + s2) * (x - place[f, i]))
             best = i if p[i] > p[best] else best
-        estimate[a], group[a], probability[a] = value, best, p[best]
+        estimate[a], group[a], probability[a] = value, first_group[f] + best, p[best]
 
 
 @helper

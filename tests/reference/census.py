@@ -45,7 +45,31 @@ def sums_of_squares(samples: Array) -> Array:
     return out
 
 
-def explained(votes: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
+def explained(
+    votes: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
+) -> Prior | None:
+    """What one row of votes says to one who voted on this grid: what all votes say, unless those on its grid have
+    another mean than the tribes of all."""
+    prior = explained_by(votes, columns, unit, reached, agents)
+    if grid is None or prior is None:
+        return prior
+    total = sum(max(v, 0.0) for v, column in zip(votes, columns, strict=True) if column[0] == "bin")
+    own = [column[0] == "bin" and column[1] == grid for column in columns]
+    mass = float(np.maximum(votes[own], 0.0).sum())
+    if mass <= 1e-8 or mass == total:
+        return prior
+    h = unit * 2.0**grid
+    centers = np.array([column[2] * h for column, mine in zip(columns, own, strict=True) if mine])
+    off = np.maximum(votes[own], 0.0) @ centers / mass - prior.w @ prior.m
+    variance = prior.w @ (prior.variance + (prior.m - prior.w @ prior.m) ** 2)
+    variance += max(float(votes[columns.index(("noise", grid))]), 0.0) * h**2 / mass
+    if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
+        return prior
+    alone = np.where([column[1:2] == (grid,) for column in columns], votes, 0.0)
+    return explained_by(alone, columns, unit, reached * mass / total, agents) or prior
+
+
+def explained_by(votes: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
     """What one row of votes says."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
     mass: dict[int, float] = {}
@@ -101,7 +125,7 @@ def census(
         return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
     def explained_all() -> list[Prior | None]:
-        return [explained(row, columns, unit, reached(done_rounds), agents) for row in z]
+        return [explained(z[a], columns, unit, reached(done_rounds), agents, grid[a]) for a in range(agents)]
 
     def noise(a: int, t: int) -> float:
         n = count[t - 1, a]
@@ -114,6 +138,7 @@ def census(
         return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
 
     common = [math.nan] * agents
+    grid: list[int | None] = [None] * agents
     columns: list[Column] = []
     z = before = np.zeros((agents, 0))
     under_way, began, ever_done, done_rounds = False, 0, False, 0
@@ -127,8 +152,10 @@ def census(
             ballots: list[Ballot] = []
             for a in range(agents):
                 votes: Ballot = {}
+                grid[a] = None
                 if 0.0 < noise(a, t) < math.inf:
                     votes |= ballot(X[a], noise(a, t), unit)
+                    grid[a] = next(column[1] for column in votes if column[0] == "noise")
                 if scale is None and count[t - 1, a] > 1:
                     votes |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
                 ballots.append(votes)

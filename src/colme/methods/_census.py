@@ -129,8 +129,7 @@ class CensusState:
     """Array form: the votes of all agents, one row each, in columns for all bins that anybody uses."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "began", "rounds", "codes", "votes", "before", "done", "fit", "share", "place", "width", "n_tribes", "stranger",
-        "variances", "followed", "sent",
+        "began", "rounds", "codes", "votes", "before", "grid", "done", *Tribes._fields, "variances", "followed", "sent",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -145,6 +144,7 @@ class CensusState:
         self.codes = np.empty(0, np.int64)
         self.votes: NDArray[Any] = np.empty((n, 0), world.exchange)
         self.before = self.votes
+        self.grid = np.full(n, -1)  # on which one everybody voted; -1: on none
         self._keep(Tribes.unknown(n))
         self.sent = 0.0  # numbers, to each neighbor
         self.variances = Variances(n) if self.plan.sigma is None else None
@@ -152,7 +152,8 @@ class CensusState:
         self._known: tuple[int, Tribes, Any] | None = None
 
     def _keep(self, tribes: Tribes) -> None:
-        self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger = tribes
+        for name, value in zip(Tribes._fields, tribes, strict=True):
+            setattr(self, name, value)
 
     def step(self, world: World) -> None:
         self._known = None
@@ -189,6 +190,9 @@ class CensusState:
         self.votes, self.before = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for voters, codes, values in ballots:
             self.votes[voters[:, None], np.searchsorted(self.codes, codes)] = values
+        self.grid = np.full(n, -1)
+        voters, codes, _ = ballots[0]
+        self.grid[voters] = Bins.of(self.codes, self.unit).width[np.searchsorted(self.codes, codes[:, 0])]
         self.began, self.rounds = world.t, 0
 
     @property
@@ -210,21 +214,20 @@ class CensusState:
         counted, n = self.plan.counted(self.rounds), self._world.n_agents
         bins = Bins.of(self.codes, self.unit)
         if self._own:
-            return Tribes.fitted(self.votes, bins, counted, n)
+            return Tribes.of_voters(self.votes, bins, counted, n, np.arange(n), self.grid)
         average, off = self.votes.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.votes, average, bins.center, counted, off)
         differ = np.flatnonzero(off > AGREE)
         rows = np.concatenate([average[None].astype(self.votes.dtype), self.votes[differ]])
-        tribes = Tribes.fitted(rows, bins, counted, n, alike=True)
-        whose = np.full(n, tribes.fit[0])
-        whose[differ] = tribes.fit[1:]
-        return tribes._replace(fit=whose)
+        row = np.zeros(n, np.int64)
+        row[differ] = np.arange(1, len(rows))
+        return Tribes.of_voters(rows, bins, counted, n, row, self.grid, alike=True)
 
     def known(self) -> tuple[Tribes, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """(tribes, estimate, group, probability) as of now."""
         t, n = self._world.t, self._world.n_agents
         if self._known is None or self._known[0] != t:
-            tribes = Tribes(self.fit, self.share, self.place, self.width, self.n_tribes, self.stranger)
+            tribes = Tribes(*(getattr(self, name) for name in Tribes._fields))
             if self.rounds > 0 and not self.done:  # better than nothing
                 tribes = self._fit()
             tribes = tribes._replace(fit=np.where(self.alone, -1, tribes.fit))
@@ -257,13 +260,13 @@ class CensusState:
         """Where the true mean lies with this posterior probability: (lower, upper)."""
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            quantiles(tail, self.mean, self.noise, *self.known()[0], end)
+            quantiles(tail, self.mean, self.noise, *self.known()[0].prior, end)
         return lower, upper
 
     def covered(self, truth: NDArray[np.float64], level: float) -> float:
         """The share of agents whose true mean lies in their interval."""
         out = np.empty(len(truth))
-        below(truth, self.mean, self.noise, *self.known()[0], out)
+        below(truth, self.mean, self.noise, *self.known()[0].prior, out)
         out = out[~np.isnan(out)]
         return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
 

@@ -117,6 +117,7 @@ class CensusAgent(Agent):
         self.codes = np.empty(0, np.int64)
         self.votes: NDArray[Any] = np.empty(0, place.exchange)
         self.before = self.votes
+        self.channel: int | None = None  # of the noise of my grid, if I voted
         self.tribes: Tribes | None = None
         self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
         self.followed = Followed(1) if method.restart else None
@@ -160,10 +161,11 @@ class CensusAgent(Agent):
 
     def _vote(self) -> None:
         """Equation (2)."""
-        ballots = []
+        ballots, self.channel = [], None
         in_doubt = self.followed is not None and self.followed.in_doubt.item()
         if self.count and 0.0 < self.noise < math.inf and not in_doubt:
             ballots.append(cast(self.latest, self.noise, self.unit))
+            self.channel = int(ballots[0][0][0])
         if self.plan.sigma is None and self.count > 1:
             ballots.append(cast_variance(np.float64(self.square), np.float64(self.count)))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in ballots)])
@@ -194,7 +196,11 @@ class CensusAgent(Agent):
     def _fit(self) -> Tribes:
         """Equation (4)."""
         bins = Bins.of(self.codes, self.unit)
-        return Tribes.fitted(self.votes[None], bins, self.plan.counted(self.rounds), self.place.n_agents)
+        grid = -1 if self.channel is None else bins.width[np.searchsorted(self.codes, self.channel)]
+        return Tribes.of_voters(
+            self.votes[None], bins, self.plan.counted(self.rounds), self.place.n_agents, np.zeros(1, np.int64),
+            np.array([grid]),
+        )  # fmt: skip
 
     def _estimate(self) -> float:
         """Equation (5)."""

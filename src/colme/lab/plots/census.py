@@ -91,7 +91,7 @@ def explain_census(
     posterior(own, np.full(400, noise), *one, *out)
     ends = np.empty((2, 400))
     for end, tail in zip(ends, (0.05, 0.95), strict=True):
-        quantiles(tail, own, np.full(400, noise), *one, end)
+        quantiles(tail, own, np.full(400, noise), *one.prior, end)
     origin = run.stream.origin
     return Explained(
         began, agent, float(means[agent]) + origin, noise**0.5, bins.center[kept] + origin,
