@@ -27,7 +27,8 @@ OF_METHOD = {
 }  # fmt: skip
 REFERENCES = ("local", "oracle", "Bayes bound")
 """Methods that others are compared with: they are drawn thin and take no color from the others."""
-FREE_COLORS = (VERMILION, BLUE, PURPLE, ORANGE, SKY, BLACK)
+FREE_COLORS = (BLUE, PURPLE, ORANGE, SKY, VERMILION, BLACK)
+"""For other methods; first those that are seldom taken, so that a line has one color in all panels."""
 
 Dashes = tuple[float, tuple[float, ...]]
 SOLID: Dashes = (0, ())
