@@ -17,9 +17,9 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
+from colme._files import write_whole
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._style import STYLE
-from colme.lab.store import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
 
