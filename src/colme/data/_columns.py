@@ -94,10 +94,8 @@ class Coder:
         found = list(self._code_of)
         if text and found and all(isinstance(each, str) and WHOLE.fullmatch(each) for each in found):
             return np.array([int(each) for each in found], np.int64)
-        if found and all(isinstance(each, float) and each.is_integer() and abs(each) < 2**53 for each in found):
+        if found and all(isinstance(each, int | float) and each == int(each) and abs(each) < 2**53 for each in found):
             return np.array(found).astype(np.int64)  # pandas makes floats of whole numbers where some are missing
-        if found and all(isinstance(each, int) and abs(each) < 2**63 for each in found):
-            return np.array(found, np.int64)
         made = np.empty(len(found), object)
         made[:] = [_text(each) for each in found]
         return made

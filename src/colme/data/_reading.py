@@ -34,6 +34,9 @@ class Reading:
         self.label: NDArray[np.int64] = np.zeros(0, np.int64)
         self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
 
+    def close(self) -> None:
+        self.rows.close()
+
     @property
     def total(self) -> int | None:
         """Rows in all, as far as it is known."""
@@ -121,7 +124,7 @@ class Reading:
         names, there = self.names, self.count > 0
         by_time = names.time is not None
         grouped = group_rows(self.rows, self.count, by_time=by_time)
-        self.rows = Spool(0)  # what was spooled is not needed any more
+        self.rows.close()
         labels = self.coder.labels(text=self.source.text)
         weight = grouped.columns[-1] if names.weight is not None else None
         covariates, notes = self._covariates(there)

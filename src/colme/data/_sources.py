@@ -133,8 +133,10 @@ def _narwhal(thing: Any) -> Any:
         return None
     try:
         frame = narwhals.from_native(thing, pass_through=True)
-    except ValueError as error:  # such as a pandas frame with two columns of a name
-        raise DataError(f"the frame cannot be read: {_reason(error)}. Repair it first.") from None
+    except ValueError:
+        names = list(thing.columns)
+        check_columns([name for name in names if names.count(name) > 1], names, "the table")
+        raise
     if isinstance(frame, narwhals.LazyFrame):
         frame = frame.collect()
     return frame if isinstance(frame, narwhals.DataFrame) else None

@@ -56,6 +56,12 @@ class Spool:
             raise no_room(error) from None
         self._pieces = []
 
+    def close(self) -> None:
+        """Free everything."""
+        if self._file is not None:
+            self._file.close()
+        self._recent, self._pieces, self._places = [], [], []
+
     @property
     def on_disk(self) -> bool:
         return self._file is not None
@@ -81,10 +87,10 @@ def temporary_file() -> Any:
 
 def disk_array(dtype: Any, n: int) -> NDArray[Any]:
     """An array in a temporary file that lives as long as the array."""
-    file = temporary_file()
     try:
-        file.truncate(n * np.dtype(dtype).itemsize)
-        return np.memmap(file, dtype, "r+", shape=(n,))
+        with temporary_file() as file:
+            file.truncate(n * np.dtype(dtype).itemsize)
+            return np.memmap(file, dtype, "r+", shape=(n,))
     except OSError as error:
         raise no_room(error) from None
 

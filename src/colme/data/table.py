@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -96,11 +97,11 @@ def read_table(
     )
     from colme.data._reading import Reading  # pyarrow is imported when something is read
 
-    reading = Reading(source, names, memory)
-    for _ in reading:
-        if progress is not None:
-            progress(reading.n_rows, reading.total)
-    return reading.table()
+    with contextlib.closing(Reading(source, names, memory)) as reading:
+        for _ in reading:
+            if progress is not None:
+                progress(reading.n_rows, reading.total)
+        return reading.table()
 
 
 def _name(name: Any, what: str) -> Any:
