@@ -148,7 +148,7 @@ class Reading:
             causes = {key: n for key, n in self.left_out.items() if n}
             key = max(causes, key=lambda each: causes[each])
             column = " and ".join(map(str, self.agent)) if key == "agent" else self._column(key)
-            what = "a weight above 0" if key == "zero" else column
+            what = "weight above 0" if key == "zero" else column
             raise DataError(f"no row of {name} can be used: {causes[key]:,} of {self.n_rows:,} have no {what}. "
                             f"Choose another column than {column}, or leave it out.")  # fmt: skip
 
@@ -177,7 +177,8 @@ class Reading:
                 what = {"agent": " or ".join(map(str, self.agent)), "zero": "a weight above 0"}.get(key)
                 notes.append(f"{_rows(n)} without {what or self._column(key)} {_were(n)} left out.")
         if n := len(empty):
-            words = ", ".join(f"{each!s:.40}" for each in empty[:NAMED]) + (", ..." if n > NAMED else "")
+            words = ", ".join(f"{each!s:.40}" for each in empty[:NAMED])
+            words += f" and {n - NAMED:,} more" if n > NAMED else ""
             notes.append(f"{_agents(n)} without any sample {_were(n)} left out: {words}.")
         if disordered:
             time = self.names.time

@@ -30,7 +30,7 @@ def sentences(result: Result) -> dict[str, str]:
     folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
     found = {
         "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
-        "Method": f"{summary.method}: {said(summary.why, first=False)}",
+        "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
         "Gain": f"{percent(summary.gain)} less error than local means, standard error {percent(summary.gain_se)}, "
         f"cross-validated within each agent's samples, {folds}.",
         "Groups": said(summary.groups_sentence),
@@ -47,16 +47,17 @@ def sentences(result: Result) -> dict[str, str]:
     return {topic: words for topic, words in found.items() if words}
 
 
-def said(words: str, *, first: bool = True) -> str:
-    """As a sentence: a capital (if it comes first) and a full stop."""
+def said(words: str) -> str:
+    """As a sentence: a capital and a full stop."""
     words = words.strip().rstrip(".")
-    return (words[:1].upper() + words[1:] if first else words) + "." if words else ""
+    return words[:1].upper() + words[1:] + "." if words else ""
 
 
 def percent(share: float) -> str:
     if not math.isfinite(share):
         return "an unknown share"
-    return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+    fine = abs(share) < 0.1 or 0.9 < abs(share) < 1.0
+    return f"{100 * share:.1f} %" if fine else f"{100 * share:.0f} %"
 
 
 def decimals(result: Result) -> int:
@@ -119,5 +120,6 @@ def _many(n: int, one: str, several: str) -> str:
 
 def _named(agents: Sequence[str], n: int, one: str, several: str, what: str) -> str:
     n = max(n, len(agents))
-    words = ", ".join(agents[:NAMED]) + (", ..." if n > NAMED else "")
+    named = agents[:NAMED]
+    words = ", ".join(named) + (f" and {n - len(named):,} more" if n > len(named) else "")
     return _many(n, f"{one} {what}: {words}", f"{several} {what}: {words}")

@@ -27,10 +27,10 @@ from colme.lab.plots.versus import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
-    "PARTS", "PICTURES", "RELATIVE", "STYLE", "Explained", "Separation", "as_svg", "csv_of", "curves", "estimate_density",
-    "estimates_table", "explain_census", "parameter_table", "plot_census", "plot_density", "plot_error_rate", "plot_estimates", "plot_graph", "plot_mse",
-    "plot_parameter", "plot_relative", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time", "plot_timing",
-    "plot_wrong_edges", "relative_to_local", "save", "scaling_table", "separation", "spectrum_table",
-    "stability_table", "time_table", "timing_table",
-    "write_figure",
+    "PARTS", "PICTURES", "RELATIVE", "STYLE", "Explained", "Separation", "as_svg", "csv_of", "curves",
+    "estimate_density", "estimates_table", "explain_census", "parameter_table", "plot_census", "plot_density",
+    "plot_error_rate", "plot_estimates", "plot_graph", "plot_mse", "plot_parameter", "plot_relative",
+    "plot_scaling", "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_wrong_edges",
+    "relative_to_local", "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table",
+    "timing_table", "write_figure",
 ]  # fmt: skip

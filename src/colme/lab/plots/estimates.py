@@ -41,7 +41,8 @@ def estimates_table(result: Result) -> pd.DataFrame:
         return frame.sort_values("estimate", kind="stable", ignore_index=True)
     frame = frame.sort_values("mean", kind="stable", ignore_index=True)
     mean = frame["mean"].to_numpy()
-    wanted = np.linspace(*np.quantile(mean, [TAILS, 1 - TAILS]), ARROWS)
+    low, high = np.quantile(mean, [TAILS, 1 - TAILS])
+    wanted = np.linspace(low, high, ARROWS)
     after = np.clip(np.searchsorted(mean, wanted), 1, len(mean) - 1)
     chosen = np.where(wanted - mean[after - 1] < mean[after] - wanted, after - 1, after)  # the nearest
     return frame.iloc[np.unique(chosen)].reset_index(drop=True)
@@ -64,7 +65,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     colors, rows = _colors(table["group"].to_numpy()), np.arange(len(table))
     lower, upper = _within(table)
     ax.hlines(rows, lower, upper, colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
-    for row, color in zip(rows, colors, strict=True):
+    for row, color in enumerate(colors):
         _arrow(ax, (table["mean"][row], row), (table["estimate"][row], row), color)
     ax.scatter(table["mean"], rows, s=13, facecolor="white", edgecolor=colors, linewidth=0.9, zorder=3)
     ax.scatter(table["estimate"], rows, s=17, color=colors, linewidth=0, zorder=4)
@@ -74,6 +75,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.grid(False, axis="y")
     ax.xaxis.set_major_formatter(plain)
     ax.set_xlabel(_safe(f"{result.names.value} (in brackets: samples)"))
+    _name_groups(ax, rows, table["group"].to_numpy(), ax.get_xlim()[1])
     _key(ax, result)
 
 
@@ -104,7 +106,8 @@ def _draw_cloud(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     words = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
     ax.set_title("\n".join(textwrap.wrap(words, 72)), fontsize=8, color="#555555", loc="left", pad=20)
     _key(ax, result)
-    _name_groups(ax, estimate, group, high)
+    if not _name_groups(ax, estimate, group, high):
+        ax.set_ylabel(f"estimate ({group.max() + 1} groups in colors that repeat)")
 
 
 def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[float, float]:
@@ -133,33 +136,32 @@ def _key(ax: Axes, result: Result) -> None:
     """What the signs mean, above the frame."""
     level = f"{100 * result.summary.level:g} % interval"
     few = len(result.agent) <= LISTED
-    start: Any = (
-        Line2D([], [], marker="o", markersize=3.6, markerfacecolor="white", color="#333333", linewidth=0, label="own mean")
-        if few
-        else Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="own mean as it is")
-    )
-    end = Line2D([], [], marker="o", markersize=4, color="#333333", linewidth=0, label="estimate")
+    dark: Any = {"color": "#333333", "marker": "o", "linewidth": 0}
+    start = Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="own mean as it is")
+    if few:
+        start = Line2D([], [], markersize=3.6, markerfacecolor="white", label="own mean", **dark)
+    end = Line2D([], [], markersize=4, label="estimate", **dark)
     bar = Line2D([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=level)
     ax.legend(handles=[start, end, bar], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8,
               borderaxespad=0.2, handletextpad=0.5, columnspacing=1.4, handlelength=1.4)  # fmt: skip
 
 
-def _name_groups(ax: Axes, estimate: NDArray[np.float64], group: NDArray[np.int64], edge: float) -> None:
+def _name_groups(ax: Axes, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
+    """Right of the frame, at their middle heights. False: there are too many."""
     found, count = np.unique(group[group >= 0], return_counts=True)
-    labels = [
-        Label(f"group {k}: {n:,} agents", edge, float(np.median(estimate[group == k])), _color(int(k)))
-        for k, n in zip(found, count, strict=True)
-    ]
-    if len(found) > 1:
-        EndLabels(ax, labels if len(labels) <= TOLD else [], leader=6, fontsize=8)
-        if len(labels) > TOLD:
-            ax.set_ylabel(f"estimate ({len(labels)} groups in {len(FREE_COLORS)} colors)")
+    if 1 < len(found) <= TOLD:
+        labels = [
+            Label(f"group {k}: {n:,} agents", edge, float(np.median(height[group == k])), color_of(int(k)))
+            for k, n in zip(found, count, strict=True)
+        ]
+        EndLabels(ax, labels, leader=6, fontsize=8)
+    return len(found) <= TOLD
 
 
 COLORS = (BLUE, *(color for color in FREE_COLORS if color != BLUE))
 
 
-def _color(group: int) -> str:
+def color_of(group: int) -> str:
     if group < 0:
         return GREY
     return shade(COLORS[group % len(COLORS)], (0.0, 0.35, -0.35)[group // len(COLORS) % 3])
@@ -169,7 +171,7 @@ def _colors(group: NDArray[np.int64]) -> Any:
     """A color for each agent's group; without groups all are alike."""
     if not len(group) or group.max() < 0:
         return [BLUE] * len(group)
-    table = np.array([_color(k) for k in range(-1, int(group.max()) + 1)])
+    table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
     return table[group + 1].tolist()
 
 
