@@ -87,7 +87,8 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
     file.write_text("a,b,v,t,w,g,c\nx,y,1,2024-01-01,1,u,3\nx,z,2,2024-01-02,1,u,4\n")
     code, _, err = call(capfd, file, "--agent", "a", "--agent", "b", "--value", "v", "--time", "t", "--weight", "w",
                         "--label", "g", "--covariate", "c", "--covariate", "log n", "--method", "census",
-                        "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8", "--seed", "5")  # fmt: skip
+                        "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8",
+                        "--seed", "5")  # fmt: skip
     assert code == 0, err
     (got,) = asked
     assert callable(got.pop("progress"))

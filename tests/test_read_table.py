@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.data import _sources, _spool
+from colme.data import _batches, _spool
 from colme.data.table import Table, read_table
 from colme.errors import ColumnError, DataError
 
@@ -160,7 +160,7 @@ def tables(draw: st.DrawFn) -> Rows:
 @given(rows=tables(), memory=st.sampled_from([1, 200, 1 << 30]))
 def test_reading_is_what_a_plain_loop_does(form: str, rows: Rows, memory: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(_sources, "BATCH", 5)
+        patch.setattr(_batches, "BATCH", 5)
         patch.setattr(_spool, "PIECE", 4)
         table = read_table(MAKERS[form](rows, Path(folder)), memory=memory, **ASKED)
         assert as_dict(table) == naive(rows)
@@ -229,7 +229,8 @@ def test_several_columns_make_one_label() -> None:
 
 @pytest.mark.parametrize(("labels", "expected"), [
     (["7", "8", "7"], [7, 8]), (["07", "8", "07"], ["07", "8"]), ([7.0, 8.0, 7.0], [7, 8]),
-    ([7.5, 8.0, 7.5], ["7.5", "8.0"]), ([True, False, True], [1, 0]), ([DAY, datetime.date(2024, 3, 2), DAY], ["2024-03-01", "2024-03-02"]),
+    ([7.5, 8.0, 7.5], ["7.5", "8.0"]), ([True, False, True], [1, 0]),
+    ([DAY, datetime.date(2024, 3, 2), DAY], ["2024-03-01", "2024-03-02"]),
     ([b"a", b"b", b"a"], ["a", "b"]), ([1, "b", 1], ["1", "b"]),
 ])  # fmt: skip
 def test_labels_of_every_kind(labels: Any, expected: list[Any], tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def test_progress_tells_rows_and_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources, "BATCH", 10)
+    monkeypatch.setattr(_batches, "BATCH", 10)
     rows: Rows = [(k % 7, float(k), float(k), 1.0) for k in range(95)]
     for form, known in (("pandas", True), ("parquet", True), ("record batches", False)):
         told: list[tuple[int, int | None]] = []
@@ -352,9 +353,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
     "infinite time": (_dict(ts=[1.0, math.inf, 2.0]), {"time": "ts"}, ("ts in row 2", "is inf", "finite", "Leave")),
     "negative weight": (_dict(w=[1, 1, -2]), {"weight": "w"}, ("w in row 3", "is -2", "positive", "Leave the row out")),
     "infinite weight": (_dict(w=[1, math.inf, 2]), {"weight": "w"}, ("w in row 2", "is inf", "finite", "Leave")),
-    "no weight above 0": (_dict(w=[0] * 3), {"weight": "w"}, ("no row", "3 of 3 have no weight above 0", "column than w")),
+    "no weight above 0": (_dict(w=[0] * 3), {"weight": "w"}, ("no row", "3 of 3 have no weight above 0", "than w")),
     "two labels": (
-        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "one label", "Repair"),
+        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "one label"),
     ),
     "empty covariate": (_dict(age=[None] * 3), {"covariates": ["age"]}, ("age of the table has no number", "Leave it")),
     "lists as agents": (_dict(sensor=[[1], [2], [3]]), {}, ("sensor of the table holds list", "text or a number")),

@@ -110,10 +110,10 @@ def command(
 
 def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.UsageError:
     """Which columns there are, for whoever did not name them."""
-    from colme.data._sources import columns_of
+    from colme.data._sources import open_source
 
     wanted = [flag for flag, given in (("--agent", agent), ("--value", value)) if not given]
-    names = [] if file == "-" else columns_of(file)
+    names = [] if file == "-" else open_source(file).columns or []
     more = ", ..." if len(names) > 20 else ""
     there = f" The columns of {Path(file).name} are {', '.join(names[:20])}{more}." if names else ""
     flags = " and ".join(f"{flag} COLUMN" for flag in wanted)

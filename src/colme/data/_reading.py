@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data._batches import Batch
 from colme.data._columns import Coder, Where, coder_of, numbers, refuse
 from colme.data._grouping import group_rows
-from colme.data._sources import Batch, open_source
+from colme.data._sources import open_source
 from colme.data._spool import Spool
 from colme.data._times import Clock
 from colme.data.table import NAMED, Names, Table
@@ -25,7 +26,8 @@ class Reading:
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
         singles = (names.value, names.time, names.weight, names.label, *names.covariates)
         wanted = list(dict.fromkeys([*self.agent, *(each for each in singles if each is not None)]))
-        self.source = open_source(source, wanted)
+        self.source = open_source(source)
+        self.batches = self.source.read(wanted)
         self.n_rows = 0
         self.left_out = {"agent": 0, "value": 0, "time": 0, "weight": 0, "zero": 0}
         self.coder, self.clock, self.groups = coder_of(len(self.agent)), Clock(), Coder()
@@ -43,7 +45,7 @@ class Reading:
         return self.source.total(self.n_rows)
 
     def __iter__(self) -> Iterator[None]:
-        for batch in self.source.batches:
+        for batch in self.batches:
             n_rows = len(next(iter(batch.values())))
             if n_rows:
                 self._take(batch)
