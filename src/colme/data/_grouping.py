@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from colme._jit import kernel
 from colme.data._spool import Spool, disk_array
 
+TOGETHER = 1 << 15
+"""Rows that are sorted together: what the caches hold."""
+
 
 class Grouped(NamedTuple):
     """Columns in the order of agents; `disordered` agents had to be sorted, `tied` samples have the time of the one
@@ -57,10 +60,15 @@ def _sort_by_time(start: NDArray[np.int64], columns: list[NDArray[np.float64]]) 
     """Sort each agent's samples by the first column, stably; what `_look` saw, ties after the sort."""
     disordered, tied = _look(start, columns[0])
     if disordered:
-        agent = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        order = np.lexsort((columns[0], agent))
-        for column in columns:
-            column[:] = column[order]
+        first = 0
+        while first < len(start) - 1:
+            last = max(int(np.searchsorted(start, start[first] + TOGETHER, side="right")) - 1, first + 1)
+            rows = slice(int(start[first]), int(start[last]))
+            agent = np.repeat(np.arange(first, last), np.diff(start[first : last + 1]))
+            order = np.lexsort((columns[0][rows], agent))
+            for column in columns:
+                column[rows] = column[rows][order]
+            first = last
         _, tied = _look(start, columns[0])
     return int(disordered), int(tied)
 
