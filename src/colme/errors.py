@@ -41,6 +41,14 @@ class ExperimentError(ColmeError):
     """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
 
 
+class DataError(ColmeError):
+    """A table that cannot be read or used: torn, empty, text where numbers must be, ..."""
+
+
+class ColumnError(DataError):
+    """Columns that were asked for and are not there."""
+
+
 class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed."""
 
@@ -82,8 +90,15 @@ def one_of(value: object, allowed: Iterable[str], what: str, error: type[ColmeEr
     names = list(allowed)
     if value in names:
         return
-    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
     if not names:
         raise error(f"unknown {what} {value!r}: there is none to choose from. Leave it out.")
-    remedy = f"Did you mean {close[0]!r}?" if close else f"Try {names[0]!r}."
+    close = nearest(value, names)
+    remedy = f"Try {names[0]!r}." if close is None else f"Did you mean {close!r}?"
     raise error(f"unknown {what} {value!r}: it must be one of {', '.join(map(repr, names))}. {remedy}")
+
+
+def nearest(value: object, names: Iterable[str]) -> str | None:
+    """The name that was probably meant; None if there is none like it."""
+    known = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(str(value).casefold(), known, n=1, cutoff=0.5)
+    return known[close[0]] if close else None

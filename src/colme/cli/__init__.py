@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from colme import __version__
-from colme.errors import ColmeError, ExperimentError
+from colme.errors import ColmeError, ColumnError, ExperimentError
 
 COMMANDS = {  # name -> what `colme --help` says; each lives in a module of its own, imported when it is called
     "run": "Run an experiment file: only what is missing, Ctrl-C is safe, run again to resume.",
     "simulate": "Simulate methods from flags alone and print how well they did.",
+    "estimate": "Estimate every agent's mean from your own table: CSV, Parquet, Arrow.",
     "report": "Write one self-contained HTML page about an experiment.",
     "plot": "Draw the figures of an experiment: SVG, PDF and the CSV behind them.",
     "list": "List methods, experiments, figures or the runs of an experiment.",
@@ -29,6 +30,7 @@ are.
   colme run cl_colme                   the CL-colME paper's experiment (make demo)
   colme report results/cl_colme        a page with its figures and numbers
   colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
+  colme estimate readings.csv --agent sensor --value temperature
   colme list experiments               what else there is
 """
 
@@ -94,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         click.echo(f"Error: {error}", err=True)
-        code = 2 if isinstance(error, ExperimentError) else 1
+        code = 2 if isinstance(error, ExperimentError | ColumnError) else 1
     except MemoryError:
         click.echo("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).", err=True)
         code = 1

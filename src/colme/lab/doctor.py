@@ -16,6 +16,7 @@ from colme import _jit
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
+    "data": ("narwhals", "pyarrow"),
     "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
 }

@@ -14,13 +14,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from colme._files import write_text
 from colme.lab._text import Row, text_of
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, subject_of
 from colme.lab.lines import describe
 from colme.lab.planning import REFERENCE
 from colme.lab.provenance import bibliography, versions
-from colme.lab.store import Store, toml_of, write_text
+from colme.lab.store import Store, toml_of
 from colme.lab.tables import case_rows, final_rows, published_rows, time_table
 from colme.lab.timing_runs import ratio_rows
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colme._files import write_whole
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab._perform import Outcome, Task, attend, perform
 from colme.lab._progress import Work, show, watch
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
 from colme.lab.results import Source, axes_of, dataset, experiment_of, is_results, store_of
-from colme.lab.store import Store, parquet, write_whole
+from colme.lab.store import Store, parquet
 from colme.sim.simulation import available_cores
 
 BACKENDS = ("loky", "threading", "dask", "ray")

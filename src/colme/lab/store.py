@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from colme._files import write_text
 from colme.errors import RunError, missing_extra
 from colme.sim.engine import Interrupted
 
@@ -165,24 +166,6 @@ def toml_of(table: dict[str, Any]) -> str:
     except ImportError:
         raise missing_extra("tomli-w", "lab", "writing an experiment") from None
     return tomli_w.dumps(table, multiline_strings=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file that is never half-written."""
-    write_whole(path, text.encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that is never half-written: a temporary one beside it, then a rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
 
 
 def _wait_for(handle: int, should_stop: Callable[[], bool]) -> None:

@@ -17,11 +17,12 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
-from colme.errors import ColmeError, shorten
+from colme._files import write_whole
+from colme.errors import ColmeError, one_of, shorten
 from colme.lab.plots._style import STYLE
-from colme.lab.store import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
+PICTURES = (".svg", ".pdf", ".png")
 
 
 def save(
@@ -35,13 +36,23 @@ def save(
     if stem.suffix in ENDINGS:
         stem = stem.with_suffix("")
     numbers = csv_of(table).encode()
-    content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _pdf(figure), ".csv": numbers}
+    content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _binary(figure, ".pdf"), ".csv": numbers}
     written = []
     for ending in ENDINGS:
         target = stem.with_name(stem.name + ending)  # not with_suffix: a name may have dots
         write_whole(target, content[ending])
         written.append(target)
     return written
+
+
+def write_figure(ax_or_figure: Axes | FigureBase, path: str | os.PathLike[str]) -> Path:
+    """Write one file: SVG, PDF or PNG, by its ending."""
+    figure, target = _figure(ax_or_figure), Path(path)
+    ending = target.suffix.lower()
+    one_of(ending, PICTURES, "ending of a figure")
+    content = _svg(figure, target.stem).encode() if ending == ".svg" else _binary(figure, ending)
+    write_whole(target, content)
+    return target
 
 
 def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> str:
@@ -94,8 +105,9 @@ def _svg(figure: Figure, salt: str) -> str:
     return re.sub(r"<!DOCTYPE[^>]*>\n?", "", buffer.getvalue())
 
 
-def _pdf(figure: Figure) -> bytes:
+def _binary(figure: Figure, ending: str) -> bytes:
     buffer = io.BytesIO()
+    dates = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}  # what changes, or differs between versions
     with matplotlib.style.context(STYLE, after_reset=True):
-        figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
+        figure.savefig(buffer, format=ending[1:], metadata=dates[ending])
     return buffer.getvalue()

@@ -1,0 +1,102 @@
+"""Rows as they come, in memory up to a limit and then in a temporary file that nobody needs to remove."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import DataError
+
+PIECE = 1 << 16
+"""Rows that are kept together: batches may be much smaller."""
+
+Columns = tuple[NDArray[Any], ...]
+
+
+class Spool:
+    """Columns of rows, appended batch by batch and read again in the same order as often as one likes."""
+
+    def __init__(self, limit: int):
+        self.limit, self.n_rows, self.n_bytes = limit, 0, 0
+        self._recent: list[Columns] = []
+        self._pieces: list[Columns] = []
+        self._file: Any = None
+        self._places: list[list[tuple[np.dtype[Any], int, int]]] = []
+
+    def append(self, *columns: NDArray[Any]) -> None:
+        self._recent.append(columns)
+        self.n_rows += len(columns[0])
+        self.n_bytes += sum(column.nbytes for column in columns)
+        if sum(len(each[0]) for each in self._recent) >= PIECE:
+            self._close_piece()
+
+    def _close_piece(self) -> None:
+        if self._recent:
+            self._pieces.append(tuple(np.concatenate(parts) for parts in zip(*self._recent, strict=True)))
+            self._recent = []
+        if self.n_bytes > self.limit:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = temporary_file()
+        try:
+            for piece in self._pieces:
+                places = []
+                for column in piece:
+                    places.append((column.dtype, self._file.tell(), len(column)))
+                    self._file.write(column.data)
+                self._places.append(places)
+            self._file.flush()
+        except OSError as error:
+            raise no_room(error) from None
+        self._pieces = []
+
+    def close(self) -> None:
+        """Free everything."""
+        if self._file is not None:
+            self._file.close()
+        self._recent, self._pieces, self._places = [], [], []
+
+    @property
+    def on_disk(self) -> bool:
+        return self._file is not None
+
+    def __iter__(self) -> Iterator[Columns]:
+        self._close_piece()
+        for places in self._places:
+            found = []
+            for dtype, offset, n in places:
+                self._file.seek(offset)
+                found.append(np.fromfile(self._file, dtype, n))
+            yield tuple(found)
+        yield from self._pieces
+
+
+def temporary_file() -> Any:
+    """Gone with the last one who has it, even after a crash."""
+    try:
+        return tempfile.TemporaryFile(prefix="colme-", buffering=0)
+    except OSError as error:
+        raise no_room(error) from None
+
+
+def disk_array(dtype: Any, n: int) -> NDArray[Any]:
+    """An array in a temporary file that lives as long as the array."""
+    try:
+        with temporary_file() as file:
+            file.truncate(n * np.dtype(dtype).itemsize)
+            return np.memmap(file, dtype, "r+", shape=(n,))
+    except OSError as error:
+        raise no_room(error) from None
+
+
+def no_room(error: OSError) -> DataError:
+    return DataError(
+        f"the rows do not fit into memory, and no temporary file can be written: {error.strerror}. "
+        "Set TMPDIR to a folder with room."
+    )

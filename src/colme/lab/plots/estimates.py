@@ -1,0 +1,181 @@
+"""What collaboration did to a table: from each agent's own mean to its estimate, with its interval, groups in color."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from colme.data.result import Result
+from colme.errors import ColmeError, shorten
+from colme.lab.plots._labels import EndLabels, Label
+from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade
+
+LISTED = 40
+"""Agents up to which each has a line with its name."""
+ARROWS = 32
+"""Agents with arrow and interval in a cloud, at most."""
+RASTER = 2000
+"""Dots from which on they are an image inside the vector file."""
+TAILS = 0.005
+"""Share of own means on either side that may lie outside the frame."""
+LETTERS = 28
+"""Of an agent's name."""
+TOLD = 9
+"""Groups whose names are written."""
+
+
+def estimates_table(result: Result) -> pd.DataFrame:
+    """The agents whose arrows and intervals are drawn: all, or some whose own means are evenly spaced."""
+    if not isinstance(result, Result):
+        raise ColmeError(f"result={shorten(result)}: it must be what colme.estimate gives. Try plot_estimates(result).")
+    frame = pd.DataFrame({name: values for name, values in result.to_columns().items() if name != "flags"})
+    frame = frame[np.isfinite(frame["mean"]) & np.isfinite(frame["estimate"])]
+    if len(frame) <= LISTED:
+        return frame.sort_values("estimate", kind="stable", ignore_index=True)
+    frame = frame.sort_values("mean", kind="stable", ignore_index=True)
+    mean = frame["mean"].to_numpy()
+    low, high = np.quantile(mean, [TAILS, 1 - TAILS])
+    wanted = np.linspace(low, high, ARROWS)
+    after = np.clip(np.searchsorted(mean, wanted), 1, len(mean) - 1)
+    chosen = np.where(wanted - mean[after - 1] < mean[after] - wanted, after - 1, after)  # the nearest
+    return frame.iloc[np.unique(chosen)].reset_index(drop=True)
+
+
+def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
+    """A line per agent with its name; or, if they are many, own means against estimates in a cloud."""
+    table = estimates_table(result)
+    few = len(result.agent) <= LISTED
+    size = (6.0, 0.9 + 0.17 * max(len(table), 3)) if few else (5.6, 4.6)
+    with canvas(ax, size=size) as ax:
+        if few:
+            _draw_list(ax, result, table)
+        else:
+            _draw_cloud(ax, result, table)
+    return ax
+
+
+def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
+    colors, rows = _colors(table["group"].to_numpy()), np.arange(len(table))
+    lower, upper = _within(table)
+    ax.hlines(rows, lower, upper, colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
+    for row, color in enumerate(colors):
+        _arrow(ax, (table["mean"][row], row), (table["estimate"][row], row), color)
+    ax.scatter(table["mean"], rows, s=13, facecolor="white", edgecolor=colors, linewidth=0.9, zorder=3)
+    ax.scatter(table["estimate"], rows, s=17, color=colors, linewidth=0, zorder=4)
+    ax.set_yticks(rows, [_safe(f"{who} ({n:,})") for who, n in zip(table["agent"], table["n"], strict=True)])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(-0.8, len(table) - 0.2)
+    ax.grid(False, axis="y")
+    ax.xaxis.set_major_formatter(plain)
+    ax.set_xlabel(_safe(f"{result.names.value} (in brackets: samples)"))
+    _name_groups(ax, rows, table["group"].to_numpy(), ax.get_xlim()[1])
+    _key(ax, result)
+
+
+def _draw_cloud(ax: Axes, result: Result, table: pd.DataFrame) -> None:
+    known = np.isfinite(result.mean) & np.isfinite(result.estimate)
+    mean, estimate, group = result.mean[known], result.estimate[known], result.group[known]
+    low, high = _frame(mean, estimate)
+    crowd = np.clip(600.0 / len(mean), 0.02, 0.8)
+    order = np.random.default_rng(0).permutation(len(mean))  # or the last group would hide the others
+    dots = ax.scatter(mean[order], estimate[order], s=9 if len(mean) < RASTER else 4, c=_colors(group[order]),
+                      alpha=max(crowd, 0.06), linewidth=0, zorder=2)  # fmt: skip
+    dots.set_rasterized(len(mean) >= RASTER)
+    ax.plot([low, high], [low, high], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+    colors = [shade(color, -0.35) for color in _colors(table["group"].to_numpy())]
+    lower, upper = _within(table)
+    lines = [((x, a), (x, b)) for x, a, b in zip(table["mean"], lower, upper, strict=True)]
+    ax.add_collection(LineCollection(lines, colors=colors, linewidths=2.2, alpha=0.3, zorder=3), autolim=False)
+    for x, y, color in zip(table["mean"], table["estimate"], colors, strict=True):
+        _arrow(ax, (x, x), (x, y), color)
+    ax.scatter(table["mean"], table["estimate"], s=8, color=colors, linewidth=0, zorder=5)
+    ax.set(xlim=(low, high), ylim=(low, high))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(plain)
+    ax.set_xlabel(_safe(f"{result.names.value}: mean of the agent's own samples"))
+    ax.set_ylabel("estimate")
+    outside = int(np.count_nonzero((mean < low) | (mean > high)))
+    beyond = f" {outside:,} own means lie outside the frame." if outside else ""
+    words = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
+    ax.set_title("\n".join(textwrap.wrap(words, 72)), fontsize=8, color="#555555", loc="left", pad=20)
+    _key(ax, result)
+    if not _name_groups(ax, estimate, group, high):
+        ax.set_ylabel(f"estimate ({group.max() + 1} groups in colors that repeat)")
+
+
+def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[float, float]:
+    """The same limits on both axes: flatness is shrinkage."""
+    low, high = np.quantile(mean, [TAILS, 1 - TAILS])
+    bottom, top = np.quantile(estimate, [TAILS, 1 - TAILS])
+    low, high = min(low, bottom), max(high, top)
+    room = 0.04 * (high - low) or max(abs(low), 1.0) * 0.1
+    return float(low - room), float(high + room)
+
+
+def _within(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Intervals; one that is unbounded has no length."""
+    good = np.isfinite(table["lower"]) & np.isfinite(table["upper"])
+    return table["lower"].where(good, table["estimate"]), table["upper"].where(good, table["estimate"])
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], color: str) -> None:
+    ax.annotate("", end, start, arrowprops={
+        "arrowstyle": "-|>,head_length=0.28,head_width=0.14", "color": color, "linewidth": 0.7, "shrinkA": 1.5,
+        "shrinkB": 2.5,
+    }, annotation_clip=True, zorder=4)  # fmt: skip
+
+
+def _key(ax: Axes, result: Result) -> None:
+    """What the signs mean, above the frame."""
+    level = f"{100 * result.summary.level:g} % interval"
+    few = len(result.agent) <= LISTED
+    dark: Any = {"color": "#333333", "marker": "o", "linewidth": 0}
+    start = Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="own mean as it is")
+    if few:
+        start = Line2D([], [], markersize=3.6, markerfacecolor="white", label="own mean", **dark)
+    end = Line2D([], [], markersize=4, label="estimate", **dark)
+    bar = Line2D([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=level)
+    ax.legend(handles=[start, end, bar], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8,
+              borderaxespad=0.2, handletextpad=0.5, columnspacing=1.4, handlelength=1.4)  # fmt: skip
+
+
+def _name_groups(ax: Axes, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
+    """Right of the frame, at their middle heights. False: there are too many."""
+    found, count = np.unique(group[group >= 0], return_counts=True)
+    if 1 < len(found) <= TOLD:
+        labels = [
+            Label(f"group {k}: {n:,} agents", edge, float(np.median(height[group == k])), color_of(int(k)))
+            for k, n in zip(found, count, strict=True)
+        ]
+        EndLabels(ax, labels, leader=6, fontsize=8)
+    return len(found) <= TOLD
+
+
+COLORS = (BLUE, *(color for color in FREE_COLORS if color != BLUE))
+
+
+def color_of(group: int) -> str:
+    if group < 0:
+        return GREY
+    return shade(COLORS[group % len(COLORS)], (0.0, 0.35, -0.35)[group // len(COLORS) % 3])
+
+
+def _colors(group: NDArray[np.int64]) -> Any:
+    """A color for each agent's group; without groups all are alike."""
+    if not len(group) or group.max() < 0:
+        return [BLUE] * len(group)
+    table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
+    return table[group + 1].tolist()
+
+
+def _safe(text: str) -> str:
+    """A user's words: $ is a dollar, and names end somewhere."""
+    short = text if len(text) <= 2 * LETTERS else text[: 2 * LETTERS - 1] + "…"
+    return short.replace("$", r"\$")
