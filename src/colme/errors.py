@@ -41,6 +41,12 @@ class ExperimentError(ColmeError):
     """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
 
 
+class UnknownAgent(ColmeError, KeyError):
+    """An agent that nobody has heard of."""
+
+    __str__ = Exception.__str__  # a KeyError would print the sentence in quotes
+
+
 class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed."""
 
@@ -82,8 +88,14 @@ def one_of(value: object, allowed: Iterable[str], what: str, error: type[ColmeEr
     names = list(allowed)
     if value in names:
         return
-    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+    close = nearest(value, names)
     if not names:
         raise error(f"unknown {what} {value!r}: there is none to choose from. Leave it out.")
-    remedy = f"Did you mean {close[0]!r}?" if close else f"Try {names[0]!r}."
+    remedy = f"Try {names[0]!r}." if close is None else f"Did you mean {close!r}?"
     raise error(f"unknown {what} {value!r}: it must be one of {', '.join(map(repr, names))}. {remedy}")
+
+
+def nearest(value: object, names: Iterable[str]) -> str | None:
+    """The name that is spelt most like the value; None if none is."""
+    close = difflib.get_close_matches(str(value), list(names), n=1, cutoff=0.5)
+    return close[0] if close else None

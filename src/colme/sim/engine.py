@@ -24,7 +24,7 @@ from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.samples import Stream
 from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
-from colme.sim.store import read_arrays, write_arrays
+from colme._files import read_arrays, write_arrays
 from colme.sim.trace import Final, Trace
 
 CHECKPOINT = "colme checkpoint 2"

@@ -29,6 +29,7 @@ def write_arrays(
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        flush(target.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -53,6 +54,25 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
         raise CheckpointError(
             f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew."
         ) from None
+    kind, _, version = form.rpartition(" ")
+    if str(found).startswith(f"{kind} ") and _number(found) > int(version):
+        raise CheckpointError(f"{name} holds {found!r} where {form!r} is the newest known here. Upgrade colme.")
     if found != form:
         raise CheckpointError(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
     return head, arrays
+
+
+def _number(form: str) -> int:
+    """The version at the end of a format; 0 where there is none."""
+    last = form.rpartition(" ")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def flush(path: Path) -> None:
+    """A file or folder to the disk, so that a power cut leaves all or nothing."""
+    with contextlib.suppress(OSError):  # some systems cannot flush a folder
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
