@@ -45,8 +45,8 @@ _HOME = {
     "Traces": "colme.sim",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "online", "pruning", "recording", "samples",
-            "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
+_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "online", "pruning", "recording",
+            "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import SampleError, missing_extra, one_of, shorten
-from colme.online._crowd import Label
+from colme.online._crowd import Label, Labels
 
 _LARGEST = 1e150
 """Squares of samples must be numbers, too."""
+_CLOSE = 8
+"""Whole numbers are close to each other if they lie within so many times their number."""
 
 
 def as_label(agent: Any, where: str = "") -> Label:
     """Text or a whole number, or a refusal."""
     if type(agent) in (str, int):
-        return agent  # type: ignore[no-any-return]
+        return agent
     if isinstance(agent, str):
         return str(agent)
     if isinstance(agent, numbers.Integral) and not isinstance(agent, bool | np.bool_):
@@ -87,7 +89,7 @@ def columns_of(frame: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_events(
     agent: Any, value: Any, time: Any
-) -> tuple[list[Label], NDArray[np.float64], NDArray[np.float64] | None]:  # fmt: skip
+) -> tuple[Labels, NDArray[np.float64], NDArray[np.float64] | None]:  # fmt: skip
     """Labels, values and times of all rows that have a value; all of them are checked."""
     values, labels = _as_values(value), _as_column(agent, "agent")
     times = None if time is None else _as_times(time)
@@ -105,26 +107,31 @@ def as_events(
     return _as_labels(labels, there), values, times
 
 
-def _as_labels(column: NDArray[Any], there: NDArray[np.bool_]) -> list[Label]:
+def _as_labels(column: NDArray[Any], there: NDArray[np.bool_]) -> Labels:
+    if column.dtype.kind in "iu" and len(column) and int(column.max()) - int(column.min()) < _CLOSE * len(column):
+        return column.astype(np.int64)
     found = column.tolist()
     if set(map(type, found)) <= {str, int}:
-        return found  # type: ignore[no-any-return]
+        return found
     return [as_label(label, f" in row {_row(there, i)}") for i, label in enumerate(found)]
 
 
 def _as_column(values: Any, name: str) -> NDArray[Any]:
-    if isinstance(values, str | bytes) or np.ndim(values) == 0:
+    column = values
+    if not isinstance(values, np.ndarray):
+        try:
+            column = np.asarray(values)
+            if column.dtype.kind in "US":
+                column = np.asarray(values, object)  # NumPy makes text of the numbers in a list that also has text
+        except ValueError:  # rows of unequal length
+            column = np.empty((0, 0))
+    if isinstance(values, str | bytes) or column.ndim == 0:
         raise SampleError(
             f"{name}={shorten(values)}: without a table it must be an array. Try {name}=[...], or learn_many(table)."
         )
-    try:
-        column = values if isinstance(values, np.ndarray) else np.asarray(values)
-        if column.dtype.kind in "US" and not isinstance(values, np.ndarray):
-            column = np.asarray(values, object)  # NumPy makes text of the numbers in a list that also has text
-    except ValueError:
-        column = np.empty((0, 0))
     if column.ndim != 1:
-        raise SampleError(f"{name} has shape {np.shape(column)}: it must be one column. Try {name}.ravel().")
+        plain = "labels" if name == "agent" else "numbers"
+        raise SampleError(f"{name} is not one column: every row must have one entry. Try a list of {plain}.")
     return column
 
 

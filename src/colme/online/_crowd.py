@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import itertools
+import math
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +31,21 @@ from colme.online._events import (
     WEIGHT,
     WEIGHT_2,
     link,
+    number_labels,
     sum_pool,
     unlink_all,
     unlink_pair,
 )
 
 Label = str | int
+Labels = list[Label] | NDArray[np.int64]
+"""Of many rows; an array where they are whole numbers close to each other."""
 _ASKED = 10_000
 """Labels that are searched for the nearest one to an unknown."""
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
-_EMPTY_NUMBERS = np.zeros(5, np.int64)
+_EMPTY_NUMBERS = np.zeros(8, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
 
@@ -67,7 +72,7 @@ class Crowd:
         self.labels: list[Label | None] = []
         self.free: list[int] = []
         self.agents = np.empty((0, 8))
-        self.numbers = np.empty((0, 5), np.int64)
+        self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
         self.book, self.pool = np.zeros(4, np.int64), np.zeros(2)
@@ -82,7 +87,7 @@ class Crowd:
         return self.roster[: self.book[PRESENT]]
 
     def labels_of(self, slots: NDArray[np.int64]) -> list[Label]:
-        return [self.labels[slot] for slot in slots.tolist()]  # type: ignore[misc]
+        return [self.labels[slot] for slot in slots.tolist()]
 
     def slot(self, label: Label) -> int:
         """Of an agent that has been heard, or a refusal."""
@@ -105,9 +110,24 @@ class Crowd:
         self.index[label] = slot
         return slot
 
+    def slots_of(self, labels: Labels) -> NDArray[np.int64]:
+        """Of all labels, newcomers included, in the order in which they appear."""
+        if isinstance(labels, list):
+            return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
+        low = int(labels.min(initial=0))
+        number, first = np.full(int(labels.max(initial=0)) - low + 1, -1), np.empty(len(labels), np.int64)
+        known = np.empty(len(labels), np.int64)
+        n = number_labels(labels, low, number, first, known)
+        slots = self.slots_of(labels[first[:n]].tolist())
+        return slots[known]
+
+    def newest(self, n: int) -> list[Label]:
+        """The labels of the last admissions, the latest first."""
+        return list(itertools.islice(reversed(self.index), n))
+
     def withdraw(self, n_agents: int, n_slots: int) -> None:
         """Undo the last admissions, of agents without an event: so many agents and slots there were before."""
-        for label in reversed(list(self.index)[n_agents:]):
+        for label in self.newest(self.n_agents - n_agents):
             slot = self.index.pop(label)
             self.labels[slot] = None
             if slot < n_slots:
@@ -124,7 +144,7 @@ class Crowd:
         for name in self.arrays:
             old = getattr(self, name)
             if old is not None:
-                new = np.empty((size, *old.shape[1:]), old.dtype)
+                new = lines((size, *old.shape[1:]), old.dtype)
                 new[:have], new[have:] = old, empty.get(name, 0)
                 setattr(self, name, new)
 
@@ -233,6 +253,14 @@ def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -
     out[:, SQUARE] = a[:, SQUARE] + b[:, SQUARE] + gap * gap * a[:, WEIGHT] * share
     out[:, WEIGHT], out[:, WEIGHT_2], out[:, TIME] = weight, a[:, WEIGHT_2] + b[:, WEIGHT_2], late
     return out
+
+
+def lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An uninitialised array that begins with a line of the cache, so that a row of 64 bytes is one line, not two."""
+    n_bytes = math.prod(shape) * dtype.itemsize
+    raw = np.empty(n_bytes + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + n_bytes].view(dtype).reshape(shape)
 
 
 def _as_typed(text: str, names: list[Label]) -> Label:

@@ -128,6 +128,21 @@ def first_backwards(slots, times, agents):
     return -1
 
 
+@kernel
+def number_labels(labels, low, number, first, out):
+    """Labels that are whole numbers from `low` on, numbered as they appear: out[i] for row i, first[k] the row where
+    the k-th appears; number[label - low] is -1 before. Returns how many there are."""
+    n = 0
+    for i in range(labels.size):
+        k = number[labels[i] - low]
+        if k < 0:
+            k = number[labels[i] - low] = n
+            first[n] = i
+            n += 1
+        out[i] = k
+    return n
+
+
 @helper
 def _observe(row, sample, time, half_life, pool):
     """The local mean, its weight and its squared deviations after a new sample."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colme.errors import CheckpointError
 from colme.methods import CColME, Census, CLColME, Local
-from colme.online._crowd import Crowd, Label
+from colme.online._crowd import Crowd, Label, lines
 from colme.online._events import PRESENT
 
 FORMAT = "colme online 1"
@@ -42,14 +42,16 @@ def unpack(crowd: Crowd, arrays: dict[str, NDArray[Any]], path: Path) -> None:
                   arrays["label_kinds"].tolist(), strict=False)]  # fmt: skip
         crowd.labels, crowd.free = labels, arrays["free"].tolist()
         for slot in arrays["index"].tolist():
-            crowd.index[labels[slot]] = slot  # type: ignore[index]
+            crowd.index[labels[slot]] = slot
         for name in (*crowd.arrays, "book", "pool"):
             empty = getattr(crowd, name)
             if empty is not None:
                 found = arrays[name]
                 if found.dtype != empty.dtype or found.shape[1:] != empty.shape[1:] or len(found) < len(empty):
                     raise ValueError(f"{name} has shape {found.shape} and type {found.dtype}")
-                setattr(crowd, name, np.ascontiguousarray(found))
+                own = lines(found.shape, found.dtype)
+                own[...] = found
+                setattr(crowd, name, own)
         if any(len(getattr(crowd, name)) != len(labels) for name in ("agents", "numbers", "roster", "places")):
             raise ValueError("there are not as many labels as agents")
         if crowd.book[PRESENT] != len(crowd.index):
@@ -66,6 +68,6 @@ def _label(raw: bytes, kind: int) -> Label | None:
 def method_of(head: Any, path: Path) -> Known:
     """The method that a head names."""
     try:
-        return msgspec.convert(head, Known)  # type: ignore[arg-type]
+        return msgspec.convert(head, Known)
     except (msgspec.ValidationError, ValueError) as error:
         raise CheckpointError(f"{path.name} has a method that is not known: {error}. Upgrade colme.") from None

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class AgentView(Mapping[Label, T]):
     """Label to answer. Asked for one agent it looks at that one; `items` and `values` look at all at once."""
 
-    def __init__(self, crowd: Crowd, lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):  # type: ignore[valid-type]
+    def __init__(self, crowd: Crowd, lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
         self._crowd, self._lock, self._answer = crowd, lock, answer
 
     def __getitem__(self, agent: Any) -> T:
@@ -27,7 +27,7 @@ class AgentView(Mapping[Label, T]):
 
     def __contains__(self, agent: object) -> bool:
         with self._lock:
-            return self._crowd.index.get(agent) is not None  # type: ignore[call-overload,no-any-return]
+            return self._crowd.index.get(agent) is not None  # type: ignore[call-overload]
 
     def __len__(self) -> int:
         return self._crowd.n_agents

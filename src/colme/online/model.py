@@ -17,9 +17,9 @@ lost a neighbor to a cut, its own or the other's. "gossip": it also restarts whe
 than it does itself. "global": when there was a cut anywhere. At a restart k = 1.
 
 Neighbors. With `degree`, a newcomer asks random agents until (degree + 1) // 2 have become its neighbors, and whoever
-has fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. Whoever is asked agrees
-if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long, and each agent is
-decided by (seed, number of the event). With `graph`, edges are only cut.
+has fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. Whoever is asked
+agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long. Who is
+asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
 Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.methods._census`); no edge
 is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
@@ -50,7 +50,7 @@ from colme.errors import CheckpointError, MethodError, RunError, SampleError, po
 from colme.graphs import Graph, from_edges
 from colme.methods import Census, Method
 from colme.online._columns import as_events, as_label, as_time, as_value, columns_of
-from colme.online._crowd import Crowd, Label
+from colme.online._crowd import Crowd, Label, Labels
 from colme.online._events import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
 from colme.online._rules import ConsensusRule, rule_of
 from colme.online._saving import FORMAT, method_of, pack, unpack
@@ -102,10 +102,10 @@ class CollaborativeMean:
             raise MethodError(f"method={shorten(method)}: it must be a method. Try colme.Census().")
         self.degree = whole(degree, "degree", "degree=10", MethodError, low=1)
         self.sigma = None if sigma is None else positive(sigma, "sigma", "sigma=2.0", MethodError)
-        self.half_life = None if half_life is None else positive(half_life, "half_life", "half_life=3600.0", MethodError)
+        self.half_life = None if half_life is None else positive(half_life, "half_life", "half_life=60.0", MethodError)
         check_probability("level", level)
         self.level = float(level)
-        self.max_agents = None if max_agents is None else whole(max_agents, "max_agents", "max_agents=10_000", MethodError)
+        self.max_agents = None if max_agents is None else whole(max_agents, "max_agents", "max_agents=10", MethodError)
         self.seed = check_seed(seed)
         self._lock = RLock()
         labels, edges = ([], None) if graph is None else _named(graph)
@@ -159,20 +159,22 @@ class CollaborativeMean:
             )
         return self.half_life is not None
 
-    def _learn(self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
+    def _learn(self, labels: Labels, values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
         crowd = self._crowd
-        if self.has_graph:
-            for label in set(labels) - crowd.index.keys():
-                crowd.slot(label)  # which refuses it
-        elif self.max_agents is not None and len(labels) + crowd.n_agents > self.max_agents:
-            if len(crowd.index.keys() | set(labels)) > self.max_agents:
-                self._learn_and_forget(labels, values, times)
-                return
         n_agents, n_slots = crowd.n_agents, len(crowd.labels)
-        slots = np.fromiter(map(crowd.index.__getitem__, labels), np.int64, len(labels))
+        slots = crowd.slots_of(labels)
+        came = crowd.n_agents - n_agents
+        if came and self.has_graph:
+            first = crowd.newest(came)[-1]
+            crowd.withdraw(n_agents, n_slots)
+            crowd.slot(first)  # which refuses it
+        if came and self.max_agents is not None and crowd.n_agents > self.max_agents:
+            crowd.withdraw(n_agents, n_slots)
+            self._learn_and_forget(labels if isinstance(labels, list) else labels.tolist(), values, times)
+            return
         crowd.reserve()
         if times is not None and (row := first_backwards(slots, times, crowd.agents)) >= 0:
-            label = labels[row]
+            label = crowd.labels[slots[row]]
             crowd.withdraw(n_agents, n_slots)
             _refuse_backwards(label, times[row])
         self._run(slots, values, times)
@@ -217,13 +219,12 @@ class CollaborativeMean:
     def merge(self, other: CollaborativeMean) -> None:
         """Add what another model learned from other samples, of the same or of other agents.
 
-        Counts, means and variances are those of all samples together. Who is new brings its edges along, as far as there
-        is room; of a given graph the edges stay that both have kept. Estimates of agents that both know are averaged by
-        their weights, and every clock restarts.
+        Counts, means and variances are those of all samples together. Who is new brings its edges along, as far as
+        there is room; of a given graph the edges stay that both have kept. Estimates of agents that both know are
+        averaged by their weights, and every clock restarts.
         """
         if not isinstance(other, CollaborativeMean) or other is self:
-            raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Try copies by save and "
-                           "load.")  # fmt: skip
+            raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Load one from a file.")
         for name in ("method", *_FIELDS[:3], "has_graph"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
@@ -270,9 +271,12 @@ class CollaborativeMean:
         """(lower, upper). For the census where the true mean lies with probability `level`, given everything; for the
         others around the own mean, holding with that probability at all times together, so that early on a
         collaborative estimate may lie outside."""
-        return AgentView(self._crowd, self._lock, lambda slots: [
-            (low, high) for low, high in zip(*(end.tolist() for end in self._rule.interval(slots, self.level)), strict=True)
-        ])  # fmt: skip
+
+        def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
+            lower, upper = self._rule.interval(slots, self.level)
+            return list(zip(lower.tolist(), upper.tolist(), strict=True))
+
+        return AgentView(self._crowd, self._lock, ends)
 
     @property
     def groups_(self) -> AgentView[int]:
@@ -291,7 +295,7 @@ class CollaborativeMean:
             return tuple(crowd.labels_of(crowd.neighbors[slot, : crowd.numbers[slot, DEGREE]].astype(np.int64)))
 
     def to_columns(self) -> dict[str, Any]:
-        """Everything about everybody: agent (a list), and arrays n, mean, estimate, lower, upper, group, probability."""
+        """Everything about everybody: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
         with self._lock:
             crowd, rule = self._crowd, self._rule
             slots = crowd.present.copy()
@@ -306,7 +310,8 @@ class CollaborativeMean:
     # files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Everything in one file, which is never half-written: what was there before stays until the new one is whole."""
+        """Everything in one file, which is never half-written: the file that was there stays until the new one is whole.
+        """
         with self._lock:
             head = {name: getattr(self, name) for name in _FIELDS}
             head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph, "law": list(self._rule.law)}
@@ -353,7 +358,7 @@ def _named(graph: Any) -> tuple[list[Label], Graph]:
     return list(number), from_edges(edges)
 
 
-def _refuse_backwards(label: Label, time: float) -> None:
+def _refuse_backwards(label: Label | None, time: float) -> None:
     raise SampleError(
         f"time {time:g} of agent {label!r} is before that of its last sample: times of an agent must not go backwards. "
         "Sort by time first."
