@@ -1,7 +1,8 @@
 """CL-colME event by event: dense matrices and plain Python, for a given graph.
 
 An event (a, x): a counts x; drops every neighbor b with |X_a - X_b| > R_a + R_b, where R_b is what b had at its own
-last event; works out alpha = k / (k + 1), k its own samples since its clock restarted; and leans towards its kept neighbors,
+last event; works out alpha = k / (k + 1), k its own samples since its clock restarted; and leans towards its kept
+neighbors,
 
     y_a <- (1 - alpha) X_a + alpha (y_a - b (L y)_a),
 

@@ -193,7 +193,8 @@ class CensusRule(Rule):
         ballots, values = cast(mean[votes] - self.origin[0], noise[votes], unit)
         codes, whose = np.unique(ballots, return_inverse=True)
         n = int(votes.sum())
-        census = np.bincount(whose.ravel(), values.ravel())[None] / n
+        # float32, as a simulation has it: the same compiled fit serves both
+        census = (np.bincount(whose.ravel(), values.ravel())[None] / n).astype(np.float32)
         self._keep(Tribes.fitted(census, Bins.of(codes, unit), float(n), n))
 
     def _known(self, slots: Slots) -> tuple[Floats, Floats, Tribes]:

@@ -73,7 +73,7 @@ class CollaborativeMean:
     seed        decides who asks whom
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
-    agent. Memory is that of the agents, some 200 bytes each; samples are not kept.
+    agent. Memory is that of the agents, a few hundred bytes each; samples are not kept.
 
     Threads may share a model: every call does its work alone and whole. Compiled work lets other threads run.
 
@@ -224,7 +224,7 @@ class CollaborativeMean:
         averaged by their weights, and every clock restarts.
         """
         if not isinstance(other, CollaborativeMean) or other is self:
-            raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Load one from a file.")
+            raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Try one from load().")
         for name in ("method", *_FIELDS[:3], "has_graph"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
@@ -310,8 +310,7 @@ class CollaborativeMean:
     # files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Everything in one file, which is never half-written: the file that was there stays until the new one is whole.
-        """
+        """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             head = {name: getattr(self, name) for name in _FIELDS}
             head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph, "law": list(self._rule.law)}
