@@ -273,6 +273,24 @@ def test_frames(kind: str) -> None:
         model.learn_many(frame)
 
 
+def test_frames_with_dates_categories_and_gaps() -> None:
+    """The weight of b's first sample halves twice until its second."""
+    pytest.importorskip("narwhals")
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({
+        "agent": pd.Categorical(["a", "b", "a", "b"]),
+        "value": pd.array([1, 2, None, 4], dtype="Int64"),
+        "time": pd.date_range("2024-01-01", periods=4, freq="h", tz="Europe/Paris"),
+    })  # fmt: skip
+    model = CollaborativeMean(Local(), half_life=3600.0)
+    model.learn_many(table, time="time")
+    assert model.mean_ == {"a": 1.0, "b": pytest.approx((0.25 * 2 + 4) / 1.25)}
+    with pytest.raises(SampleError, match="agent nan in row 1: it must be text or a whole number"):
+        CollaborativeMean().learn_many(pd.DataFrame({"agent": ["a", None], "value": [1, 2]}))
+    with pytest.raises(SampleError, match=r"3 is no table: learn_many takes a data frame, a dict of arrays"):
+        CollaborativeMean().learn_many(3)
+
+
 @pytest.mark.parametrize(
     "bad, words",
     [
