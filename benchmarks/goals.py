@@ -75,6 +75,8 @@ GOALS: dict[str, Goal] = {
     "scipy_agent": Goal('SciPy CSR loop, CL-colME, level "agent"'),
     "scipy_gossip": Goal("SciPy CSR loop (global clock), CL-colME with gossip clock"),
     "scipy_c": Goal("SciPy CSR loop, C-colME"),
+    "online_dict": Goal("running means in a dict, by learn_many of the census, N = 10^4", 3),
+    "online_one": Goal("learn_one in a loop, by learn_many of CL-colME, N = 10^4", 5),
     "graph_numpy": Goal("NumPy's shuffle and sort of as many ends, by the graph of 10^6"),
 }
 """Rows by key, in the order of the table."""

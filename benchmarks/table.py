@@ -20,6 +20,7 @@ from benchmarks import naive_loops, scipy_loop
 from benchmarks import workloads as w
 from benchmarks.goals import GOALS
 from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
+from benchmarks.online import events
 from benchmarks.roofline import share_of_roofline
 from colme.graphs import random_regular_graph
 from colme.sim.simulation import available_cores
@@ -186,6 +187,7 @@ PARTS = (
     Part("averaging against the random-gather roofline", roofline, ("roofline_1e5", "roofline_1e6")),
     Part("memory", memory, ("memory",)),
     Part("random regular graphs", graphs, ("graph", "graph_numpy")),
+    Part("learning event by event", events, ("online_dict", "online_one")),
     Part("two threads over realisations", threads, ("threads",)),
     Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold")),
 )  # fmt: skip

@@ -157,7 +157,7 @@ def kill_while(moment):
     if moment == "writing the trace":
         store.parquet().write_table = dies_after(store.parquet().write_table)
     elif moment == "flushing":
-        store._flush = die
+        store.flush = die
     elif moment == "moving":
         Path.rename = die
     elif moment == "tidying up":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from colme.methods import ColME as ColME
     from colme.methods import Local as Local
     from colme.methods import Oracle as Oracle
+    from colme.online import CollaborativeMean as CollaborativeMean
     from colme.recording import Recording as Recording
     from colme.scenario import Scenario as Scenario
     from colme.sim import Trace as Trace
@@ -38,13 +39,14 @@ _HOME = {
     "CColME": "colme.methods",
     "CLColME": "colme.methods",
     "Census": "colme.methods",
+    "CollaborativeMean": "colme.online",
     "simulate": "colme.sim",
     "Trace": "colme.sim",
     "Traces": "colme.sim",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "pruning", "recording", "samples",
-            "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
+_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "online", "pruning", "recording",
+            "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

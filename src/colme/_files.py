@@ -1,13 +1,82 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there: texts, and arrays (NumPy's .npz with a JSON head, no pickle)."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from colme.errors import RunError
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import CheckpointError, RunError
+
+_HEAD = "head"
+
+
+def write_arrays(
+    path: str | os.PathLike[str], form: str, head: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Write to a temporary file beside `path`, flush it to the disk, and rename it: all or nothing."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.tmp")  # always the same, so that a killed run leaves at most one
+    text = json.dumps({"format": form} | head)
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        flush(target.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise CheckpointError(
+                f"cannot write {target}: {error.strerror}. Choose a folder with room that is writable."
+            ) from error
+        raise
+
+
+def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `write_arrays` wrote, or an error that says what is wrong with the file."""
+    name = Path(path).name
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        head = json.loads(arrays.pop(_HEAD).tobytes())
+        found = head.pop("format")
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no file {path}.") from None
+    except Exception:  # zip, NumPy and JSON each complain of a torn file in many ways
+        raise CheckpointError(
+            f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew."
+        ) from None
+    kind, _, version = form.rpartition(" ")
+    if str(found).startswith(f"{kind} ") and _number(found) > int(version):
+        raise CheckpointError(f"{name} holds {found!r} where {form!r} is the newest known here. Upgrade colme.")
+    if found != form:
+        raise CheckpointError(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
+    return head, arrays
+
+
+def _number(form: str) -> int:
+    """The version at the end of a format; 0 where there is none."""
+    last = form.rpartition(" ")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def flush(path: Path) -> None:
+    """A file or folder to the disk, so that a power cut leaves all or nothing."""
+    with contextlib.suppress(OSError):  # some systems cannot flush a folder
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:

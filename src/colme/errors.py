@@ -49,6 +49,12 @@ class ColumnError(DataError):
     """Columns that were asked for and are not there."""
 
 
+class UnknownAgent(ColmeError, KeyError):
+    """An agent that nobody has heard of."""
+
+    __str__ = Exception.__str__  # a KeyError would print the sentence in quotes
+
+
 class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed."""
 

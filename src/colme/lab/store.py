@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from colme._files import write_text
+from colme._files import flush, write_text
 from colme.errors import RunError, missing_extra
 from colme.sim.engine import Interrupted
 
@@ -88,7 +88,7 @@ class Store:
             whole = {"format": FORMAT, "name": name} | head | {"trace": digest}
             (temporary / "run.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
             for file in (temporary / "trace.parquet", temporary / "run.json", temporary):
-                _flush(file)
+                flush(file)
             if not self.is_complete(name):
                 self.remove(name)
                 temporary.rename(self.runs / name)
@@ -186,16 +186,6 @@ def _is_at(handle: int, path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle), os.stat(path))
     return False
-
-
-def _flush(path: Path) -> None:
-    """To the disk, so that a power cut leaves all or nothing."""
-    with contextlib.suppress(OSError):  # some systems cannot flush a folder
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def parquet() -> Any:

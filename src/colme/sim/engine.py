@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._files import read_arrays, write_arrays
 from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
 from colme.methods import Marching, Method, State, World
@@ -24,7 +25,6 @@ from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.samples import Stream
 from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
-from colme.sim.store import read_arrays, write_arrays
 from colme.sim.trace import Final, Trace
 
 CHECKPOINT = "colme checkpoint 2"

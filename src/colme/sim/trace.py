@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._files import read_arrays, write_arrays
 from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
 from colme.methods import METHODS, Method
 from colme.metrics import METRICS
-from colme.sim.store import read_arrays, write_arrays
 
 FORMAT = "colme trace 1"
 _SOMETIMES = ("truth", "probability", "lower", "upper")

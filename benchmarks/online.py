@@ -1,0 +1,85 @@
+"""Events per second of `CollaborativeMean`, beside loops in Python; alone: python -m benchmarks.online."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import colme
+from benchmarks.measuring import Measured, in_turns, ratio, timed
+from colme import CollaborativeMean
+
+MANY, FEW = 1_000_000, 20_000
+"""Events in one call of learn_many, and in a loop."""
+METHODS = {"local": colme.Local(), "census": colme.Census(), "CL-colME": colme.CLColME(), "C-colME": colme.CColME()}
+SIZES = (10_000, 100_000)
+
+
+def stream(n_agents: int, n_events: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Anybody's samples: means 0 and 1, sigma 2."""
+    rng = np.random.default_rng(0)
+    agent = rng.integers(0, n_agents, n_events)
+    return agent, agent % 2 + 2.0 * rng.standard_normal(n_events)
+
+
+def ready(method: colme.methods.Method, n_agents: int) -> CollaborativeMean:
+    """A model whose agents have some samples."""
+    model = CollaborativeMean(method, sigma=2.0)
+    model.learn_many(agent=np.tile(np.arange(n_agents), 5), value=stream(n_agents, 5 * n_agents)[1])
+    return model
+
+
+def dict_of_means(agents: list[int], values: list[float]) -> dict[int, tuple[int, float]]:
+    """What one writes without a library."""
+    known: dict[int, tuple[int, float]] = {}
+    for agent, x in zip(agents, values, strict=True):
+        n, mean = known.get(agent, (0, 0.0))
+        known[agent] = n + 1, mean + (x - mean) / (n + 1)
+    return known
+
+
+def learn_one_by_one(model: CollaborativeMean, agents: list[int], values: list[float]) -> None:
+    for agent, x in zip(agents, values, strict=True):
+        model.learn_one(agent, x)
+
+
+def events(quick: bool) -> dict[str, Measured]:
+    """Time per event, relative to learn_many."""
+    n, rounds = 10_000, 1 if quick else 5
+    agent, value = stream(n, MANY)
+    columns: dict[str, Any] = {"agent": agent, "value": value}
+    some = agent[:FEW].tolist(), value[:FEW].tolist()
+    everything = agent.tolist(), value.tolist()
+    census, consensus, single = ready(colme.Census(), n), ready(colme.CLColME(), n), ready(colme.CLColME(), n)
+    works = {
+        "census": timed(lambda: census.learn_many(**columns)),
+        "consensus": timed(lambda: consensus.learn_many(**columns)),
+        "dict": timed(lambda: dict_of_means(*everything)),
+        "one": timed(lambda: learn_one_by_one(single, *some)),
+    }
+    times = in_turns(works, rounds)
+    return {
+        "online_dict": ratio(times["dict"], times["census"]),
+        "online_one": ratio(times["one"], times["consensus"]).scaled(MANY / FEW),
+    }
+
+
+def main() -> None:
+    for n in SIZES:
+        agent, value = stream(n, MANY)
+        for label, method in METHODS.items():
+            model = ready(method, n)
+            times = in_turns({"many": timed(lambda m=model, a=agent, v=value: m.learn_many(agent=a, value=v))}, 5)
+            print(f"{label:10} {n:7} agents   {MANY / times['many'].best:.3g} events per second of CPU")
+    names = np.char.add("sensor-", stream(SIZES[0], MANY)[0].astype(str)).astype(object)
+    model = ready(colme.CLColME(), SIZES[0])
+    times = in_turns({"text": timed(lambda: model.learn_many(agent=names, value=value))}, 3)
+    print(f"CL-colME, labels that are text: {MANY / times['text'].best:.3g} events per second of CPU")
+    for key, measured in events(quick=False).items():
+        print(f"{key:12} {measured.value:.1f} times ({measured.low:.1f} .. {measured.high:.1f})")
+
+
+if __name__ == "__main__":
+    main()

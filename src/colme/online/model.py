@@ -1,0 +1,364 @@
+"""`CollaborativeMean`: samples come one by one, from anybody, at any time; everybody's mean is there when asked for.
+
+There is no common step. An event is one sample x of one agent a, and nothing happens but at events:
+
+(1) a counts its sample:                            n_a <- n_a + 1,  X_a <- X_a + (x - X_a) / n_a
+(2) a drops the neighbors whose interval parts from its own, at both ends: |X_a - X_b| > R_a + R_b
+(3) its clock gives                                 alpha = k / (k + 1), k own samples since the last restart
+(4) it leans towards the kept neighbors:            z = y_a + b * sum over kept j of (y_j - y_a)
+(5) and towards its own mean:                       y_a <- (1 - alpha) X_a + alpha z
+
+X_b, R_b and y_b are what b said at its own last event. That is CL-colME, whose equations these are; C-colME has
+Metropolis' weights in (4); Local has only (1), and so has the census, whose other equations are worked out when
+somebody asks (`colme.online._rules`).
+
+Clocks. A step is an own sample. A cut has the number of its event. "own": an agent restarts at its first event after it
+lost a neighbor to a cut, its own or the other's. "gossip": it also restarts when a kept neighbor knows of a later cut
+than it does itself. "global": when there was a cut anywhere. At a restart k = 1.
+
+Neighbors. With `degree`, a newcomer asks random agents until (degree + 1) // 2 have become its neighbors, and whoever
+has fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. Whoever is asked
+agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long. Who is
+asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
+
+Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.methods._census`); no edge
+is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
+
+Level. "edge" and "population" divide delta by the agents that have ever come, at the time when an agent works out its
+radius; intervals that hold at all times need no more for edges that are drawn later.
+
+Forgetting. With `half_life` a sample's weight halves in this time, in units of `t` (seconds for dates); n is then the
+effective number (sum w)^2 / sum w^2, and k is at most n.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._files import read_arrays, write_arrays
+from colme._random import key_of
+from colme.confidence import check_probability
+from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
+from colme.graphs import Graph, from_edges
+from colme.methods import Census, Method
+from colme.online._columns import as_events, as_label, as_time, as_value, columns_of
+from colme.online._crowd import Crowd, Label, Labels
+from colme.online._events import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
+from colme.online._rules import ConsensusRule, rule_of
+from colme.online._saving import FORMAT, method_of, pack, unpack
+from colme.online._views import AgentView
+from colme.scenario import check_seed
+
+_FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
+
+
+class CollaborativeMean:
+    """Everybody's mean, better than their own samples give it, from a stream of samples.
+
+    method      Census() (the default), CLColME(..), CColME(..) or Local()
+    degree      neighbors that an agent looks for (CL-colME and C-colME)
+    graph       instead of degree: a `colme.Graph`, whose agents are 0, 1, .., or pairs of labels
+    sigma       the scale of the samples, if it is known and the method does not carry it; else it is estimated
+    half_life   time in which a sample's weight halves; every sample then needs a time
+    level       of the intervals: the probability with which they hold
+    max_agents  when there are so many and another one comes, the one not heard for longest is forgotten
+    seed        decides who asks whom
+
+    Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
+    agent. Memory is that of the agents, a few hundred bytes each; samples are not kept.
+
+    Threads may share a model: every call does its work alone and whole. Compiled work lets other threads run.
+
+    >>> model = CollaborativeMean(sigma=1.0)
+    >>> for day in range(20):
+    ...     for sensor in range(50):
+    ...         model.learn_one(sensor, float(sensor % 2) + (0.5 if (day + sensor // 2) % 2 else -0.5))
+    >>> round(model.mean_[7], 2), round(model.estimate_[7], 2), model.count_[7]
+    (1.0, 1.0, 20)
+    """
+
+    def __init__(
+        self,
+        method: Method | None = None,
+        *,
+        degree: int = 10,
+        graph: Graph | Iterable[tuple[Any, Any]] | None = None,
+        sigma: float | None = None,
+        half_life: float | None = None,
+        level: float = 0.9,
+        max_agents: int | None = None,
+        seed: int = 0,
+    ):
+        self.method = Census() if method is None else method
+        if not isinstance(self.method, Method):
+            raise MethodError(f"method={shorten(method)}: it must be a method. Try colme.Census().")
+        self.degree = whole(degree, "degree", "degree=10", MethodError, low=1)
+        self.sigma = None if sigma is None else positive(sigma, "sigma", "sigma=2.0", MethodError)
+        self.half_life = None if half_life is None else positive(half_life, "half_life", "half_life=60.0", MethodError)
+        check_probability("level", level)
+        self.level = float(level)
+        self.max_agents = None if max_agents is None else whole(max_agents, "max_agents", "max_agents=10", MethodError)
+        self.seed = check_seed(seed)
+        self._lock = RLock()
+        labels, edges = ([], None) if graph is None else _named(graph)
+        if graph is not None and max_agents is not None:
+            raise MethodError("max_agents= with graph=: a graph says who there is. Leave max_agents out.")
+        self._open(labels, edges)
+
+    def _open(self, labels: list[Label], edges: Graph | None) -> None:
+        self.has_graph = edges is not None
+        self._rule = rule_of(self.method, self.sigma, self.degree, edges)
+        self._crowd = self._rule.crowd = Crowd(self._rule.width if isinstance(self._rule, ConsensusRule) else None)
+        if edges is not None:
+            self._crowd.settle(labels, edges.edges())
+
+    def __repr__(self) -> str:
+        told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0}
+        fields = [f"{name}={getattr(self, name)!r}" for name, usual in told.items() if getattr(self, name) != usual]
+        return f"CollaborativeMean({', '.join([repr(self.method), *fields])})"
+
+    # learning
+
+    def learn_one(self, agent: Any, x: Any, t: Any = None) -> None:
+        """A sample x of an agent, at time t (only needed, and only looked at, with half_life)."""
+        label, value = as_label(agent), np.array([as_value(x)])
+        times = np.array([as_time(t)]) if self._needs_times(t is not None) else None
+        with self._lock:
+            self._learn([label], value, times)
+
+    def learn_many(self, frame: Any = None, /, *, agent: Any = "agent", value: Any = "value", time: Any = None) -> None:
+        """Many samples, row by row: exactly what learn_one would do in a loop, compiled.
+
+        frame: a data frame or a dict of arrays, with agent, value and time the names of its columns; or no frame, and
+        agent, value and time arrays. Rows without a value (NaN, None) are left out. Anything else that cannot be
+        learned refuses all rows before one is learned.
+        """
+        columns = {"agent": agent, "value": value, "time": time}
+        if frame is not None:
+            columns = columns_of(frame, columns)
+        timed = self._needs_times(columns.get("time") is not None)
+        labels, values, times = as_events(
+            columns["agent"], columns["value"], columns.get("time") if timed else None
+        )  # fmt: skip
+        with self._lock:
+            self._learn(labels, values, times)
+
+    def _needs_times(self, given: bool) -> bool:
+        if self.half_life is not None and not given:
+            raise SampleError(
+                f"half_life={self.half_life:g} and no time: forgetting needs the time of every sample. "
+                "Give it, or leave half_life out."
+            )
+        return self.half_life is not None
+
+    def _learn(self, labels: Labels, values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
+        crowd = self._crowd
+        n_agents, n_slots = crowd.n_agents, len(crowd.labels)
+        slots = crowd.slots_of(labels)
+        came = crowd.n_agents - n_agents
+        if came and self.has_graph:
+            first = crowd.newest(came)[-1]
+            crowd.withdraw(n_agents, n_slots)
+            crowd.slot(first)  # which refuses it
+        if came and self.max_agents is not None and crowd.n_agents > self.max_agents:
+            crowd.withdraw(n_agents, n_slots)
+            self._learn_and_forget(labels if isinstance(labels, list) else labels.tolist(), values, times)
+            return
+        crowd.reserve()
+        if times is not None and (row := first_backwards(slots, times, crowd.agents)) >= 0:
+            label = crowd.labels[slots[row]]
+            crowd.withdraw(n_agents, n_slots)
+            _refuse_backwards(label, times[row])
+        self._run(slots, values, times)
+
+    def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
+        crowd = self._crowd
+        learn_events(
+            slots, values, times, crowd.agents, crowd.numbers, crowd.roster, crowd.places, crowd.book, crowd.pool,
+            crowd.neighbors, self.half_life or -1.0, self._rule.sigma, *self._rule.law, *key_of(self.seed),
+        )  # fmt: skip
+
+    def _learn_and_forget(
+        self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
+    ) -> None:
+        """In pieces, with somebody forgotten between two of them."""
+        crowd = self._crowd
+        if times is not None:
+            latest = {label: crowd.agents[crowd.index[label], TIME] for label in crowd.index.keys() & set(labels)}
+            for label, time in zip(labels, times.tolist(), strict=True):
+                if time < latest.get(label, time):
+                    _refuse_backwards(label, time)
+                latest[label] = time
+        slots = np.empty(len(labels), np.int64)
+        first = 0
+        for row, label in enumerate(labels):
+            if label not in crowd.index and crowd.n_agents == self.max_agents:
+                crowd.reserve()
+                self._run(slots[first:row], values[first:row], None if times is None else times[first:row])
+                crowd.forget(crowd.least_recent())
+                first = row
+            slots[row] = crowd.index[label]
+        crowd.reserve()
+        self._run(slots[first:], values[first:], None if times is None else times[first:])
+
+    def forget(self, agent: Any) -> None:
+        """An agent leaves: its samples, its estimate and its edges are gone."""
+        with self._lock:
+            self._crowd.forget(self._crowd.slot(as_label(agent)))
+            if isinstance(self._rule, ConsensusRule):
+                self._rule.renew()
+
+    def merge(self, other: CollaborativeMean) -> None:
+        """Add what another model learned from other samples, of the same or of other agents.
+
+        Counts, means and variances are those of all samples together. Who is new brings its edges along, as far as
+        there is room; of a given graph the edges stay that both have kept. Estimates of agents that both know are
+        averaged by their weights, and every clock restarts.
+        """
+        if not isinstance(other, CollaborativeMean) or other is self:
+            raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Try one from load().")
+        for name in ("method", *_FIELDS[:3], "has_graph"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise RunError(f"cannot merge: {name} is {ours!r} here and {theirs!r} there, it must be the same. Make "
+                               "both models alike.")  # fmt: skip
+        first, second = sorted((self, other), key=id)  # the same order in every thread
+        with first._lock, second._lock:
+            crowd, came = self._crowd, other._crowd
+            together = len(crowd.index.keys() | came.index.keys())
+            if self.has_graph and crowd.index.keys() != came.index.keys():
+                raise RunError("cannot merge: the graphs have different agents. Make both models with the same graph.")
+            if self.max_agents is not None and together > self.max_agents:
+                raise RunError(f"cannot merge: there would be {together} agents, and max_agents={self.max_agents}. "
+                               "Forget some first.")  # fmt: skip
+            merged = crowd.merge(came, self.half_life or -1.0)
+            if isinstance(self._rule, ConsensusRule):
+                self._rule.tell_radii()
+                crowd.merge_edges(came, *merged, given=self.has_graph)
+            self._rule.renew()
+
+    # what it knows
+
+    @property
+    def n_agents(self) -> int:
+        return self._crowd.n_agents
+
+    @property
+    def mean_(self) -> AgentView[float]:
+        """Local means; NaN without a sample."""
+        return self._view(lambda slots: self._crowd.agents[slots, MEAN])
+
+    @property
+    def count_(self) -> AgentView[int]:
+        """Samples seen."""
+        return self._view(lambda slots: self._crowd.numbers[slots, COUNT])
+
+    @property
+    def estimate_(self) -> AgentView[float]:
+        """Collaborative estimates; NaN without a sample."""
+        return self._view(lambda slots: self._rule.estimate(slots))
+
+    @property
+    def interval_(self) -> AgentView[tuple[float, float]]:
+        """(lower, upper). For the census where the true mean lies with probability `level`, given everything; for the
+        others around the own mean, holding with that probability at all times together, so that early on a
+        collaborative estimate may lie outside."""
+
+        def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
+            lower, upper = self._rule.interval(slots, self.level)
+            return list(zip(lower.tolist(), upper.tolist(), strict=True))
+
+        return AgentView(self._crowd, self._lock, ends)
+
+    @property
+    def groups_(self) -> AgentView[int]:
+        """The group that each agent is found in: a tribe of the census, or agents connected by kept edges."""
+        return self._view(lambda slots: self._rule.group(slots)[0])
+
+    def _view(self, answer: Any) -> AgentView[Any]:
+        return AgentView(self._crowd, self._lock, lambda slots: answer(slots).tolist())
+
+    def neighbors(self, agent: Any) -> tuple[Label, ...]:
+        """Who an agent averages with now; nobody in methods that need no edges."""
+        with self._lock:
+            crowd, slot = self._crowd, self._crowd.slot(as_label(agent))
+            if crowd.neighbors is None:
+                return ()
+            return tuple(crowd.labels_of(crowd.neighbors[slot, : crowd.numbers[slot, DEGREE]].astype(np.int64)))
+
+    def to_columns(self) -> dict[str, Any]:
+        """Everything about everybody: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
+        with self._lock:
+            crowd, rule = self._crowd, self._rule
+            slots = crowd.present.copy()
+            lower, upper = rule.interval(slots, self.level)
+            group, probability = rule.group(slots)
+            return {
+                "agent": crowd.labels_of(slots), "n": crowd.numbers[slots, COUNT], "mean": crowd.agents[slots, MEAN],
+                "estimate": rule.estimate(slots), "lower": lower, "upper": upper, "group": group,
+                "probability": probability,
+            }  # fmt: skip
+
+    # files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
+        with self._lock:
+            head = {name: getattr(self, name) for name in _FIELDS}
+            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph, "law": list(self._rule.law)}
+            arrays = pack(self._crowd) | self._rule.snapshot()
+            write_arrays(path, FORMAT, head, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CollaborativeMean:
+        """A saved model: what it learns from now on has the same bits as if it had never been saved."""
+        head, arrays = read_arrays(path, FORMAT)
+        where = Path(path)
+        try:
+            fields = {name: head[name] for name in _FIELDS}
+            method, given, law = head["method"], head["given"], tuple(head["law"])
+        except KeyError as error:
+            raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
+        model = cls(method_of(method, where), **fields)
+        rule, crowd = model._rule, model._crowd
+        model.has_graph, rule.law = given, law
+        if crowd.neighbors is not None and "neighbors" in arrays:
+            crowd.neighbors = np.empty((0, arrays["neighbors"].shape[1]), np.int32)
+        unpack(crowd, arrays, where)
+        try:
+            rule.restore(arrays)
+        except KeyError as error:
+            raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
+        return model
+
+
+def _named(graph: Any) -> tuple[list[Label], Graph]:
+    """Labels, and the graph of their numbers."""
+    if isinstance(graph, Graph):
+        return list(range(graph.n_agents)), graph
+    try:
+        pairs = [(as_label(a), as_label(b)) for a, b in graph]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SampleError):
+            raise
+        raise MethodError(
+            f"graph={shorten(graph)}: it must be a colme.Graph or pairs of agents. Try graph=[('a', 'b'), ('b', 'c')]."
+        ) from None
+    number: dict[Label, int] = {}
+    edges = [(number.setdefault(a, len(number)), number.setdefault(b, len(number))) for a, b in pairs]
+    return list(number), from_edges(edges)
+
+
+def _refuse_backwards(label: Label | None, time: float) -> None:
+    raise SampleError(
+        f"time {time:g} of agent {label!r} is before that of its last sample: times of an agent must not go backwards. "
+        "Sort by time first."
+    )
