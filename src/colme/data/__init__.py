@@ -1,0 +1,1 @@
+"""Your own table: read it, choose an estimator by cross-validation, estimate, diagnose."""
