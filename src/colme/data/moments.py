@@ -11,7 +11,7 @@ All of them merge (Chan et al. 1979), so leaving out a fold costs nothing.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,8 @@ class Moments(NamedTuple):
     square: NDArray[np.float64]
 
     @property
-    def count(self) -> NDArray[np.float64]:
-        """Samples that the mean is worth: its variance is sigma^2 / count."""
+    def worth(self) -> NDArray[np.float64]:
+        """Samples that the mean is worth: its variance is sigma^2 / worth."""
         return self.weight * self.weight / np.where(self.spread > 0.0, self.spread, 1.0)
 
     @property
@@ -75,7 +75,7 @@ def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, fr
                 f = i * n_folds // size if size >= n_folds else n_folds - size + i
             else:
                 if i % n_folds == 0:  # every n_folds samples in a row fall into different folds, in random order
-                    w0, w1, w2, w3 = philox(np.uint32(a), np.uint32(i // n_folds), np.uint32(a >> 32), 0, k0, k1)
+                    w0, w1, _, _ = philox(np.uint32(a), np.uint32(i // n_folds), np.uint32(a >> 32), 0, k0, k1)
                     words = np.uint64(w0) << np.uint64(32) | np.uint64(w1)
                     order[:] = np.arange(n_folds)
                     for j in range(n_folds - 1, 0, -1):
@@ -104,8 +104,3 @@ def fold_moments(table: Table, *, forward: bool, seed: int = 0, half_life: float
     rate = 0.0 if half_life is None else 1.0 / half_life
     _fill(table.start, table.value, table.time, table.weight, rate, forward, *key_of(seed), *out)
     return out
-
-
-def of_agents(table: Table, **options: Any) -> Moments:
-    """The moments of every agent."""
-    return fold_moments(table, forward=True, **options).merged(slice(None))

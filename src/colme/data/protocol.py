@@ -98,7 +98,10 @@ def score(
     truth    a known group of each agent of the table, which the found ones are compared with
     options  of `estimate_table`
     """
-    ratios, indices, methods, n_agents = [], [], {}, 0
+    ratios: list[float] = []
+    indices: list[float] = []
+    methods: dict[str, int] = {}
+    n_agents = 0
     for seed in [None] if seeds is None else seeds:
         part = split(table, n, seed=seed, held_out=held_out)
         result = estimate_table(part.train, **options)

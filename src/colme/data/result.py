@@ -135,4 +135,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __repr__(self) -> str:
         s = self.summary
-        return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {s.method}: gain {s.gain:.0%}, {s.groups_sentence}>"
+        return f"<{s.n_agents} agents, {s.n_samples} samples; {s.method}: gain {s.gain:.0%}; {s.groups_sentence}>"

@@ -47,7 +47,7 @@ class Noise(NamedTuple):
 
     def of_mean(self, moments: Moments, kind: str) -> NDArray[np.float64]:
         """The variance of each agent's mean."""
-        return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.count, 1e-300))
+        return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300))
 
     def freedoms(self, moments: Moments, kind: str) -> NDArray[np.float64]:
         """Degrees of freedom of the variances."""
@@ -91,7 +91,7 @@ def inflation(folds: Moments) -> float:
                        ((early.square, late.square), (early.freedom, late.freedom)))  # fmt: skip
     if within <= 0.0 or freedom <= 0.0:
         return 1.0
-    share = 1.0 / early.count[both] + 1.0 / late.count[both]
+    share = 1.0 / early.worth[both] + 1.0 / late.worth[both]
     between = float((np.square(early.mean[both] - late.mean[both]) / share).mean())
     return max(1.0, between / float(within / freedom))
 

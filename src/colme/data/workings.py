@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.census import Census, CensusFit, Groups
+from colme.data.census import Census, CensusFit
 from colme.data.choice import FAMILY, FEWEST, Progress, Scored, chosen, cross_validate, evidence_of, some, stretch
 from colme.data.diagnosis import Diagnosis, diagnose
 from colme.data.estimators import Estimator, Evidence, Fit, LocalMean
+from colme.data.groups import Groups
 from colme.data.moments import fold_moments
 from colme.data.prior import Prior
 from colme.data.result import FLAGS, Result, Summary
@@ -21,6 +22,8 @@ from colme.data.variances import measured, t_quantile
 Floats = NDArray[np.float64]
 NAMED = 20
 """Agents that a summary names."""
+JUDGES = 100_000
+"""Agents at most, about, that cross-validation asks: more do not change its verdict."""
 _TOLD = 0.1
 """A correlation of counts and means that is worth a word, if it is more than chance."""
 
@@ -61,23 +64,24 @@ class Workings:
         self.moments = self.folds.merged(slice(None))
         self.noise = measured(self.folds, options.sigma, ordered=self.forward)
         self.prior = _prior(table, log_n, self.n).of(self.there)
+        judges = np.arange(len(self.moments.n)) % (len(self.moments.n) // JUDGES + 1) == 0
+        self.judges = some(self.folds, judges), self.noise, self.prior.of(judges)
 
     def result(self) -> Result:
         picked = self.choose()
         seen = diagnose(self.table, self.noise, ordered=self.forward)
         widened = 1.0
         if self._hopeless() is None:
-            widened = stretch(self.folds, self.noise, self.prior, picked.estimator, self.options.level,
-                              forward=self.forward)  # fmt: skip
+            widened = stretch(*self.judges, picked.estimator, self.options.level, forward=self.forward)
             evidence = self._evidence(picked.estimator.variance)
             fit = picked.estimator.fit(evidence)
             lower, upper = self._interval(picked.estimator, fit, evidence, widened)
             groups, sentence = self._groups(fit, evidence)
         else:
             fit = LocalMean().fit(self._evidence("pooled"))
-            radius = 0.0 if self.noise.pooled == 0.0 else math.inf
+            radius = np.full(len(fit.estimate), 0.0 if self.noise.pooled == 0.0 else math.inf)
             if self.noise.pooled > 0.0:
-                radius = self._radius("pooled", fit.error(), 1.0)
+                radius = self._radius("pooled", fit.error())
             lower, upper = fit.estimate - radius, fit.estimate + radius
             groups, sentence = self._known() or (None, "groups were not looked for")
         nobody = np.full(len(fit.estimate), -1), np.zeros(len(fit.estimate))
@@ -96,8 +100,7 @@ class Workings:
         if why is not None:
             return Chosen(LocalMean(), why, [])
         family = [each for each in FAMILY if method in ("auto", each.name) or each.name == "local"]
-        scores = cross_validate(self.folds, self.noise, self.prior, family, forward=self.forward,
-                                progress=self.progress)  # fmt: skip
+        scores = cross_validate(*self.judges, family, forward=self.forward, progress=self.progress)
         if method != "auto":
             own = [each for each in scores if each.estimator.name == method]
             best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
@@ -120,9 +123,9 @@ class Workings:
     def _evidence(self, kind: str) -> Evidence:
         return evidence_of(self.moments, self.noise, kind, self.prior)
 
-    def _radius(self, kind: str, error: Floats, factor: float) -> Floats:
+    def _radius(self, kind: str, error: Floats) -> Floats:
         tail = 0.5 + 0.5 * self.options.level
-        return np.asarray(factor * error * t_quantile(tail, self.noise.freedoms(self.moments, kind)))
+        return np.asarray(error * t_quantile(tail, self.noise.freedoms(self.moments, kind)))
 
     def _interval(self, by: Estimator, fit: Fit, evidence: Evidence, widened: float) -> tuple[Floats, Floats]:
         # never wider than what is known without the others
@@ -131,7 +134,7 @@ class Workings:
         if isinstance(fit, CensusFit):
             lower, upper = fit.interval(self.options.level)
             return fit.estimate - factor * (fit.estimate - lower), fit.estimate + factor * (upper - fit.estimate)
-        radius = factor * self._radius(by.variance, fit.error(), 1.0)
+        radius = factor * self._radius(by.variance, fit.error())
         return fit.estimate - radius, fit.estimate + radius
 
     def _known(self) -> tuple[Groups, str] | None:
@@ -155,7 +158,7 @@ class Workings:
             found = Groups.of(census, self.options.groups)
         return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
 
-    def _full(self, values: NDArray[np.float64], empty: float = math.nan) -> NDArray[np.float64]:
+    def _full(self, values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
         """With a place for agents without a sample."""
         out = np.full(len(self.there), empty, values.dtype)
         out[self.there] = values
