@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from colme.data.estimators import Estimator, Evidence, LocalMean, Pooled, Shrink
 from colme.data.moments import N_FOLDS, Moments
 from colme.data.overlaps import ConsensusLimit, OneHop
 from colme.data.prior import Prior
+from colme.data.result import Candidate
 from colme.data.variances import Noise
 
 FAMILY: tuple[Estimator, ...] = (
@@ -38,14 +38,6 @@ TINY = 1e-300
 Progress = Callable[[int, int | None], object]
 _LATEST = (3, 4)
 """In time order, splits after so many of the five folds: training on much less would be another question."""
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """An estimator's cross-validated error relative to the local mean's, with its standard error."""
-
-    name: str
-    ratio: float
-    se: float
 
 
 class Scored(NamedTuple):

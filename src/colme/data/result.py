@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.choice import Candidate
 from colme.data.table import Names
 from colme.errors import ColmeError, missing_extra, one_of
 
@@ -25,6 +24,14 @@ drifting         its first and its second half have different means
 """
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """An estimator's cross-validated error relative to the local mean's, with its standard error."""
+
+    name: str
+    ratio: float
+    se: float
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,4 +142,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __repr__(self) -> str:
         s = self.summary
-        return f"<{s.n_agents} agents, {s.n_samples} samples; {s.method}: gain {s.gain:.0%}; {s.groups_sentence}>"
+        words = f"{s.method}: gain {s.gain:.0%}, {s.groups_sentence}"
+        return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {words}>"
