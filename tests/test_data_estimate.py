@@ -91,6 +91,14 @@ def test_time_order_is_judged_forward() -> None:
     assert np.square(forgetful.estimate - walk[:, -1]).mean() < 0.5 * np.square(result.mean - walk[:, -1]).mean()
 
 
+def test_wild_samples_do_not_make_a_gain_of_more_than_everything() -> None:
+    """Early and late differ wildly, counts too: what the truth would miss may be more than what the local means do."""
+    rng = np.random.default_rng(14)
+    samples = [rng.standard_t(2, n) + 30.0 * rng.normal() * (np.arange(n) > n // 2) for n in rng.integers(1, 60, 300)]
+    summary = estimate_table(table_of(samples, timed=True)).summary
+    assert -1.0 < summary.gain < 1.5 and 0.0 <= summary.gain_se < 10.0
+
+
 def test_known_labels_and_covariates_tell_the_prior_mean() -> None:
     rng = np.random.default_rng(6)
     label, size = rng.integers(0, 4, 400), rng.integers(2, 200, 400)

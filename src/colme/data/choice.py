@@ -34,7 +34,6 @@ FAMILY: tuple[Estimator, ...] = (
 FEWEST = 5
 """Agents with two samples that make a cross-validation worth its name."""
 _WIDEST = 20.0
-TINY = 1e-300
 Progress = Callable[[int, int | None], object]
 _LATEST = (3, 4)
 """In time order, splits after so many of the five folds: training on much less would be another question."""
@@ -110,18 +109,20 @@ def cross_validate(
 def _judged(
     splits: Sequence[_Split], noise: Noise, family: Sequence[Estimator], n_agents: int, progress: Progress | None
 ) -> list[Scored]:  # fmt: skip
-    loss, times = np.zeros((len(family), n_agents)), np.zeros(n_agents)
+    loss, times, claimed = np.zeros((len(family), n_agents)), np.zeros(n_agents), np.zeros(n_agents)
     for done, split in enumerate(splits):
         told = {kind: evidence_of(split.train, noise, kind, split.prior) for kind in {each.variance for each in family}}
         for each, total in zip(family, loss, strict=True):
             total[split.agents] += np.square(each.fit(told[each.variance]).estimate[split.judged] - split.test.mean)
         loss[:, split.agents] -= noise.of_mean(split.test, "pooled")  # what even the truth would miss
+        claimed[split.agents] += noise.of_mean(some(split.train, split.judged), "pooled")
         times[split.agents] += 1.0
         if progress is not None:
             progress(done + 1, len(splits))
     there = times > 0.0
     loss = loss[:, there] / times[there]
-    error = max(float(loss[0].mean()), TINY)
+    # the error of local means as it is seen, which a few wild samples can hide, but not less than counts tell
+    error = max(float(loss[0].mean()), float((claimed[there] / times[there]).mean()))
     return [Scored(each, _candidate(each.label, own - loss[0], error)) for each, own in zip(family, loss, strict=True)]
 
 

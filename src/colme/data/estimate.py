@@ -19,7 +19,7 @@ LOG_N = "log n"
 def estimate(
     source: Any,
     *,
-    agent: str,
+    agent: str | Sequence[str],
     value: str,
     time: str | None = None,
     weight: str | None = None,
@@ -27,7 +27,7 @@ def estimate(
     method: str = "auto",
     groups: int | None = None,
     label: str | None = None,
-    covariates: Sequence[str] = (),
+    covariates: str | Sequence[str] = (),
     half_life: float | None = None,
     level: float = 0.9,
     seed: int = 0,
@@ -36,7 +36,7 @@ def estimate(
     """Each agent's mean, better than its own samples give it, with an interval, a group and an honest word.
 
     source      a file (CSV, Parquet, Arrow), a data frame, or batches
-    agent       the column that says whose sample a row is
+    agent       the column that says whose sample a row is, or several
     value       the column of samples
     time        when; samples are then judged in time order
     weight      a sample of weight w counts as w samples
