@@ -121,8 +121,9 @@ def _judged(
             progress(done + 1, len(splits))
     there = times > 0.0
     loss = loss[:, there] / times[there]
-    # the error of local means as it is seen, which a few wild samples can hide, but not less than counts tell
-    error = max(float(loss[0].mean()), float((claimed[there] / times[there]).mean()))
+    # the error of local means as it is seen; as counts tell it, where wild samples hide most of it
+    error, told_error = float(loss[0].mean()), float((claimed[there] / times[there]).mean())
+    error = error if error > 0.5 * told_error else told_error
     return [Scored(each, _candidate(each.label, own - loss[0], error)) for each, own in zip(family, loss, strict=True)]
 
 
