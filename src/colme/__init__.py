@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.4.0"
 
 if TYPE_CHECKING:
+    from colme.data.estimate import estimate as estimate
     from colme.errors import ColmeError as ColmeError
     from colme.graphs import Graph as Graph
     from colme.methods import Bayes as Bayes
@@ -43,10 +44,11 @@ _HOME = {
     "simulate": "colme.sim",
     "Trace": "colme.sim",
     "Traces": "colme.sim",
+    "estimate": "colme.data.estimate",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "errors", "graphs", "methods", "metrics", "online", "pruning", "recording",
-            "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
+_MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "online", "pruning",
+            "recording", "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -210,6 +210,25 @@ def posterior(
         estimate[a], group[a], probability[a] = value, first_group[f] + best, p[best]
 
 
+@kernel
+def borrowing(mean, noise, fit, share, place, width, n_tribes, stranger, estimate, kept, variance):
+    """kept[a] = the weight of agent a's own mean in its estimate, given who belongs where (the rest is borrowed), and
+    the posterior variance around the estimate."""
+    p = np.empty(MOST + 1)
+    for a in range(mean.size):
+        x, s2, f = mean[a], noise[a], fit[a]
+        kept[a], variance[a] = 1.0, s2
+        if x != x or f < 0:
+            continue
+        k = n_tribes[f]
+        _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
+        kept[a], variance[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
+        for i in range(k):
+            own = width[f, i] / (width[f, i] + s2)
+            kept[a] += p[i] * own
+            variance[a] += p[i] * (own * s2 + (place[f, i] + own * (x - place[f, i]) - estimate[a]) ** 2)
+
+
 @helper
 def _below(value, x, s2, place, width, k, p):
     """The posterior probability that the true mean lies below the value."""

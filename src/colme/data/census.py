@@ -1,0 +1,68 @@
+"""The census of a table: all means at once explained by tribes.
+
+Centrally there are no rounds: one histogram (`colme._ballots`), one mixture (`colme.tribes`), everybody's posterior.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._ballots import Bins, cast
+from colme.data.estimators import Estimator, Evidence
+from colme.tribes import Tribes, borrowing, posterior, quantiles
+
+Floats = NDArray[np.float64]
+_FINEST = 300.0
+"""Bins of the narrowest kind in the range of all means, about: finer ones cost time, and who knows its mean better than
+that has little to gain."""
+
+
+class Census(Estimator, frozen=True, kw_only=True):
+    """Empirical Bayes with a mixture of tribes, points or wide ones, as the prior."""
+
+    name = "census"
+
+    def fit(self, evidence: Evidence) -> CensusFit:
+        return CensusFit(evidence)
+
+
+class CensusFit:
+    """Tribes, and everybody's posterior."""
+
+    groups: NDArray[np.int64] | None = None
+
+    def __init__(self, evidence: Evidence):
+        offset = evidence.prior.fit(evidence.mean, evidence.noise).offset
+        self._center = offset + float(np.median(evidence.mean - offset))
+        self.mean = evidence.mean - self._center
+        low, high = np.quantile(self.mean, [0.001, 0.999])
+        self.noise = np.maximum(evidence.noise, np.square((high - low) / _FINEST))
+        self.tribes = _fitted(self.mean, self.noise)
+        n = len(self.mean)
+        # who knows its mean better than a bin still knows it so well
+        self._args = self.mean, evidence.noise, np.zeros(n, np.int64), *self.tribes[1:]
+        self.estimate, self.tribe, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
+        posterior(*self._args, self.estimate, self.tribe, self.probability)
+        kept, self._variance = np.empty((2, n))
+        borrowing(*self._args, self.estimate, kept, self._variance)
+        self.estimate += self._center
+        self.borrowed = 1.0 - kept
+
+    def error(self) -> Floats:
+        return np.sqrt(self._variance)
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Where the true mean lies with this posterior probability."""
+        lower, upper = np.empty((2, len(self.mean)))
+        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+            quantiles(tail, *self._args, end)
+        return lower + self._center, upper + self._center
+
+
+def _fitted(mean: Floats, noise: Floats) -> Tribes:
+    unit = float(np.sqrt(np.median(noise)))
+    codes, values = cast(mean, noise, unit)
+    every, column = np.unique(codes, return_inverse=True)
+    votes = np.bincount(column.ravel(), values.ravel()) / len(mean)
+    return Tribes.fitted(votes[None], Bins.of(every, unit), float(len(mean)), len(mean))

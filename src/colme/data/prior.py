@@ -1,0 +1,81 @@
+"""What is known of agents beside their samples: a prior mean from covariates and labels, and a spread around it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+_ROUNDS = 100
+_EXACT = 1e-8
+
+
+class FittedPrior(NamedTuple):
+    """A normal prior for every agent."""
+
+    mean: Floats
+    variance: Floats
+    """Of the prior mean, as far as its error is known: that of a weighted mean of the label."""
+    spread: float
+    """tau^2: variance of true means around the prior mean."""
+    spread_error: float
+    """Standard error of the spread."""
+
+    @property
+    def offset(self) -> Floats:
+        """The prior mean relative to the middle of all: what covariates and labels explain."""
+        return self.mean - float(np.median(self.mean))
+
+
+class Prior(NamedTuple):
+    """label[a] = known group (0, 1, ...), covariates (n_agents, n_covariates); both may be missing."""
+
+    label: NDArray[np.int64] | None = None
+    covariates: Floats | None = None
+
+    def of(self, agents: NDArray[np.bool_]) -> Prior:
+        """The same of some agents."""
+        label = None if self.label is None else np.unique(self.label[agents], return_inverse=True)[1]
+        return Prior(label, None if self.covariates is None else self.covariates[agents])
+
+    def fit(self, mean: Floats, noise: Floats, spread: float | None = None) -> FittedPrior:
+        """Prior mean by weighted least squares, spread (if not given) by maximum likelihood: Fisher's scoring."""
+        given = spread is not None
+        value, error = (spread if spread is not None else float(np.var(mean))), 0.0
+        for _ in range(1 if given else _ROUNDS):
+            weight = 1.0 / (noise + value)
+            place, variance = self._regression(mean, weight)
+            information = float(np.square(weight).sum())
+            error = np.sqrt(2.0 / information)
+            if given:
+                break
+            away = np.square(mean - place)
+            lost = 1.0 - weight * variance  # a fitted mean is nearer than the true one
+            step = float((np.square(weight) * away - weight * lost).sum()) / information
+            before, value = value, max(0.0, value + step)
+            if abs(value - before) <= _EXACT * (value + float(noise.min())):
+                break
+        return FittedPrior(place, variance, value, float(error))
+
+    def _regression(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """(fitted mean, its variance) by weighted least squares on label means and covariates."""
+        label = np.zeros(len(mean), np.int64) if self.label is None else self.label
+        total = np.bincount(label, weight)
+
+        def centered(column: Floats) -> Floats:
+            return np.asarray(column - (np.bincount(label, weight * column) / total)[label])
+
+        residual, variance = centered(mean), (1.0 / total)[label]
+        if self.covariates is not None:
+            # the theorem of Frisch, Waugh and Lovell: regress what is left on what is left
+            design = np.stack([centered(column) for column in self.covariates.T], axis=1)
+            scale = np.maximum(np.sqrt((weight[:, None] * design**2).sum(axis=0)), 1e-300)
+            design = design / scale
+            gram = design.T @ (weight[:, None] * design)
+            slope = np.linalg.lstsq(gram, design.T @ (weight * residual), rcond=1e-10)[0]
+            inverse = np.linalg.pinv(gram, rcond=1e-10)
+            variance = variance + np.einsum("ai,ij,aj->a", design, inverse, design)
+            residual = residual - design @ slope
+        return mean - residual, variance
