@@ -204,3 +204,20 @@ def separation_time(
         middle = (low + high) // 2
         low, high = (low, middle) if apart(middle) else (middle, high)
     return high
+
+
+def deviation_separation_time(
+    first: float, second: float, *, gamma: float, kurtosis: float = 3.0, guaranteed: bool = False
+) -> int:
+    """The same for two agents whose standard deviations differ: R_1(t) + R_2(t) <= |first - second|, after the burn-in.
+
+    gamma is that of one statistic, so half of a method's where the mean is compared too.
+
+    >>> deviation_separation_time(1.0, 2.0, gamma=0.025)
+    53
+    """
+    positive(first, "first", "first=1.0")
+    positive(second, "second", "second=2.0")
+    scale = 0.5 * (first + second) * math.sqrt((kurtosis - 1.0) / 4.0)
+    steps = separation_time(abs(first - second), sigma=scale, gamma=gamma, guaranteed=guaranteed)
+    return max(BURN_IN[DEVIATION], steps)

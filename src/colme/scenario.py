@@ -256,8 +256,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Population:
-    """A scenario under a seed: each agent's class (agents of equal means and sigmas), its known scale, the step at which
-    it joins (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
+    """A scenario under a seed: each agent's class (agents of equal means and sigmas), its known scale, the step at
+    which it joins (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
 
     class_: NDArray[Any]
     sigma: float | NDArray[np.float64]

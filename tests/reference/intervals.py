@@ -1,4 +1,4 @@
-"""What agents compare: an interval of the mean for a known scale, or intervals of several statistics (METHODS section 9).
+"""What agents compare: an interval of the mean for a known scale, or those of several statistics (METHODS section 9).
 
     gamma' = gamma / number of statistics,   c = sqrt( 2 (1 + 1/n) ln( sqrt(n+1) / gamma' ) )
 
@@ -47,13 +47,11 @@ def intervals(
 ) -> list[list[Interval]]:
     """Centers and radii of all agents, for every step and every statistic."""
     steps, agents = samples.shape
-    told: list[list[Interval]] = []
     if statistics == ("mean",):
         mean, count = running_means(samples)
         scale = per_agent(sigma, agents)
-        for t in range(steps):
-            told.append([(mean[t], radii(count[t], scale, gamma, radius))])
-        return told
+        return [[(mean[t], radii(count[t], scale, gamma, radius))] for t in range(steps)]
+    told: list[list[Interval]] = []
     for t in range(steps):
         now: list[Interval] = []
         for statistic in statistics:
