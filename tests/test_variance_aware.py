@@ -104,12 +104,19 @@ def test_a_deviation_takes_as_long_as_the_formula_says() -> None:
 
 @pytest.mark.parametrize("statistics", [("mean", "deviation"), ALL], ids=str)
 def test_false_cuts_stay_below_the_bound(statistics: tuple[str, ...]) -> None:
-    """An edge within a class is cut if an interval of one of its ends fails: 2 ends, 2 gamma / m for each of m statistics.
-    """
+    """An edge within a class is cut if an interval of one of its ends fails: 2 ends, 2 gamma / m for each of m."""
     gamma = 0.02
     one = colme.Scenario(n_agents=2000, means=(1.0,), sigma=2.0)
     trace = colme.simulate(colme.CLColME(gamma=gamma, statistics=statistics), one, steps=1500, seed=2)
     assert trace.lost_edges[-1] <= 2 * 2 * gamma
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.05, 0.5])
+def test_coins_are_not_cut_either(mean: float) -> None:
+    """Many have seen one side only when they begin to compare, and some as many heads as tails."""
+    coins = colme.Scenario(n_agents=1000, means=(mean,), distribution="bernoulli")
+    trace = colme.simulate(colme.CLColME(gamma=0.02, statistics=TWO), coins, steps=500, seed=2)
+    assert trace.lost_edges[-1] <= 2 * 2 * 0.02
 
 
 def test_heavy_tails_are_too_much_for_the_radius_of_the_kurtosis_and_not_for_that_of_the_deviation() -> None:
@@ -122,7 +129,8 @@ def test_heavy_tails_are_too_much_for_the_radius_of_the_kurtosis_and_not_for_tha
 
 
 def test_an_edge_is_looked_at_when_both_ends_have_burnt_in() -> None:
-    samples = np.random.default_rng(0).standard_normal((100, 2)) + [0.0, 50.0]
+    samples = np.random.default_rng(0).standard_normal((100, 2))
+    samples[:, 1] += 50.0
     samples[:40, 1] = np.nan
     trace = colme.simulate(
         colme.CLColME(statistics=TWO), colme.Recording(samples, classes=[0, 1]), graph=complete_graph(2)
@@ -131,16 +139,27 @@ def test_an_edge_is_looked_at_when_both_ends_have_burnt_in() -> None:
     assert cut == 40 + BURN_IN[0]
 
 
-def test_samples_that_are_all_equal_are_points_and_have_no_kurtosis() -> None:
+def test_samples_that_are_all_equal_are_points_and_only_their_means_are_compared() -> None:
     method = colme.CLColME(statistics=ALL)
     same = colme.simulate(method, np.full((250, 4), 7.0), graph=complete_graph(4))
     assert same.final.graph.n_edges == 6 and (same.final.estimate == 7.0).all()
     apart = colme.simulate(method, np.tile([5.0, 5.0, 7.0, 7.0], (250, 1)), graph=complete_graph(4))
     assert apart.final.groups.tolist() == [0, 0, 1, 1]
-    noisy = np.tile([5.0, 5.0], (250, 1))
-    noisy[:, 1] += np.random.default_rng(0).standard_normal(250)
-    assert colme.simulate(method, noisy, graph=complete_graph(2)).final.graph.n_edges == 0
+    for gap, n_edges in ((0.0, 1), (2.0, 0)):
+        noisy = np.tile([5.0, 5.0 + gap], (250, 1))
+        noisy[:, 1] += np.random.default_rng(0).standard_normal(250)
+        assert colme.simulate(method, noisy, graph=complete_graph(2)).final.graph.n_edges == n_edges
+    assert interval_of(0, 250, 5.0, 0.0, 0.0, 1.0) == (5.0, 0.0)
+    assert interval_of(1, 250, 5.0, 0.0, 0.0, 1.0) == (0.0, math.inf)
     assert math.isnan(interval_of(2, 250, 5.0, 0.0, 0.0, 1.0)[0])
+
+
+def test_samples_of_two_values_do_not_part_by_rounding() -> None:
+    """Half of each: the kurtosis is 1, the formula's radius zero, and equal deviations differ in their last bit."""
+    rng = np.random.default_rng(0)
+    samples = np.stack([rng.permutation(np.repeat([0.1, 0.7], 20)) for _ in range(20)], axis=1)
+    trace = colme.simulate(colme.CLColME(statistics=("deviation",)), samples, graph=complete_graph(20))
+    assert trace.final.graph.n_edges == 190
 
 
 def test_a_shift_of_the_means_is_borne() -> None:
@@ -204,7 +223,7 @@ def test_statistics_that_cannot_be_compared(fields: dict[str, Any], sentence: st
 
 
 def test_weights_need_the_mean_and_memory_is_guarded() -> None:
-    with pytest.raises(MethodError, match="weights='soft' with .* intervals of the mean. Try weights='simple'"):
+    with pytest.raises(MethodError, match=r"weights='soft' with .* intervals of the mean\. Try weights='simple'"):
         colme.ColME(weights="soft", statistics=("deviation",))
     with pytest.raises(MethodError, match="at most 6987 agents"):
         colme.simulate(colme.ColME(statistics=TWO), colme.Scenario(n_agents=8000, means=(0.0,)), steps=1)

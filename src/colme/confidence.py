@@ -13,7 +13,8 @@ gamma / m, where m statistics are compared (the paper compares three):
 from the samples' own deviation s and kurtosis k. They take the asymptotic standard errors s / sqrt(n),
 s sqrt((k - 1) / (4n)) and sqrt(24 / n) for those of a Gaussian with known scale, which is fair after a burn-in of 30,
 30 and 200 samples; before it a radius is infinite. The last one is that of Gaussian samples: heavier tails scatter more
-(for Laplace's the error of k is 7 times as large), and agents of one class part.
+(for Laplace's the error of k is 7 times as large), and agents of one class part. Samples that are all equal have a
+point for an interval of the mean, and neither deviation nor kurtosis to compare.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ LEVELS = ("agent", "edge", "population")
 STATISTICS = ("mean", "deviation", "kurtosis")
 """What intervals can be of."""
 MEAN, DEVIATION, KURTOSIS = range(3)
+LEAST = 1e-12
 BURN_IN = (30, 30, 200)
 """Samples before a statistic is compared, where the samples' own deviation stands for sigma."""
 
@@ -77,8 +79,9 @@ def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
 
 @equation
 def deviation_radius(unit: Any, s: Any, k: Any) -> Any:
-    """s R sqrt((k - 1) / 4), from R at sigma = 1; zero where all samples are equal and k is not defined."""
-    return s * unit * math.sqrt(max(k - 1.0, 0.0) * 0.25) if s > 0.0 else 0.0
+    """s R sqrt((k - 1) / 4), from R at sigma = 1; infinite where all samples are equal and k is not defined. Samples of
+    two values, half of each, have k = 1, and their deviations are equal but for the rounding: hence the least k - 1."""
+    return s * unit * math.sqrt(max(k - 1.0, LEAST) * 0.25) if s > 0.0 else math.inf
 
 
 @equation

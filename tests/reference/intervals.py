@@ -6,7 +6,7 @@
     deviation   s +- s c sqrt( (k-1) / (4n) )          from 30
     kurtosis    k +- c sqrt( 24 / n )                  from 200
 
-s and k are computed anew from all samples so far, at every step. Where they are all equal s = 0 and k is not compared.
+s and k are computed anew from all samples so far, at every step. Where they are all equal only the mean is compared.
 """
 
 import math
@@ -27,7 +27,7 @@ def moment_interval(statistic: str, seen: Array, gamma: float) -> tuple[float, f
     s = float(np.std(seen, ddof=1))
     c = math.sqrt(2 * (1 + 1 / n) * math.log(math.sqrt(n + 1) / gamma))
     if np.ptp(seen) == 0.0:
-        return {"mean": (float(seen[0]), 0.0), "deviation": (0.0, 0.0), "kurtosis": (0.0, math.inf)}[statistic]
+        return {"mean": (float(seen[0]), 0.0), "deviation": (0.0, math.inf), "kurtosis": (0.0, math.inf)}[statistic]
     central = seen - np.mean(seen)
     k = float(np.mean(central**4) / np.mean(central**2) ** 2)
     if statistic == "mean":
