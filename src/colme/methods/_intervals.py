@@ -31,13 +31,13 @@ from colme.pruning import Intervals, KeptEdges
 class IntervalMethod(Method, frozen=True, kw_only=True):
     """A method that compares confidence intervals.
 
-    delta     failure probability, turned into gamma by `level`
-    level     "agent", "edge" or "population" (see `colme.confidence.level_gamma`)
-    gamma     the level itself; overrides delta and level
-    sigma     the scale the agents know; default: that of the scenario or recording
-    bound     "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
-    kurtosis  E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound; default: that of the scenario, else 3
-    width     length of an interval that holds every sample of an agent, for Hoeffding's bound
+    delta       failure probability, turned into gamma by `level`
+    level       "agent", "edge" or "population" (see `colme.confidence.level_gamma`)
+    gamma       the level itself; overrides delta and level
+    sigma       the scale the agents know; default: that of the scenario or recording
+    bound       "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
+    kurtosis    E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound; default: that of the scenario, else 3
+    width       length of an interval that holds every sample of an agent, for Hoeffding's bound
     statistics  what is compared: "mean" (default), "deviation", "kurtosis". With other than the mean alone, agents need
                 no sigma: intervals are those of `colme.confidence` for the samples' own deviation and kurtosis, at
                 gamma over the number of statistics, and two agents part when they differ in any
