@@ -123,7 +123,7 @@ def sample_of(name: str) -> str:
         "consensus": "flow", "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
         "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
         "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
-        "refresh": "1.1", "rounds": "5", "fits": "own",
+        "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation",
     }  # fmt: skip
     return known.get(name, "0.2")
 

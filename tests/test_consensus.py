@@ -17,6 +17,7 @@ from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, ra
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
+from colme.pruning import Intervals
 
 modest = settings(deadline=None, max_examples=50)
 ALPHA = 0.7
@@ -50,8 +51,10 @@ class BruteClock:
 class Radius:
     """In place of a state's radii: always one, and infinite for who has no sample."""
 
-    def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
-        return 1.0 if world.count is None else np.where(world.count > 0, 1.0, np.inf)
+    numbers = 1.0
+
+    def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
+        return [(mean, 1.0 if world.count is None else np.where(world.count > 0, 1.0, np.inf))]
 
     def over(self, world: World, n_steps: int) -> NDArray[np.float64] | None:
         return np.ones(n_steps) if world.count is None else None

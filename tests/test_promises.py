@@ -37,6 +37,13 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.ColME(delta=0.1, statistics=("mean", "deviation")),
+    colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
+    colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
+    colme.CColME(delta=0.1, statistics=("deviation",)),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation")),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation", "kurtosis"), clock="global"),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation"), consensus="flow"),
     colme.Census(fits="own"),
     colme.Census(fits="own", estimate_sigma=True),
     colme.Census(fits="own", restart=True),
@@ -67,7 +74,9 @@ def reference_of(method: Method) -> Callable[..., Any]:
             radius = reference.fourth_moment_radius
         if method.bound == "hoeffding":
             sigma = WIDTH / 2.0
-        common = {"sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius}
+        common = {
+            "sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius, "statistics": method.statistics,
+        }  # fmt: skip
         adjacency = graph.adjacency()
         if isinstance(method, colme.ColME):
             options = {"weights": method.weights, "restricted": method.restricted, "queries": method.queries}
@@ -107,8 +116,9 @@ def test_the_small_world_does_part() -> None:
     assert trace.lost_edges[-1] == 0.0
 
 
-def test_the_skeleton_is_a_method() -> None:
-    check_method(OneHop(delta=0.1))
+@pytest.mark.parametrize("statistics", [("mean",), ("mean", "deviation")], ids=str)
+def test_the_skeleton_is_a_method(statistics: tuple[str, ...]) -> None:
+    check_method(OneHop(delta=0.1, statistics=statistics))
 
 
 class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ from colme.confidence import too_far
 from colme.graphs import Graph
 
 u64 = np.uint64
+
+Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
+"""Centers and radii of everybody; one number where all radii are equal."""
 
 LOOSE, SHRUNK = 1.2, 0.85
 """The table is tightened at so many slots per living neighbor, and again when only this share of the edges is left."""
@@ -75,12 +79,20 @@ class KeptEdges:
     ) -> None:
         """Cut what the intervals part at step t. With a milestone, and one radius for all, only edges that can have
         parted since are looked at."""
+        self.prune_by([(mean, radius)], milestone, t)
+
+    def prune_by(
+        self, intervals: Sequence[Intervals], milestone: Milestone | None = None, t: int | None = None
+    ) -> None:  # fmt: skip
+        """The same where agents compare several intervals: cut what any of them parts."""
         self.begin_step()
-        if milestone is not None and not isinstance(radius, np.ndarray):
-            self.watch.look(self.table, mean, radius, self.class_, milestone, t)
-        else:
-            self.watch.skin = 0.0  # its list knows nothing of cuts made here
-            _prune(*self.table, mean, radius, self.class_)
+        center, radius = intervals[0]
+        if milestone is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
+            self.watch.look(self.table, center, radius, self.class_, milestone, t)
+            return
+        self.watch.skin = 0.0  # its list knows nothing of cuts made here
+        for center, radius in intervals:
+            _prune(*self.table, center, radius, self.class_)
 
     def look_at_all(self, means: NDArray[np.float64], row: int, radius: float, milestone: Milestone, t: int) -> None:
         """Cut what the intervals part by the means of this row, and list what may part next. Rows are those of steps t,

@@ -77,7 +77,8 @@ class Recording:
                 raise SampleError(f"sigma of agent {agent} is {self.sigma[agent]}: it must be positive. Try sigma=2.0.")
 
     def _check_truth(self) -> None:
-        """Classes are agents of equal means; an oracle that pools others would not be one."""
+        """The agents of a class have equal means; an oracle that pools others would not be one. Two classes may share a
+        mean: they differ in something else."""
         if self._truth is None or self.class_ is None:
             return
         member = np.zeros(self.class_.max() + 1, np.int64)
@@ -87,11 +88,6 @@ class Recording:
             a = int(np.argmax(odd))
             raise SampleError(
                 f"agents {a} and {member[self.class_[a]]} are of one class and have different means: a class is "
-                "agents of equal means. Leave classes out to derive them from the means."
-            )
-        if len(np.unique(self._truth)) < len(member):
-            raise SampleError(
-                f"there are {len(member)} classes and {len(np.unique(self._truth))} different means: a class is all "
                 "agents of equal means. Leave classes out to derive them from the means."
             )
 

@@ -29,7 +29,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
     case          a name for tables and figures, where an experiment has several scenarios
     n_agents      how many agents
-    means         the mean of each class
+    means         the mean of each class. Entries with the same mean are one class, unless their sigmas differ
     sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1; where both
                   fit, per class). It is also the scale that the agents know. Bernoulli samples have none; their known
                   scale is 1/2 (Hoeffding). Laplace and Student samples are not sub-Gaussian: intervals that keep
@@ -233,11 +233,18 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if self.spread > 0:
             own = np.arange(n, dtype=np.uint16 if n <= 0xFFFF else np.uint32)
             return Population(own, sigma, joins, class_, self.spread * self._offsets(seed))
-        # a class is agents of equal means, however many entries of `means` they came from
-        merged = np.unique(self.means, return_inverse=True)[1].astype(dtype)
-        if len(set(self.means)) < n_classes:
-            return Population(merged[class_], sigma, joins, class_)
-        return Population(class_, sigma, joins, class_)
+        merged = self._merged()
+        return Population(class_ if merged is None else merged.astype(dtype)[class_], sigma, joins, class_)
+
+    def _merged(self) -> NDArray[np.int64] | None:
+        """The class of each entry of `means`: entries with the same mean and, where it is given per class, the same
+        sigma are one class. None: all differ."""
+        scale = self.known_scale
+        per_class = isinstance(scale, tuple) and len(scale) == len(self.means)
+        kinds = list(zip(self.means, scale, strict=True)) if per_class else [(mean,) for mean in self.means]  # type: ignore[arg-type]
+        if len(set(kinds)) == len(kinds):
+            return None
+        return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
 
     def _offsets(self, seed: int) -> NDArray[np.float64]:
         """Of every agent from the mean of its class, in standard deviations."""
@@ -249,8 +256,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Population:
-    """A scenario under a seed: each agent's class (agents of equal means), its known scale, the step at which it joins
-    (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
+    """A scenario under a seed: each agent's class (agents of equal means and sigmas), its known scale, the step at
+    which it joins (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
 
     class_: NDArray[Any]
     sigma: float | NDArray[np.float64]

@@ -15,17 +15,8 @@ sums of n X and K sums of n, so that the factor (t-h) is inside:
 
 import numpy as np
 
-from .common import (
-    Array,
-    Radius,
-    Result,
-    initial_graph,
-    laplace_radius,
-    per_agent,
-    prune,
-    radii,
-    running_means,
-)
+from .common import Array, Radius, Result, initial_graph, laplace_radius, running_means
+from .intervals import intervals, prune_by
 
 
 def b_colme(
@@ -36,6 +27,7 @@ def b_colme(
     gamma: float,
     depth: int,
     radius: Radius = laplace_radius,
+    statistics: tuple[str, ...] = ("mean",),
 ) -> Result:
     """Run B-colME, `depth` is d. The adjacency of the result is the graph after the pruning of each step.
 
@@ -43,7 +35,7 @@ def b_colme(
     """
     steps, agents = samples.shape
     mean, count = running_means(samples)
-    scale = per_agent(sigma, agents)
+    told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
     graph = initial_graph(adjacency, agents)
     S = np.zeros((agents, agents, depth + 1))  # S[a, b, h], h = 1..depth; nothing is held at t = 0
     K = np.zeros((agents, agents, depth + 1))
@@ -54,7 +46,7 @@ def b_colme(
         X = mean[t - 1]
         n = count[t - 1]
         before = graph
-        graph = prune(before, X, radii(n, scale, gamma, radius))
+        graph = prune_by(before, told[t - 1])
 
         # messages b -> a from the state of t-1; the rows of cut neighbors stay erased (zero)
         new_S = np.zeros_like(S)
@@ -97,13 +89,14 @@ def b_colme_literal(
     gamma: float,
     depth: int,
     radius: Radius = laplace_radius,
+    statistics: tuple[str, ...] = ("mean",),
 ) -> Result:
     """The formula of the paper to the letter, for samples without NaN. X(0) = 0, its weight t-h is zero."""
     if np.isnan(samples).any():
         raise ValueError("the literal formula knows no missing samples")
     steps, agents = samples.shape
     mean, count = running_means(samples)
-    scale = per_agent(sigma, agents)
+    told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
     graph = initial_graph(adjacency, agents)
     X = np.zeros(agents)
     S = np.zeros((agents, agents, depth + 1))
@@ -115,7 +108,7 @@ def b_colme_literal(
         X_before = X
         X = mean[t - 1]
         before = graph
-        graph = prune(before, X, radii(count[t - 1], scale, gamma, radius))
+        graph = prune_by(before, told[t - 1])
 
         new_S = np.zeros_like(S)
         new_K = np.zeros_like(K)

@@ -9,17 +9,8 @@ D are the degrees after the pruning of t.
 import numpy as np
 
 from . import clocks
-from .common import (
-    Array,
-    Radius,
-    Result,
-    initial_graph,
-    laplace_radius,
-    per_agent,
-    prune,
-    radii,
-    running_means,
-)
+from .common import Array, Radius, Result, initial_graph, laplace_radius, running_means
+from .intervals import intervals, prune_by
 
 
 def metropolis(adjacency: Array, speaks: Array) -> Array:
@@ -45,12 +36,13 @@ def c_colme(
     clock: str,
     alpha: float | None = None,
     radius: Radius = laplace_radius,
+    statistics: tuple[str, ...] = ("mean",),
 ) -> Result:
     """Run C-colME. The adjacency of the result is the graph after the pruning of each step."""
     clocks.check(clock, alpha)
     steps, agents = samples.shape
     mean, count = running_means(samples)
-    scale = per_agent(sigma, agents)
+    told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
     graph = initial_graph(adjacency, agents)
     own = [2] * agents
     restart = [2] * agents
@@ -64,7 +56,7 @@ def c_colme(
 
         # pruning with X(t), n(t)
         before = graph
-        graph = prune(before, X, radii(n, scale, gamma, radius))
+        graph = prune_by(before, told[t - 1])
 
         # clocks
         own = clocks.own_last_cut(t, own, before, graph)

@@ -8,17 +8,8 @@ L = D - A of the graph after the pruning of t.
 import numpy as np
 
 from . import clocks
-from .common import (
-    Array,
-    Radius,
-    Result,
-    initial_graph,
-    laplace_radius,
-    per_agent,
-    prune,
-    radii,
-    running_means,
-)
+from .common import Array, Radius, Result, initial_graph, laplace_radius, running_means
+from .intervals import intervals, prune_by
 
 
 def laplacian(adjacency: Array) -> Array:
@@ -37,12 +28,13 @@ def cl_colme(
     clock: str,
     alpha: float | None = None,
     radius: Radius = laplace_radius,
+    statistics: tuple[str, ...] = ("mean",),
 ) -> Result:
     """Run CL-colME; `step` is b. The adjacency of the result is the graph after the pruning of each step."""
     clocks.check(clock, alpha)
     steps, agents = samples.shape
     mean, count = running_means(samples)
-    scale = per_agent(sigma, agents)
+    told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
     graph = initial_graph(adjacency, agents)
     own = [2] * agents
     restart = [2] * agents
@@ -56,7 +48,7 @@ def cl_colme(
 
         # pruning with X(t), n(t)
         before = graph
-        graph = prune(before, X, radii(n, scale, gamma, radius))
+        graph = prune_by(before, told[t - 1])
 
         # clocks
         own = clocks.own_last_cut(t, own, before, graph)

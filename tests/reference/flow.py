@@ -7,17 +7,8 @@ A is the graph after the pruning of t, o the product entry by entry. An entry mo
 
 import numpy as np
 
-from .common import (
-    Array,
-    Radius,
-    Result,
-    initial_graph,
-    laplace_radius,
-    per_agent,
-    prune,
-    radii,
-    running_means,
-)
+from .common import Array, Radius, Result, initial_graph, laplace_radius, running_means
+from .intervals import intervals, prune_by
 
 
 def flow(
@@ -28,11 +19,12 @@ def flow(
     gamma: float,
     step: float,
     radius: Radius = laplace_radius,
+    statistics: tuple[str, ...] = ("mean",),
 ) -> Result:
     """Run it; `step` is b. The adjacency of the result is the graph after the pruning of each step."""
     steps, agents = samples.shape
     mean, count = running_means(samples)
-    scale = per_agent(sigma, agents)
+    told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
     graph = initial_graph(adjacency, agents)
     F = np.zeros((agents, agents))
     y = np.full(agents, np.nan)
@@ -40,7 +32,7 @@ def flow(
     graphs = np.zeros((steps, agents, agents), dtype=bool)
 
     for t in range(1, steps + 1):
-        graph = prune(graph, mean[t - 1], radii(count[t - 1], scale, gamma, radius))
+        graph = prune_by(graph, told[t - 1])
         for a in range(agents):
             for j in range(agents):
                 if not graph[a, j]:

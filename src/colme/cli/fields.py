@@ -109,7 +109,8 @@ def _default(defaults: list[Any]) -> str:
     first = defaults[0]
     if first in (None, msgspec.NODEFAULT) or any(each != first for each in defaults):
         return ""
-    return f"  [{str(first).lower() if isinstance(first, bool) else first}]"
+    words = first if isinstance(first, tuple) else (first,)
+    return f"  [{','.join(str(each).lower() if isinstance(each, bool) else str(each) for each in words)}]"
 
 
 def _metavar(kind: Any) -> str:

@@ -23,6 +23,7 @@ from colme._configuration import Configuration
 from colme._watch import Milestone
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
+from colme.moments import Moments
 from colme.samples import running_mean
 
 Inbox = dict[Hashable, Any]
@@ -56,6 +57,7 @@ class World:
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
+    moments: Moments | None = None  # of the samples, where a method needs them
 
     def __post_init__(self) -> None:
         self.milestone = Milestone(len(self.mean))
@@ -184,6 +186,11 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Can be simulated where messages get lost."""
     conserves: ClassVar[bool] = False
     """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
+
+    @property
+    def needs_moments(self) -> bool:
+        """Wants to know how the samples spread (`World.moments`)."""
+        return False
 
     @property
     def counts_in_ones(self) -> bool:

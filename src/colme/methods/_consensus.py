@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from colme._jit import LANES
 from colme._march import march
-from colme.confidence import too_far
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Inbox, Place, Round, World
-from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
+from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
 from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, WRONG_EDGES
 
 
@@ -65,8 +64,9 @@ class ConsensusState(PruningState):
 
     @property
     def numbers(self) -> float:
-        """Sent to each neighbor: mean and estimate, the restart if that is gossip, the degree if there are weights."""
-        return 2.0 + (self.clock.name == "gossip") + (self.weights is not None)
+        """Sent to each neighbor: interval and estimate, the restart if that is gossip, the degree if there are weights.
+        """
+        return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
 
     def step(self, world: World) -> None:
         self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
@@ -80,7 +80,7 @@ class ConsensusState(PruningState):
                 done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
-                    edges.prune(means[done], self.radii.now(world, done))
+                    edges.prune_by(self.radii.intervals(world, means[done], done))
                 else:
                     edges.look_at_all(means, done, radii.item(done), world.milestone, world.t)
                 pruned = True
@@ -114,10 +114,9 @@ class ConsensusState(PruningState):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a neighbor needs to hear: my interval now, my estimate of the last step, my clock's last restart."""
+    """What a neighbor needs to hear: my intervals now, my estimate of the last step, my clock's last restart."""
 
-    mean: float
-    radius: float
+    intervals: AgentIntervals
     estimate: Any
     restart: int
 
@@ -136,15 +135,9 @@ class ConsensusAgent(IntervalAgent):
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        radius = self.radius
-        own = self.place.exchange(self.estimate)
-        hello = Hello(self.mean, radius, own, self.restart)
-        inbox = yield dict.fromkeys(self.neighbors, hello)
-        kept = [
-            b
-            for b in self.neighbors
-            if b not in inbox or not too_far(self.mean, inbox[b].mean, radius, inbox[b].radius)
-        ]
+        mine, own = self.intervals, self.place.exchange(self.estimate)
+        inbox = yield dict.fromkeys(self.neighbors, Hello(mine, own, self.restart))
+        kept = [b for b in self.neighbors if b not in inbox or not parted(mine, inbox[b].intervals)]
         cut = len(kept) < len(self.neighbors)
         self.neighbors = kept
         told: dict[Hashable, Hello] = {b: inbox[b] for b in kept if b in inbox}

@@ -32,20 +32,18 @@ from typing import Any, Final
 
 import msgspec
 
-from colme.confidence import too_far
 from colme.consensus import agreed_flow, next_flow, with_flows
 from colme.methods._base import Place, Round
-from colme.methods._intervals import IntervalAgent, IntervalMethod
+from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, parted
 
 PARTED: Final = None
 """The message to somebody who does not know yet that the edge is cut."""
 
 
 class Loan(msgspec.Struct, frozen=True):
-    """What one neighbor needs to hear: my interval now, my estimate of the last step, all that it has lent me."""
+    """What one neighbor needs to hear: my intervals now, my estimate of the last step, all that it has lent me."""
 
-    mean: float
-    radius: float
+    intervals: AgentIntervals
     estimate: Any
     flow: float
 
@@ -61,13 +59,13 @@ class FlowAgent(IntervalAgent):
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        radius, own = self.radius, self.place.exchange(self.estimate)
-        loans = {b: Loan(self.mean, radius, own, flow) for b, flow in self.flows.items()}
+        mine, own = self.intervals, self.place.exchange(self.estimate)
+        loans = {b: Loan(mine, own, flow) for b, flow in self.flows.items()}
         inbox = yield {**loans, **dict.fromkeys(self.unaware, PARTED)}  # (1)
         self.unaware = [b for b, loan in inbox.items() if b not in self.flows and loan is not PARTED]
         for b in filter(inbox.__contains__, loans):
             loan = inbox[b]
-            if loan is PARTED or too_far(self.mean, loan.mean, radius, loan.radius):
+            if loan is PARTED or parted(mine, loan.intervals):
                 del self.flows[b]  # (2)
             else:
                 agreed = agreed_flow(self.flows[b], loan.flow)

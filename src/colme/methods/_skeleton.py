@@ -37,7 +37,7 @@ from colme.methods.toolkit import (
     block_of,
     equation,
     kernel,
-    too_far,
+    parted,
 )  # fmt: skip
 
 u64 = np.uint64
@@ -97,14 +97,14 @@ class OneHopAgent(IntervalAgent):
 
     def step(self, sample: float) -> Round:
         self.observe(sample)  # (1)
-        radius = self.radius
-        inbox = yield dict.fromkeys(self.neighbors, (self.mean, self.count, radius))
+        mine = self.intervals
+        inbox = yield dict.fromkeys(self.neighbors, (self.mean, self.count, mine))
         total, weight = add_samples(0.0, 0.0, self.mean, float(self.count))
         for b in list(self.neighbors):
             if b not in inbox:  # a message can be lost
                 continue
-            mean, count, its_radius = inbox[b]
-            if too_far(self.mean, mean, radius, its_radius):
+            mean, count, theirs = inbox[b]
+            if parted(mine, theirs):
                 self.neighbors.remove(b)  # (2)
             else:
                 total, weight = add_samples(total, weight, mean, float(count))

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 
 from colme._jit import at, equation, kernel, lanes_like
 from colme._simd import fill_four, four, put_four
-from colme.confidence import too_far
+from colme._slots import agent_at, block_of
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
+from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
 u32, u64 = np.uint32, np.uint64
 
@@ -70,17 +70,19 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 
 @kernel
-def forget_parted(starts, neighbors, degree, cut_now, mean, radius):
-    """(2) in the rows neighbors[starts[a]:][:degree[a]]: whoever is left moves up, in the same order."""
-    for a in range(u64(degree.size)):
+def forget_parted(starts, neighbors, cut_now, slots, offsets, places):
+    """(2) in the rows neighbors[starts[a]:]: whoever is left in the slots moves up, in the same order."""
+    n = u64(cut_now.size)
+    for a in range(n):
         if cut_now[a] == 0:
             continue
-        first, kept = u64(starts[a]), u64(0)
-        for k in range(first, u64(starts[a + u64(1)])):
-            b = u64(neighbors[k])
-            if kept < u64(degree[a]) and not too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
-                neighbors[first + kept] = u32(b)
-                kept += u64(1)
+        row, k = agent_at(places, u64(a)), u64(starts[a])
+        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        for j in range(width):
+            b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
+            if b != u32(a):
+                neighbors[k] = b
+                k += u64(1)
 
 
 @kernel
@@ -193,9 +195,9 @@ class BState(PruningState):
 
     def step(self, world: World) -> None:
         self.prune(world)
-        degree, count = self.edges.degree, world.samples
-        if self.edges.any_cut:
-            forget_parted(self.starts, self.neighbors, degree, self.edges.cut_now, world.mean, self.radii.now(world))
+        edges, degree, count = self.edges, self.edges.degree, world.samples
+        if edges.any_cut:
+            forget_parted(self.starts, self.neighbors, edges.cut_now, edges.slots, edges.offsets, edges.places)
             self.unsettled = self._delay
         rows, age = (self.starts, self.neighbors, degree), self.age if world.gaps else None
         self.samples.advance(rows, age, world.mean, count)
@@ -231,13 +233,13 @@ class BAgent(IntervalAgent):
         sums = self._sums()
         outbox = {b: self._message(b, sums) for b in self.held}
         self.observe(sample)
-        radius = self.radius
-        inbox = yield {b: (self.mean, radius, message) for b, message in outbox.items()}
+        mine = self.intervals
+        inbox = yield {b: (mine, message) for b, message in outbox.items()}
         for b in list(self.held):
             if b not in inbox:
                 continue
-            mean, radius_b, message = inbox[b]
-            if too_far(self.mean, mean, radius, radius_b):  # (2)
+            theirs, message = inbox[b]
+            if parted(mine, theirs):  # (2)
                 del self.held[b]
             else:
                 self.held[b] = message

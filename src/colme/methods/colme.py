@@ -15,7 +15,8 @@ Unseen agents have an infinite interval: they are in C_a, with n = 0. The weight
     aggressive  the same if |I_a and I_l| >= min(R_a, R_l), else 0
 
 O(N) memory and time per agent: the reason for the graph methods. The array form holds all N^2 memories, so it refuses
-more than `MAX_AGENTS` agents.
+more than `MAX_AGENTS` agents, or fewer where several statistics are compared: then C_a are those of whom all remembered
+intervals touch a's, and w compares the intervals of the mean, with w = 1 as long as one of them is infinite.
 
 Differences from the paper
     `queries` agents can be asked per step (the AAAI-25 comparison asks r). In turn means a+1, a+2, ... around the
@@ -27,6 +28,7 @@ estimation", TMLR 2022, arXiv:2208.11530, section 4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import Any, ClassVar
 
@@ -38,11 +40,13 @@ from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalAgent, IntervalMethod
+from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
-"""13 N^2 bytes: 2 GiB."""
+"""2 GiB at PAIR bytes per pair."""
+PAIR, MORE = 13, 16
+"""Bytes that an agent remembers of another, and of each statistic where it compares several."""
 BLOCK = 64
 """Agents whose samples are summed before they are added to the sum over all."""
 TOTAL, WEIGHT, SLACK, MEAN, RADIUS = range(5)
@@ -76,13 +80,20 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
         one_of(self.weights, WEIGHTS, "weights", MethodError)
         if self.queries < 1:
             raise MethodError(f"queries={self.queries}: an agent asks at least one other per step. Try queries=1.")
+        if self.weights != "simple" and "mean" not in self.statistics:
+            raise MethodError(
+                f"weights={self.weights!r} with statistics={self.statistics}: they compare intervals of the mean. "
+                "Try weights='simple', or add 'mean'."
+            )
 
     def check(self, n_agents: int, graph: Graph) -> None:
         super().check(n_agents, graph)
-        if n_agents > MAX_AGENTS:
+        pair = PAIR + (MORE * len(self.statistics) if self.needs_moments else 0)
+        most = int(MAX_AGENTS * math.sqrt(PAIR / pair))
+        if n_agents > most:
             raise MethodError(
-                f"colME on {n_agents} agents needs {13 * n_agents**2 / 2**30:.0f} GiB: every agent remembers every "
-                f"other (13 N^2 bytes), so at most {MAX_AGENTS} agents are allowed. Try CLColME or fewer agents."
+                f"colME on {n_agents} agents needs {pair * n_agents**2 / 2**30:.0f} GiB: every agent remembers every "
+                f"other ({pair} N^2 bytes), so at most {most} agents are allowed. Try CLColME or fewer agents."
             )
 
     def start(self, world: World, graph: Graph) -> ColState:
@@ -95,7 +106,7 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
 @equation
 def interval_weight(mean_a: Any, radius_a: Any, mean_b: Any, radius_b: Any, weights: Any) -> Any:
     """w for two intervals that touch; `weights` counts 0 simple, 1 soft, 2 aggressive."""
-    if weights == 0:
+    if weights == 0 or radius_a + radius_b == math.inf:
         return 1.0
     both = min(mean_a + radius_a, mean_b + radius_b) - max(mean_a - radius_a, mean_b - radius_b)
     if both <= 0.0 or (weights == 2 and both < min(radius_a, radius_b)):
@@ -103,25 +114,62 @@ def interval_weight(mean_a: Any, radius_a: Any, mean_b: Any, radius_b: Any, weig
     return both / (2.0 * radius_a + 2.0 * radius_b - both)
 
 
+@helper
+def own_radius(mine, n, unit, sigma, a):
+    """R(n) of agent a; where several statistics are compared, the radius of the first."""
+    if mine is None:
+        return at(sigma, a) * unit[n]
+    return mine[0, 1, a]
+
+
+@helper
+def its_radius_of(known, n, unit, sigma, a, b):
+    """The same of what a remembers of b."""
+    if known is None:
+        return at(sigma, b) * unit[n]
+    return known[a, b, 0, 1]
+
+
+@helper
+def parted_from(own, radius, its_mean, its_radius, mine, known, a, b):
+    """What a remembers of b parts from its own: the mean or, where several are compared, any statistic."""
+    if mine is None:
+        return too_far(own, its_mean, radius, its_radius)
+    for i in range(mine.shape[0]):
+        if too_far(mine[i, 0, a], known[a, b, i, 0], mine[i, 1, a], known[a, b, i, 1]):
+            return True
+    return False
+
+
+@helper
+def remember(mine, known, a, b):
+    """The intervals that b tells a, where several statistics are compared."""
+    if mine is not None:
+        for i in range(mine.shape[0]):
+            known[a, b, i, 0], known[a, b, i, 1] = mine[i, 0, b], mine[i, 1, b]
+
+
 @kernel
-def ask(known_mean, known_count, sums, cursor, mean, count, unit, sigma, restricted, queries):
-    """Equations (2) to (4): the next `queries` agents in turn tell their mean and count."""
+def ask(known_mean, known_count, known, sums, cursor, mean, count, mine, unit, sigma, restricted, queries):
+    """Equations (2) to (4): the next `queries` agents in turn tell their mean and count, and their intervals `mine`
+    where several statistics are compared."""
     n = mean.size
     for a in range(n):
         if at(count, a) == 0:
             continue
-        radius, left, last = at(sigma, a) * unit[at(count, a)], queries, cursor[a]
+        radius, left, last = own_radius(mine, at(count, a), unit, sigma, a), queries, cursor[a]
         for k in range(1, n + 1):
             b = last + k if last + k < n else last + k - n
             if b == a:
                 continue
             if restricted:
-                its_radius = at(sigma, b) * unit[known_count[a, b]]
-                if too_far(mean[a], known_mean[a, b], radius, its_radius):  # (2)
+                its_radius = its_radius_of(known, known_count[a, b], unit, sigma, a, b)
+                if parted_from(mean[a], radius, known_mean[a, b], its_radius, mine, known, a, b):  # (2)
                     continue
             cursor[a] = b  # (3)
             known_count[a, b] = at(count, b)  # (4)
             known_mean[a, b] = mean[b] if known_count[a, b] > 0 else 0.0
+            remember(mine, known, a, b)
             sums[a, b // BLOCK, SLACK] = 0.0
             left -= 1
             if left == 0:
@@ -129,20 +177,20 @@ def ask(known_mean, known_count, sums, cursor, mean, count, unit, sigma, restric
 
 
 @helper
-def look(known_mean, known_count, sums, friends, own, radius, unit, sigma, weights, class_, a, block):
+def look(known_mean, known_count, known, sums, friends, own, radius, mine, unit, sigma, weights, class_, a, block):
     """Equations (5) and (6) for one block of agents."""
     n, first = u64(class_.size), block * u64(BLOCK)
     total = weight = 0.0
-    slack = np.inf if weights == 0 else 0.0
+    slack = np.inf if weights == 0 and mine is None else 0.0
     inside = alike = 0
     for b in range(first, min(n, first + u64(BLOCK))):
         n_b, its_mean = known_count[a, b], known_mean[a, b]
-        its_radius = at(sigma, b) * unit[u64(n_b)]
+        its_radius = its_radius_of(known, u64(n_b), unit, sigma, a, b)
         if n_b > 0:  # the unseen stay inside
             apart, reach = abs(own - its_mean), radius + its_radius
             spare = abs(apart - reach) - MARGIN * (apart + reach)
             slack = spare if spare < slack else slack
-        if not too_far(own, its_mean, radius, its_radius):  # (5)
+        if not parted_from(own, radius, its_mean, its_radius, mine, known, a, b):  # (5)
             inside += 1
             alike += int(class_[a] == class_[b])
             if n_b > 0:
@@ -156,21 +204,27 @@ def look(known_mean, known_count, sums, friends, own, radius, unit, sigma, weigh
 
 
 @kernel
-def pool(known_mean, known_count, sums, friends, mean, count, unit, sigma, weights, class_, own_interval, estimate):
+def pool(
+    known_mean, known_count, known, sums, friends, mean, count, mine, unit, sigma, weights, class_, own_interval,
+    estimate,
+):  # fmt: skip
     """Equations (5) and (6). Returns how many believe how many, how many of these are of one class, who is alone.
 
     With simple weights, the sums over a block of agents change only if somebody in it is asked, enters or leaves. The
     slack, the least that any of them is away from that, tells for how long they cannot."""
     believed = alike = alone = 0
     for a in range(u64(mean.size)):
-        own, radius = mean[a], at(sigma, a) * unit[u64(at(count, a))]
+        own, radius = mean[a], own_radius(mine, u64(at(count, a)), unit, sigma, a)
         own_interval[a, 0], own_interval[a, 1] = own, radius
         total, weight = at(count, a) * own, float(at(count, a))
         others = -1  # among its friends it finds itself
         for block in range(u64(sums.shape[1])):
             moved = abs(own - sums[a, block, MEAN]) + abs(radius - sums[a, block, RADIUS])
             if not moved < sums[a, block, SLACK]:  # also if something is NaN
-                look(known_mean, known_count, sums, friends, own, radius, unit, sigma, weights, class_, a, block)
+                look(
+                    known_mean, known_count, known, sums, friends, own, radius, mine, unit, sigma, weights, class_, a,
+                    block,
+                )  # fmt: skip
             total += sums[a, block, TOTAL]
             weight += sums[a, block, WEIGHT]
             others += friends[a, block, 0]
@@ -182,22 +236,24 @@ def pool(known_mean, known_count, sums, friends, mean, count, unit, sigma, weigh
     return believed, alike - mean.size, alone
 
 
-@equation
-def believes(known_mean: Any, known_count: Any, own_interval: Any, unit: Any, sigma: Any, a: Any, b: Any) -> Any:
+@helper
+def believes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
     """(5) as it was at the last step."""
-    its_radius = at(sigma, b) * unit[known_count[a, b]]
-    return not too_far(own_interval[a, 0], known_mean[a, b], own_interval[a, 1], its_radius)
+    its_radius = its_radius_of(known, known_count[a, b], unit, sigma, a, b)
+    return not parted_from(own_interval[a, 0], own_interval[a, 1], known_mean[a, b], its_radius, mine, known, a, b)
 
 
 @kernel
-def mutual(known_mean, known_count, own_interval, unit, sigma):
+def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
     """The pairs who believe each other, as compressed rows."""
     n = known_count.shape[0]
     both = np.zeros((n, n), np.bool_)
     for a in range(n):
         for b in range(a):
-            if believes(known_mean, known_count, own_interval, unit, sigma, a, b):
-                both[a, b] = both[b, a] = believes(known_mean, known_count, own_interval, unit, sigma, b, a)
+            if believes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
+                both[a, b] = both[b, a] = believes(
+                    known_mean, known_count, known, own_interval, mine, unit, sigma, b, a
+                )  # fmt: skip
     indptr = np.zeros(n + 1, np.int64)
     for a in range(n):
         indptr[a + 1] = indptr[a] + both[a].sum()
@@ -213,7 +269,7 @@ def mutual(known_mean, known_count, own_interval, unit, sigma):
 
 class ColState:
     saved: ClassVar[tuple[str, ...]] = (
-        "estimate", "known_mean", "known_count", "own_interval", "cursor", "isolated", "wrong", "lost",
+        "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "isolated", "wrong", "lost",
     )  # fmt: skip
 
     def __init__(self, method: ColME, world: World, graph: Graph):
@@ -222,6 +278,13 @@ class ColState:
         self.radii = method.radii(world, graph)
         self.estimate = np.full(n, np.nan)
         self.known_mean, self.known_count = np.zeros((n, n)), np.zeros((n, n), np.int32)
+        self.known: NDArray[np.float64] | None = None
+        """Intervals that a remembers of b, (a, b, statistic, center and radius), where several statistics are compared.
+        """
+        self.mine: NDArray[np.float64] | None = None  # everybody's own at the last step, (statistic, 2, agent)
+        if method.needs_moments:
+            self.known = np.full((n, n, len(method.statistics), 2), np.inf)
+            self.mine = np.full((len(method.statistics), 2, n), np.inf)
         # Sums over blocks of agents, not saved: without slack they are made anew.
         n_blocks = -(-n // BLOCK)
         self.sums, self.friends = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
@@ -234,10 +297,12 @@ class ColState:
     def step(self, world: World) -> None:
         method, unit, sigma = self.method, self.radii.table.up_to(world.t), self.radii.sigma
         count = world.samples
-        known = self.known_mean, self.known_count, self.sums
-        ask(*known, self.cursor, world.mean, count, unit, sigma, method.restricted, method.queries)
+        if isinstance(self.radii, MomentRadii):
+            self.mine = self.radii.table_of(world)
+        known = self.known_mean, self.known_count, self.known, self.sums
+        ask(*known, self.cursor, world.mean, count, self.mine, unit, sigma, method.restricted, method.queries)
         believed, alike, self.isolated = pool(
-            *known, self.friends, world.mean, count, unit, sigma, WEIGHTS.index(method.weights), self.class_,
+            *known, self.friends, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
             self.own_interval, self.estimate,
         )  # fmt: skip
         self.wrong, self.lost = believed - alike, self._n_right - alike
@@ -253,7 +318,9 @@ class ColState:
     def graph(self) -> Graph:
         """Pairs who believe each other."""
         unit = self.radii.table.up_to(int(self.known_count.max()))
-        rows = mutual(self.known_mean, self.known_count, self.own_interval, unit, self.radii.sigma)
+        rows = mutual(
+            self.known_mean, self.known_count, self.known, self.own_interval, self.mine, unit, self.radii.sigma
+        )  # fmt: skip
         return Graph(*rows, check=False)
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
@@ -264,14 +331,11 @@ class ColAgent(IntervalAgent):
     def __init__(self, method: ColME, place: Place):
         super().__init__(method, place)
         self.method = method
-        self.known: dict[Hashable, tuple[float, int, float]] = {}  # (mean, count, radius) last heard
+        self.known: dict[Hashable, tuple[float, int, AgentIntervals]] = {}  # (mean, count, intervals) last heard
         self.cursor = place.agent
 
-    def _inside(self, b: Hashable, radius: float) -> bool:
-        if b not in self.known:
-            return True
-        mean, _, its_radius = self.known[b]
-        return not too_far(self.mean, mean, radius, its_radius)
+    def _inside(self, b: Hashable, mine: AgentIntervals) -> bool:
+        return b not in self.known or not parted(mine, self.known[b][2])
 
     def _in_turn(self) -> Iterator[int]:
         n = self.place.n_agents
@@ -279,16 +343,16 @@ class ColAgent(IntervalAgent):
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        radius = self.radius
-        turn = [b for b in self._in_turn() if not self.method.restricted or self._inside(b, radius)]  # (2)
+        mine = self.intervals
+        turn = [b for b in self._in_turn() if not self.method.restricted or self._inside(b, mine)]  # (2)
         asked = turn[: self.method.queries] if self.count else []
         if asked:
             self.cursor = asked[-1]
         askers = yield dict.fromkeys(asked, "your mean?")  # (3)
-        answers = yield dict.fromkeys(askers, (self.mean, self.count, radius))
-        for b, (mean, count, its_radius) in answers.items():  # (4)
+        answers = yield dict.fromkeys(askers, (self.mean, self.count, mine))
+        for b, (mean, count, theirs) in answers.items():  # (4)
             if count > 0:
-                self.known[b] = (mean, count, its_radius)
+                self.known[b] = (mean, count, theirs)
         if self.count == 0:
             return
         total, weight = self.count * self.mean, float(self.count)
@@ -296,10 +360,10 @@ class ColAgent(IntervalAgent):
         for block in range(0, self.place.n_agents, BLOCK):
             block_total = block_weight = 0.0
             for b in range(block, block + BLOCK):
-                if b in self.known and self._inside(b, radius):  # (5)
+                if b in self.known and self._inside(b, mine):  # (5)
                     friends += 1
-                    mean, count, its_radius = self.known[b]
-                    w = interval_weight(self.mean, radius, mean, its_radius, WEIGHTS.index(self.method.weights))
+                    mean, count, theirs = self.known[b]
+                    w = interval_weight(*mine[0], *theirs[0], WEIGHTS.index(self.method.weights))
                     block_total += w * count * mean  # (6)
                     block_weight += w * count
             total += block_total

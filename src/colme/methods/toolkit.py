@@ -6,10 +6,10 @@ from colme.confidence import too_far
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Agent, Inbox, Method, Place, Round, State, World
 from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState
+from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
 __all__ = [
     "EVERYONE", "Agent", "ConsensusAgent", "ConsensusMethod", "ConsensusState", "Graph", "Inbox", "IntervalAgent",
     "IntervalMethod", "Method", "Place", "PruningState", "Round", "State", "World", "at", "block_of", "equation",
-    "kernel", "lanes_like", "too_far",
+    "kernel", "lanes_like", "parted", "too_far",
 ]  # fmt: skip

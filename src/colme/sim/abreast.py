@@ -39,8 +39,8 @@ WORTH_A_ROW = 7
 
 
 def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: object, precision: str) -> bool:
-    """One CL-colME without flows and with one restart for all agents, Gaussian samples of one sigma without gaps or
-    shifts, one graph."""
+    """One CL-colME of known scale without flows and with one restart for all agents, Gaussian samples of one sigma
+    without gaps or shifts, one graph."""
     return (
         HAVE_NUMBA
         and isinstance(graph, Graph)
@@ -48,6 +48,7 @@ def can_run_abreast(methods: list[Method], source: Scenario | Recording, graph: 
         and [type(method) for method in methods] == [CLColME]
         and methods[0].clock in CLOCKS  # type: ignore[attr-defined]
         and methods[0].consensus == "laplacian"  # type: ignore[attr-defined]
+        and not methods[0].needs_moments
         and isinstance(source, Scenario)
         and source.distribution == "gaussian"
         and not isinstance(source.sigma, tuple)

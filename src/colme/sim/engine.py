@@ -22,6 +22,7 @@ from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
 from colme.methods import Marching, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
+from colme.moments import Moments
 from colme.samples import Stream
 from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
@@ -79,6 +80,7 @@ class Run:
             tolerance=tolerance,
             loss=stream.loss,
             seed=seed,
+            moments=Moments(n) if any(method.needs_moments for method in methods) else None,
         )
         for method in methods:
             if stream.loss > 0 and not method.bears_loss:
@@ -173,6 +175,8 @@ class Run:
         arrays = {"t": np.array(self.world.t), "mean": self.world.mean}
         if self.world.count is not None:
             arrays["count"] = self.world.count
+        if self.world.moments is not None:
+            arrays |= snapshot(self.world.moments, "moments")
         arrays |= self.recorder.snapshot()
         for number, state in enumerate(self.states):
             arrays |= snapshot(state, f"state{number}")
@@ -204,6 +208,8 @@ class Run:
         self.world.mean[:] = arrays["mean"]
         if self.world.count is not None:
             self.world.count[:] = arrays["count"]
+        if self.world.moments is not None:
+            restore(self.world.moments, "moments", arrays)
         self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
             restore(state, f"state{number}", arrays)

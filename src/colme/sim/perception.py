@@ -103,7 +103,8 @@ class Perception:
         n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
         self.stream, self.world, self.judge = stream, world, judge
         self._recorded = recorded
-        self.most = max(1, min(STRETCH, n_steps, block // n)) if stream.complete else 1
+        ahead = stream.complete and world.moments is None  # moments are kept of one step only
+        self.most = max(1, min(STRETCH, n_steps, block // n)) if ahead else 1
         """Steps that are seen at once."""
         self._lines = np.empty((self.most, n if self.most > 1 else min(n, PART, block)))
         self._before = world.mean
@@ -150,6 +151,7 @@ class Perception:
         self._begin()
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
+            self._follow_moments(samples[0], part, t - 1)
             self._perceive(samples, mean[None, part], mean[part], t, wanted, part)
         self._conclude()
 
@@ -158,9 +160,15 @@ class Perception:
         assert world.count is not None
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
+            self._follow_moments(samples[0], part, world.count[part])
             observe_some(world.mean[part], world.count[part], samples[0])
         if self._wanted(t, 1)[0]:
             self._judge_with_gaps()
+
+    def _follow_moments(self, samples: NDArray[np.float64], part: slice, count: int | NDArray[np.int32]) -> None:
+        """Where a method needs them; means and counts are still those of the step before."""
+        if self.world.moments is not None:
+            self.world.moments.observe(samples, self.world.mean[part], count, part.start)
 
     def look_back(self) -> NDArray[np.float64]:
         """The errors of the means as they are, at a step that nobody knew to be recorded when it was seen."""
