@@ -44,6 +44,13 @@ def cast(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     return codes, values
 
 
+def count_all(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The census of all these agents, counted in one place: its codes, and the mean of all ballots."""
+    ballots, values = cast(mean, noise, unit)
+    codes, column = np.unique(ballots, return_inverse=True)
+    return codes, np.bincount(column.ravel(), values.ravel()) / len(mean)
+
+
 def cast_variance(square: Any, count: Any) -> tuple[Any, Any]:
     """What agents say of the variance of their samples: the channel of variances, and that of agents who have one."""
     codes = np.broadcast_to(_SPECIAL * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._ballots import Bins, cast
+from colme._ballots import Bins, count_all
 from colme.data.estimators import Estimator, Evidence
 from colme.tribes import Tribes, borrowing, posterior, quantiles
 
@@ -41,9 +41,10 @@ class CensusFit:
         self.tribes = _fitted(self.mean, self.noise)
         n = len(self.mean)
         # who knows its mean better than a bin still knows it so well
-        self._args = self.mean, evidence.noise, np.zeros(n, np.int64), *self.tribes[1:]
+        self.tribes = self.tribes._replace(fit=np.zeros(n, np.int64))
+        self._args = self.mean, evidence.noise, *self.tribes.prior
         self.estimate, self.tribe, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
-        posterior(*self._args, self.estimate, self.tribe, self.probability)
+        posterior(*self._args, self.tribes.first_group, self.estimate, self.tribe, self.probability)
         kept, self._variance = np.empty((2, n))
         borrowing(*self._args, self.estimate, kept, self._variance)
         self.estimate += self._center
@@ -62,7 +63,5 @@ class CensusFit:
 
 def _fitted(mean: Floats, noise: Floats) -> Tribes:
     unit = float(np.sqrt(np.median(noise)))
-    codes, values = cast(mean, noise, unit)
-    every, column = np.unique(codes, return_inverse=True)
-    votes = np.bincount(column.ravel(), values.ravel()) / len(mean)
-    return Tribes.fitted(votes[None], Bins.of(every, unit), float(len(mean)), len(mean))
+    codes, votes = count_all(mean, noise, unit)
+    return Tribes.fitted(votes[None], Bins.of(codes, unit), float(len(mean)), len(mean))

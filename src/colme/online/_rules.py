@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._ballots import Bins, cast
+from colme._ballots import Bins, count_all
 from colme.confidence import BOUNDS
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
@@ -148,7 +148,7 @@ class ConsensusRule(Rule):
 class CensusRule(Rule):
     """The census, taken in one place: everybody's ballots are counted when somebody asks and the last count is old."""
 
-    saved: ClassVar[tuple[str, ...]] = ("origin", "counted", "share", "place", "width", "n_tribes", "stranger")
+    saved: ClassVar[tuple[str, ...]] = ("origin", "counted", *Tribes._fields[1:])
 
     def __init__(self, method: Census, sigma: float | None):
         if method.restart:
@@ -165,7 +165,8 @@ class CensusRule(Rule):
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
 
     def _keep(self, tribes: Tribes) -> None:
-        _, self.share, self.place, self.width, self.n_tribes, self.stranger = tribes
+        for name in Tribes._fields[1:]:
+            setattr(self, name, getattr(tribes, name))
 
     def _noise(self, slots: Slots) -> Floats:
         out = np.empty(len(slots))
@@ -190,19 +191,17 @@ class CensusRule(Rule):
         unit = self.sigma
         if math.isnan(unit):
             unit = math.sqrt(crowd.pool[SQUARES] / crowd.pool[FREEDOM])
-        ballots, values = cast(mean[votes] - self.origin[0], noise[votes], unit)
-        codes, whose = np.unique(ballots, return_inverse=True)
+        codes, census = count_all(mean[votes] - self.origin[0], noise[votes], unit)
         n = int(votes.sum())
         # float32, as a simulation has it: the same compiled fit serves both
-        census = (np.bincount(whose.ravel(), values.ravel())[None] / n).astype(np.float32)
-        self._keep(Tribes.fitted(census, Bins.of(codes, unit), float(n), n))
+        self._keep(Tribes.fitted(census[None].astype(np.float32), Bins.of(codes, unit), float(n), n))
 
     def _known(self, slots: Slots) -> tuple[Floats, Floats, Tribes]:
         """Means from the origin, their variances, and the tribes."""
         self._census()
         noise = self._noise(slots)
-        fit = np.where((noise > 0.0) & (noise < np.inf) & (self.n_tribes[0] > 0), 0, -1)
-        tribes = Tribes(fit, self.share, self.place, self.width, self.n_tribes, self.stranger)
+        tribes = Tribes(np.empty(0, np.int64), *(getattr(self, name) for name in Tribes._fields[1:]))
+        tribes = tribes._replace(fit=np.where((noise > 0.0) & (noise < np.inf) & (tribes.n_tribes[0] > 0), 0, -1))
         return self.crowd.agents[slots, MEAN] - self.origin[0], noise, tribes
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
@@ -223,7 +222,7 @@ class CensusRule(Rule):
         mean, noise, tribes = self._known(slots)
         lower, upper = np.empty((2, len(slots)))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            quantiles(tail, mean, noise, *tribes, end)
+            quantiles(tail, mean, noise, *tribes.prior, end)
             end[noise == 0.0] = mean[noise == 0.0]
             end += self.origin[0]
         return lower, upper
