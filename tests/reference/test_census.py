@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from .census import ballot, census, explained, is_regular, sums_of_squares
+from .census import Column, ballot, census, explained, is_regular, sums_of_squares
 from .common import running_means
 from .test_reference import complete, graph, path, random_graph, same, two_classes
 from .tribes import (
@@ -107,7 +107,22 @@ def test_posterior_by_hand() -> None:
 
 
 def test_a_row_of_nothing_says_nothing() -> None:
-    assert explained(np.zeros(3), [("bin", 0, 0), ("bin", 0, 1), ("noise", 0)], 1.0, 10.0, 10) is None
+    assert explained(np.zeros(3), [("bin", 0, 0), ("bin", 0, 1), ("noise", 0)], 1.0, 10.0, 10, 0) is None
+
+
+def test_votes_on_another_grid_count_unless_they_stand_out() -> None:
+    """Two grids of 40 agents each: of one mean, they say the same to both; far apart, each hears its own only."""
+    for shift, apart in ((0.0, False), (8.0, True)):
+        votes: dict[Column, float] = {}
+        for i in range(40):
+            for one in (ballot(0.1 * i - 2.0, 1.0, 1.0), ballot(0.1 * i - 2.0 + shift, 9.0, 1.0)):
+                for column, value in one.items():
+                    votes[column] = votes.get(column, 0.0) + value / 80.0
+        columns = sorted(votes)
+        row = np.array([votes[column] for column in columns])
+        fine, coarse = (explained(row, columns, 1.0, 80.0, 80, grid) for grid in (-1, 1))
+        assert fine is not None and coarse is not None
+        assert bool(abs(fine.w @ fine.m - coarse.w @ coarse.m) > 7.0) == apart
 
 
 def test_complete_graph_counts_everybody_at_once() -> None:
