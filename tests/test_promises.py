@@ -67,7 +67,8 @@ def reference_of(method: Method) -> Callable[..., Any]:
         if isinstance(method, colme.Census):
             origin = colme.Recording(samples).origin  # where the grid begins
             known = None if method.estimate_sigma else sigma
-            return reference.census(samples - origin, graph.adjacency(), sigma=known).estimate + origin
+            found = reference.census(samples - origin, graph.adjacency(), sigma=known, restart=method.restart)
+            return found.estimate + origin
         assert isinstance(method, IntervalMethod)
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":

@@ -45,6 +45,35 @@ def sums_of_squares(samples: Array) -> Array:
     return out
 
 
+class Watched:
+    """One agent that watches for changes of its mean: a two-sided CUSUM against the mean of the samples before the sum
+    began to rise; on alarm (a sum beyond 28) it begins anew. Every mean is computed from the samples again."""
+
+    def __init__(self, sigma: float):
+        self.sigma, self.samples = sigma, list[float]()
+        self.sums = {1: 0.0, -1: 0.0}
+        self.rising = {1: 0, -1: 0}  # samples since the sum was zero
+
+    def observe(self, x: float) -> None:
+        alarm = False
+        for sign in (1, -1):
+            before = self.samples[: len(self.samples) - self.rising[sign]]
+            if len(before) < 30:
+                continue
+            allowed = 0.15 + 2.0 / math.sqrt(len(before))
+            total = self.sums[sign] + sign * (x - sum(before) / len(before)) / self.sigma - allowed
+            self.sums[sign], self.rising[sign] = (total, self.rising[sign] + 1) if total > 0.0 else (0.0, 0)
+            alarm = alarm or total > 28.0
+        if alarm:
+            self.samples = []
+            self.sums, self.rising = {1: 0.0, -1: 0.0}, {1: 0, -1: 0}
+        self.samples.append(x)
+
+    @property
+    def in_doubt(self) -> bool:
+        return max(self.sums.values()) > 12.0
+
+
 def explained(
     votes: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
 ) -> Prior | None:
@@ -99,11 +128,22 @@ def census(
     refresh: float = 1.2,
     rounds: int | None = None,
     heard: Array | None = None,
+    restart: bool = False,
 ) -> Result:
-    """Run the census. sigma None: not known. heard: (T, N, N), whether a hears b at step t; the grid begins at 0."""
+    """Run the census. sigma None: not known. heard: (T, N, N), whether a hears b at step t; the grid begins at 0.
+    restart: agents watch for changes, and those in doubt cast no ballot."""
     steps, agents = samples.shape
     A = initial_graph(adjacency, agents)
     mean, count = running_means(samples)
+    doubtful = np.zeros(samples.shape, bool)
+    if restart:
+        for a, s in enumerate(per_agent(sigma, agents)):
+            watched = Watched(float(s))
+            for i in range(steps):
+                if not np.isnan(samples[i, a]):
+                    watched.observe(float(samples[i, a]))
+                mean[i, a] = np.mean(watched.samples) if watched.samples else np.nan
+                count[i, a], doubtful[i, a] = len(watched.samples), watched.in_doubt
     squares = sums_of_squares(samples)
     scale = None if sigma is None else per_agent(sigma, agents)
     unit = 1.0 if scale is None else max(scale)
@@ -153,7 +193,7 @@ def census(
             for a in range(agents):
                 votes: Ballot = {}
                 grid[a] = None
-                if 0.0 < noise(a, t) < math.inf:
+                if 0.0 < noise(a, t) < math.inf and not doubtful[t - 1, a]:
                     votes |= ballot(X[a], noise(a, t), unit)
                     grid[a] = next(column[1] for column in votes if column[0] == "noise")
                 if scale is None and count[t - 1, a] > 1:
