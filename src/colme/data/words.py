@@ -31,8 +31,8 @@ def sentences(result: Result) -> dict[str, str]:
     found = {
         "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
         "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
-        "Gain": f"{percent(summary.gain)} less error than local means, standard error {percent(summary.gain_se)}, "
-        f"cross-validated within each agent's samples, {folds}.",
+        "Gain": "" if summary.method == "local" else f"{percent(summary.gain)} less error than local means, "
+        f"standard error {percent(summary.gain_se)}, cross-validated within each agent's samples, {folds}.",
         "Groups": said(summary.groups_sentence),
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
@@ -82,6 +82,8 @@ def _n_half(result: Result) -> str:
     n_half = result.summary.n_half
     if not math.isfinite(n_half):
         return "Agents do not differ beyond noise: the others tell as much as any number of own samples."
+    if n_half < 1.0:
+        return f"Agents differ so much that one own sample tells more than the crowd does (n_half = {n_half:.2g})."
     below = float(np.mean(result.n < n_half))
     return (
         f"An agent's own mean is as good as what the others tell from {n_half:,.3g} samples on; "
