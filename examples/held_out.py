@@ -1,4 +1,4 @@
-"""What both examples of real tables share: every method scored on samples that it has not seen, and the figure of it."""
+"""What both examples of real tables share: methods scored on samples that they have not seen, and the figure of it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ LOOKS = {
 }  # fmt: skip
 """Methods and how their lines are drawn: `auto` is broad and pale, below whatever it chose."""
 ORDERS = ("shuffled", "time order")
+TOP = 3.0
+"""Of the frame: what is so much worse than local means is told in words."""
 
 
 def dataset(package: str) -> Any:
@@ -65,7 +67,6 @@ def compare(
 def plot_held_out(frame: pd.DataFrame, title: str) -> Figure:
     """Error relative to the local mean by the number of samples, a line per method."""
     counts = sorted(frame["n"].unique())
-    wide = frame["ratio"].max() > 20 * frame["ratio"].min()
     with style.context(plots.STYLE, after_reset=True):
         figure = Figure(figsize=(7.2, 3.7))
         axes = figure.subplots(1, 2, sharey=True)
@@ -77,13 +78,18 @@ def plot_held_out(frame: pd.DataFrame, title: str) -> Figure:
                 ax.errorbar(part["n"], part["ratio"], part["ratio_se"].fillna(0.0), fmt=line, color=color,
                             linewidth=width, elinewidth=1.2, markersize=size, label=method)  # fmt: skip
             ax.set(xscale="log", yscale="log", xlabel="samples of each agent", title=order)
+            here = frame[frame["order"] == order].groupby("method", sort=False)["ratio"]
+            far = here.max()[here.max() > TOP].index
+            words = "\n".join(f"{each}: {here.min()[each]:,.0f} to {here.max()[each]:,.0f}" for each in far)
+            ax.annotate(words and f"far above:\n{words}", (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=8)
             ax.set_xticks(counts, [str(n) for n in counts])
             ax.xaxis.set_minor_locator(NullLocator())
-            ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             ax.yaxis.set_minor_formatter(NullFormatter())
+        axes[0].set_ylim(top=min(1.3 * max(frame["ratio"].max(), 1.0), TOP))
         axes[0].set_ylabel("error / error of the local mean")
-        axes[1].annotate("agents' own means", (1.0, 1.0), (0, 3), xycoords=("axes fraction", "data"),
+        axes[1].annotate("agents' own means", (1.0, 1.0), (0, 5), xycoords=("axes fraction", "data"),
                          textcoords="offset points", ha="right", fontsize=8, color="#555555")  # fmt: skip
         legend = figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(LOOKS),
                                fontsize=8.5, title=title, title_fontsize=9.5)  # fmt: skip
