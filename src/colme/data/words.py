@@ -18,21 +18,26 @@ WEAK = 0.1
 def headline(result: Result) -> str:
     """The result in a sentence or two."""
     summary = result.summary
+    if summary.why == "local was asked for":
+        return "Every agent keeps its own mean: local was asked for."
     if summary.method == "local":
         return f"Collaboration does not help here: every agent keeps its own mean. {said(summary.why)}"
-    better = f"{percent(summary.gain)} less error than the agents' own means"
-    return f"Collaboration helps: {better} (standard error {percent(summary.gain_se)}). {said(summary.groups_sentence)}"
+    groups = said(summary.groups_sentence)
+    if not summary.candidates:
+        return f"Whether collaboration helps is not known: too few agents have two samples. {groups}"
+    sure = abs(summary.gain) > summary.gain_se
+    verdict = ("helps" if summary.gain > 0 else "harms") if sure else "hardly matters"
+    than = f"{_less(summary.gain)} error than the agents' own means (standard error {percent(summary.gain_se)})"
+    return f"Collaboration {verdict}: {than}. {groups}"
 
 
 def sentences(result: Result) -> dict[str, str]:
     """What was found, topic by topic; topics that have nothing to say are left out."""
     summary = result.summary
-    folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
     found = {
         "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
         "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
-        "Gain": "" if summary.method == "local" else f"{percent(summary.gain)} less error than local means, "
-        f"standard error {percent(summary.gain_se)}, cross-validated within each agent's samples, {folds}.",
+        "Gain": _gain(result),
         "Groups": said(summary.groups_sentence),
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
@@ -76,6 +81,21 @@ def most_changed(result: Result, n: int) -> list[int]:
 def _counts(result: Result) -> str:
     low, middle, high = np.quantile(result.n, [0.0, 0.5, 1.0], method="nearest")
     return f"{low:,} each" if low == high else f"{low:,} to {high:,} each, half of them at most {middle:,}"
+
+
+def _gain(result: Result) -> str:
+    summary = result.summary
+    if summary.method == "local" or not summary.candidates:
+        return ""
+    folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
+    return (
+        f"{_less(summary.gain)} error than local means, standard error {percent(summary.gain_se)}, cross-validated "
+        f"within each agent's samples, {folds}."
+    )
+
+
+def _less(gain: float) -> str:
+    return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
 
 
 def _n_half(result: Result) -> str:
