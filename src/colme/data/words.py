@@ -11,6 +11,8 @@ from colme.data.result import Result
 
 NAMED = 5
 """Agents that a sentence names."""
+VAGUE = 0.5
+"""A standard error with which a gain may be nothing or everything."""
 WEAK = 0.1
 """A correlation that nobody needs to care about."""
 
@@ -25,6 +27,9 @@ def headline(result: Result) -> str:
     groups = said(summary.groups_sentence)
     if not summary.candidates:
         return f"Whether collaboration helps is not known: too few agents have two samples. {groups}"
+    if summary.gain_se > VAGUE and summary.gain > 0:
+        vague = "Collaboration seems to help, but how much cannot be told: the standard error of the gain is "
+        return f"{vague}{percent(summary.gain_se)}. {groups}"
     sure = abs(summary.gain) > summary.gain_se
     verdict = ("helps" if summary.gain > 0 else "harms") if sure else "hardly matters"
     than = f"{_less(summary.gain)} error than the agents' own means (standard error {percent(summary.gain_se)})"
@@ -95,6 +100,8 @@ def _gain(result: Result) -> str:
 
 
 def _less(gain: float) -> str:
+    """In cross-validation a gain may seem to be more than everything, by chance."""
+    gain = min(gain, 1.0)
     return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
 
 
