@@ -264,6 +264,18 @@ def test_the_headline_is_honest() -> None:
     local = made_result(9, method="local", why="nothing gains more than its standard error")
     assert headline(local).startswith("Collaboration does not help here")
     assert headline(local).endswith("standard error.")
+    asked = made_result(9, method="local", why="local was asked for")
+    assert headline(asked) == "Every agent keeps its own mean: local was asked for."
+    harm = made_result(9, method="pooled", gain=-2.5, gain_se=0.5)
+    assert headline(harm).startswith("Collaboration harms: 250 % more error")
+    assert sentences(harm)["Gain"].startswith("250 % more error")
+    assert headline(made_result(9, gain=-0.01)).startswith("Collaboration hardly matters: 1.0 % more error")
+    vague = made_result(9, gain=1.57, gain_se=1.47)
+    assert headline(vague).startswith("Collaboration seems to help, but how much cannot be told")
+    assert sentences(vague)["Gain"].startswith("100 % less error than local means, standard error 147 %")
+    unknown = made_result(9, method="shrinkage", gain=0.0, gain_se=0.0, candidates=())
+    assert headline(unknown).startswith("Whether collaboration helps is not known")
+    assert "Gain" not in sentences(unknown) and "Gain" not in sentences(local)
 
 
 @pytest.mark.parametrize(("changes", "topic", "words"), [
@@ -278,6 +290,7 @@ def test_the_headline_is_honest() -> None:
     ({"dominant": ("a",)}, "Dominant samples", "1 agent owes its mean to a single sample: a."),
     ({"zero_variance": 2}, "Zero variance", "2 agents have samples that are all the same."),
     ({"n_half": math.inf}, "n_half", "do not differ beyond noise"),
+    ({"n_half": 0.0264}, "n_half", "one own sample tells more than the crowd does (n_half = 0.026)"),
     ({"folds": "forward"}, "Gain", "predicting later samples from earlier ones"),
 ])  # fmt: skip
 def test_each_finding_has_its_sentence(changes: dict[str, Any], topic: str, words: str) -> None:

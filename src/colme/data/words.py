@@ -11,6 +11,8 @@ from colme.data.result import Result
 
 NAMED = 5
 """Agents that a sentence names."""
+VAGUE = 0.5
+"""A standard error with which a gain may be nothing or everything."""
 WEAK = 0.1
 """A correlation that nobody needs to care about."""
 
@@ -18,21 +20,29 @@ WEAK = 0.1
 def headline(result: Result) -> str:
     """The result in a sentence or two."""
     summary = result.summary
+    if summary.why == "local was asked for":
+        return "Every agent keeps its own mean: local was asked for."
     if summary.method == "local":
         return f"Collaboration does not help here: every agent keeps its own mean. {said(summary.why)}"
-    better = f"{percent(summary.gain)} less error than the agents' own means"
-    return f"Collaboration helps: {better} (standard error {percent(summary.gain_se)}). {said(summary.groups_sentence)}"
+    groups = said(summary.groups_sentence)
+    if not summary.candidates:
+        return f"Whether collaboration helps is not known: too few agents have two samples. {groups}"
+    if summary.gain_se > VAGUE and summary.gain > 0:
+        vague = "Collaboration seems to help, but how much cannot be told: the standard error of the gain is "
+        return f"{vague}{percent(summary.gain_se)}. {groups}"
+    sure = abs(summary.gain) > summary.gain_se
+    verdict = ("helps" if summary.gain > 0 else "harms") if sure else "hardly matters"
+    than = f"{_less(summary.gain)} error than the agents' own means (standard error {percent(summary.gain_se)})"
+    return f"Collaboration {verdict}: {than}. {groups}"
 
 
 def sentences(result: Result) -> dict[str, str]:
     """What was found, topic by topic; topics that have nothing to say are left out."""
     summary = result.summary
-    folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
     found = {
         "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
         "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
-        "Gain": f"{percent(summary.gain)} less error than local means, standard error {percent(summary.gain_se)}, "
-        f"cross-validated within each agent's samples, {folds}.",
+        "Gain": _gain(result),
         "Groups": said(summary.groups_sentence),
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
@@ -78,10 +88,29 @@ def _counts(result: Result) -> str:
     return f"{low:,} each" if low == high else f"{low:,} to {high:,} each, half of them at most {middle:,}"
 
 
+def _gain(result: Result) -> str:
+    summary = result.summary
+    if summary.method == "local" or not summary.candidates:
+        return ""
+    folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
+    return (
+        f"{_less(summary.gain)} error than local means, standard error {percent(summary.gain_se)}, cross-validated "
+        f"within each agent's samples, {folds}."
+    )
+
+
+def _less(gain: float) -> str:
+    """In cross-validation a gain may seem to be more than everything, by chance."""
+    gain = min(gain, 1.0)
+    return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
+
+
 def _n_half(result: Result) -> str:
     n_half = result.summary.n_half
     if not math.isfinite(n_half):
         return "Agents do not differ beyond noise: the others tell as much as any number of own samples."
+    if n_half < 1.0:
+        return f"Agents differ so much that one own sample tells more than the crowd does (n_half = {n_half:.2g})."
     below = float(np.mean(result.n < n_half))
     return (
         f"An agent's own mean is as good as what the others tell from {n_half:,.3g} samples on; "

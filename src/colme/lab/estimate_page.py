@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colme._files import write_text
 from colme.data.result import Result, Summary
-from colme.data.words import decimals, headline, most_changed, sentences
+from colme.data.words import decimals, headline, most_changed, said, sentences
 from colme.lab.page import table_html
 from colme.lab.provenance import versions
 
@@ -95,7 +95,7 @@ def _chosen(name: str, summary: Summary) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    notes = [f"<li>{escape(each)}</li>" for each in result.summary.notes]
+    notes = [f"<li>{escape(said(each))}</li>" for each in result.summary.notes]
     return ["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []
 
 

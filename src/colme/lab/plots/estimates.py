@@ -27,7 +27,7 @@ TAILS = 0.005
 """Share of own means on either side that may lie outside the frame."""
 LETTERS = 28
 """Of an agent's name."""
-TOLD = 9
+TOLD = 12
 """Groups whose names are written."""
 
 
