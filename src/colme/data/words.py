@@ -29,10 +29,10 @@ def sentences(result: Result) -> dict[str, str]:
     summary = result.summary
     folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
     found = {
-        "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
+        "Table": f"{_count(summary.n_samples, 'sample')} of {_count(summary.n_agents, 'agent')}{_counts(result)}.",
         "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
         "Gain": f"{percent(summary.gain)} less error than local means, standard error {percent(summary.gain_se)}, "
-        f"cross-validated within each agent's samples, {folds}.",
+        f"cross-validated within each agent's samples, {folds}." if summary.candidates else "",
         "Groups": said(summary.groups_sentence),
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
@@ -75,11 +75,19 @@ def most_changed(result: Result, n: int) -> list[int]:
 
 def _counts(result: Result) -> str:
     low, middle, high = np.quantile(result.n, [0.0, 0.5, 1.0], method="nearest")
-    return f"{low:,} each" if low == high else f"{low:,} to {high:,} each, half of them at most {middle:,}"
+    if len(result.n) == 1:
+        return ""
+    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each, half of them at most {middle:,}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + "s" * (n != 1)
 
 
 def _n_half(result: Result) -> str:
     n_half = result.summary.n_half
+    if math.isnan(n_half):
+        return ""
     if not math.isfinite(n_half):
         return "Agents do not differ beyond noise: the others tell as much as any number of own samples."
     below = float(np.mean(result.n < n_half))
