@@ -83,7 +83,8 @@ SOUND: dict[str, tuple[Any, dict[str, Any]]] = {
     "a level of nearly all": (FRAME, {"level": np.float32(0.9999)}),
     "a constant covariate": (changed(c=0.1), {"covariates": "c"}),
     "covariates on a line": (changed(d=2 * FRAME.c + 1), {"covariates": ["c", "d"]}),
-    "a covariate known by the label": (changed(c=np.where(FRAME.g == "x", 0.1, 0.3)), {"covariates": "c", "label": "g"}),
+    "a covariate known by the label": (changed(c=np.where(FRAME.g == "x", 0.1, 0.3)),
+                                       {"covariates": "c", "label": "g"}),
     "a huge covariate": (changed(c=FRAME.c * 1e200), {"covariates": ["c", "log n"]}),
     "more covariates than agents": (
         changed(**{f"x{k}": RNG.normal(size=len(FRAME)) for k in range(20)}),
@@ -203,7 +204,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence_with_a_remedy(name: str) -
 def test_text_without_line_feeds_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "old.csv"
     path.write_bytes(b"a,v\rx,1\rx,2\r")
-    with pytest.raises(ColmeError, match="first line of old.csv"):
+    with pytest.raises(ColmeError, match=r"first line of old\.csv"):
         colme.estimate(path, agent="a", value="v")
 
 
