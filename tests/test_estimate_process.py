@@ -30,8 +30,8 @@ def colme(folder: Path, *arguments: str, **options: Any) -> subprocess.Completed
 def test_a_table_becomes_every_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "readings.csv").write_text(TABLE)
     names = ("o.parquet", "o.csv", "o.json", "o.svg", "o.html")
-    done = colme(tmp_path, "readings.csv", *COLUMNS, "--format", "json", "-o", "o.parquet", "-o", "o.csv", "-o", "o.json",
-                 "--plot", "o.svg", "--report", "o.html")  # fmt: skip
+    done = colme(tmp_path, "readings.csv", *COLUMNS, "--format", "json", "-o", "o.parquet", "-o", "o.csv",
+                 "-o", "o.json", "--plot", "o.svg", "--report", "o.html")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"readings.csv", *names}
     agents = json.loads(done.stdout)["agents"]
