@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from colme.data.result import Candidate, Result, Summary
-from colme.data.table import Names, Table, read_table
+from colme.data.table import Names
 
 SIGMA = 6.0
 PLACES = np.array([15.0, 21.0, 35.0])
@@ -43,22 +43,3 @@ def made_result(n_agents: int, *, groups: bool = True, seed: int = 0, **changes:
         probability=np.full(n_agents, 0.9 if groups else math.nan), borrowed=1 - kept,
         flags=(n == 1).astype(np.uint8), summary=summary_of(n, **none | changes), names=Names("sensor", "temperature"),
     )  # fmt: skip
-
-
-def local_result(table: Table, **changes: Any) -> Result:
-    """Everybody's own mean."""
-    n = np.diff(table.start)
-    mean = np.add.reduceat(table.value, table.start[:-1]) / n
-    known = {"method": "local", "why": "nothing beats it", "gain": 0.0, "groups_sentence": "no evidence of groups"}
-    return Result(
-        agent=table.labels, n=n, mean=mean, estimate=mean, lower=mean - 1, upper=mean + 1, group=np.full(len(n), -1),
-        probability=np.full(len(n), math.nan), borrowed=np.zeros(len(n)), flags=np.zeros(len(n), np.uint8),
-        summary=summary_of(n, **known | {"notes": table.notes} | changes), names=table.names,
-    )  # fmt: skip
-
-
-def estimate(source: Any, **asked: Any) -> Result:
-    """As `colme.estimate` is called, to see what it is called with."""
-    columns = {key: asked.pop(key) for key in ("agent", "value", "time", "weight", "label", "progress")}
-    covariates = [name for name in asked.pop("covariates") if name != "log n"]
-    return local_result(read_table(source, covariates=covariates, **columns), level=asked["level"])

@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import math
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ import pytest
 
 from colme import cli
 from colme.cli import _row_progress
+from colme.data import estimate as estimate_module
 from colme.data.output import csv_of, json_of, save_result
 from colme.data.result import Summary
 from colme.data.words import decimals, headline, most_changed, sentences
 from colme.errors import DataError, RunError
-from tests import made_results
 from tests.made_results import made_result
 
 READINGS = "sensor,room,temperature,ts\n" + "".join(
@@ -33,14 +31,15 @@ ASKED = ("--agent", "sensor", "--value", "temperature")
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What `colme.data.estimate.estimate` was called with; what it gives are local means."""
+    """What `colme.data.estimate.estimate` was called with."""
     calls: list[dict[str, Any]] = []
 
     def estimate(source: Any, **options: Any) -> Any:
         calls.append({"source": source} | options)
-        return made_results.estimate(source, **options)
+        return real(source, **options)
 
-    monkeypatch.setitem(sys.modules, "colme.data.estimate", types.SimpleNamespace(estimate=estimate))  # type: ignore[arg-type]
+    real = estimate_module.estimate
+    monkeypatch.setattr(estimate_module, "estimate", estimate)
     return calls
 
 
@@ -103,7 +102,7 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
 def test_half_lives_have_units(
     text: str, seconds: float, file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(capfd, file, *ASKED, "--half-life", text)[0] == 0
+    assert call(capfd, file, *ASKED, "--time", "ts", "--half-life", text)[0] == 0
     assert asked[0]["half_life"] == seconds
 
 
@@ -121,7 +120,8 @@ def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest
 
 
 @pytest.mark.parametrize(("flags", "code", "fragments"), [
-    ((), 2, ("--agent and --value must name a column", "sensor, room, temperature, ts", "Try: colme estimate")),
+    ((), 2, ("--agent and --value must name a column", "sensor, room, temperature, ts",
+             "readings.csv --agent COLUMN --value COLUMN")),
     (("--agent", "sensor"), 2, ("--value must name a column", "sensor, room, temperature, ts", "Try")),
     (("--agent", "senser", "--value", "temperature"), 2, ("no column 'senser'", "Did you mean 'sensor'?")),
     (("--agent", "sensor", "--value", "room"), 1, ("room in row 1 of readings.csv is 'south'", "must be a number")),
@@ -132,6 +132,11 @@ def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest
     ((*ASKED, "-o", "readings.csv/out.csv"), 1, ("cannot write readings.csv/out.csv", "Choose a folder")),
     ((*ASKED, "--half-life", "7 fortnights"), 2, ("7 fortnights", "Try 7d")),
     ((*ASKED, "--groups", "0"), 2, ("--groups",)),
+    ((*ASKED, "--level", "1"), 2, ("--level", "0<x<1")),
+    ((*ASKED, "--sigma", "0"), 2, ("--sigma", "x>0")),
+    ((*ASKED, "--half-life", "7d"), 2, ("--half-life needs to know", "Try --time COLUMN")),
+    ((*ASKED, "-o", "readings.csv"), 2, ("readings.csv is the table itself", "Choose another name")),
+    ((*ASKED, "-o", "o.csv", "-o", "./o.csv"), 2, ("./o.csv is written twice", "Choose another name")),
 ])  # fmt: skip
 def test_what_cannot_be_is_said_before_the_work(
     flags: tuple[str, ...], code: int, fragments: tuple[str, ...], file: Path, asked: list[Any],

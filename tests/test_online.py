@@ -301,7 +301,7 @@ def test_frames_with_dates_categories_and_gaps() -> None:
         ({"agent": ["a", None], "value": [1.0, 2.0]}, r"agent None in row 1: it must be text or a whole number"),
         ({"agent": ["a", 1.5], "value": [1.0, 2.0]}, r"agent 1.5 in row 1: it must be text or a whole number"),
         ({"agent": ["a"], "value": [1.0, 2.0]}, r"agent has 1 rows and value has 2: they must have as many"),
-        ({"agent": "a", "value": [1.0]}, r"agent='a': without a table it must be an array"),
+        ({"agent": "a", "value": [1.0]}, r"agent='a': it must be a column of a table, or an array"),
         ({"agent": ["a"], "value": [[1.0]]}, r"value is not one column: .* Try a list of numbers"),
         ({"agent": ["a", "b", "a"], "value": [1.0, 1.0, 1.0], "time": [2, 1, 1]}, r"time 1 of agent 'a' is before"),
         ({"agent": ["a", "b"], "value": [1.0, 1.0], "time": [2, np.nan]}, r"the time in row 1 is missing"),
@@ -347,7 +347,7 @@ def test_bad_samples(agent: Any, x: Any, words: str) -> None:
 
 def test_unknown_agents() -> None:
     model = CollaborativeMean()
-    with pytest.raises(UnknownAgent, match=r"^unknown agent 'a': there are 0 others. Learn a sample of it first.$"):
+    with pytest.raises(UnknownAgent, match=r"^unknown agent 'a': nobody has been heard. Learn a sample of it first.$"):
         model.forget("a")
     model.learn_many(agent=["sensor-7", 12], value=[1.0, 2.0])
     with pytest.raises(KeyError, match=r"unknown agent 'sensor-8': .* Did you mean 'sensor-7'\?"):

@@ -229,7 +229,7 @@ def test_several_columns_make_one_label() -> None:
 
 @pytest.mark.parametrize(("labels", "expected"), [
     (["7", "8", "7"], [7, 8]), (["07", "8", "07"], ["07", "8"]), ([7.0, 8.0, 7.0], [7, 8]),
-    ([7.5, 8.0, 7.5], ["7.5", "8.0"]), ([True, False, True], [1, 0]),
+    ([7.5, 8.0, 7.5], ["7.5", "8.0"]), ([True, False, True], ["True", "False"]),
     ([DAY, datetime.date(2024, 3, 2), DAY], ["2024-03-01", "2024-03-02"]),
     ([b"a", b"b", b"a"], ["a", "b"]), ([1, "b", 1], ["1", "b"]),
 ])  # fmt: skip
@@ -344,7 +344,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
     "no time at all": (_dict(ts=[None] * 3), {"time": "ts"}, ("no row", "3 of 3 have no ts", "leave it out")),
     "times of no kind": (
         _dict(ts=["2024-03-01", "3/4/2024", "2024-03-01"]), {"time": "ts"},
-        ("ts in row 2 of the table is '3/4/2024'", "numbers or dates", "Write dates like 2024-03-01"),
+        ("ts in row 2 of the table is '3/4/2024'", "must be dates, as the first is", "Write dates like 2024-03-01"),
     ),
     "times of two kinds": (
         lambda folder: ({"sensor": [1], "temperature": [1], "ts": [time]} for time in (DAY, 7)),

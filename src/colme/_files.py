@@ -22,6 +22,8 @@ def write_arrays(
 ) -> None:
     """Write to a temporary file beside `path`, flush it to the disk, and rename it: all or nothing."""
     target = Path(path)
+    if not target.name or target.is_dir():
+        raise CheckpointError(f"cannot write {target}: it is a folder. Name a file in it.")
     temporary = target.with_name(f".{target.name}.tmp")  # always the same, so that a killed run leaves at most one
     text = json.dumps({"format": form} | head)
     try:
@@ -50,7 +52,9 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
         head = json.loads(arrays.pop(_HEAD).tobytes())
         found = head.pop("format")
     except FileNotFoundError:
-        raise CheckpointError(f"there is no file {path}.") from None
+        raise CheckpointError(f"there is no file {path}. Check the path.") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}. Check the path.") from None
     except Exception:  # zip, NumPy and JSON each complain of a torn file in many ways
         raise CheckpointError(
             f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew."

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._jit import at, equation, kernel
-from colme.errors import ColmeError, MethodError, one_of, positive
+from colme.errors import ColmeError, MethodError, one_of, positive, shorten
 from colme.moments import deviation, kurtosis
 
 BOUNDS = ("laplace", "fourth-moment", "hoeffding")
@@ -169,8 +169,9 @@ def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> flo
 
 
 def check_probability(name: str, value: float) -> None:
-    if not 0.0 < value < 1.0:
-        raise MethodError(f"{name}={value}: it must be between 0 and 1, both excluded. Try {name}=0.1.")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < value < 1.0:
+        example = 0.9 if name == "level" else 0.1
+        raise MethodError(f"{name}={shorten(value)}: it must be between 0 and 1, both excluded. Try {name}={example}.")
 
 
 def separation_time(

@@ -45,9 +45,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 @click.option("--method", default="auto", show_default=True, metavar="NAME",
               help="auto (by cross-validation), local, pooled, shrinkage, census, one-hop, cl-colme.")  # fmt: skip
 @click.option("--groups", type=click.IntRange(min=1), metavar="N", help="Groups at most (default: as many as show).")
-@click.option("--sigma", type=float, metavar="NUMBER", help="Standard deviation of a sample, if it is known.")
+@click.option("--sigma", type=click.FloatRange(min=0, min_open=True), metavar="NUMBER",
+              help="Standard deviation of a sample, if it is known.")  # fmt: skip
 @click.option("--half-life", type=Duration(), metavar="TIME", help="A sample counts half after so long: 7d, 12h, ...")
-@click.option("--level", type=float, default=0.9, show_default=True, metavar="SHARE", help="Of the intervals.")
+@click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
+              help="Of the intervals.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random folds.")
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all agents: .parquet, .csv or .json; again for more.")  # fmt: skip
@@ -78,6 +80,9 @@ def command(
 
     if not agent or value is None:
         raise _missing(file, agent, value)
+    if options["half_life"] is not None and options["time"] is None:
+        raise click.UsageError("--half-life needs to know when samples were taken. Try --time COLUMN.")
+    _check_targets(file, [path for path in (*outputs, plot, report) if path is not None])
     for path in outputs:
         output.check_ending(Path(path))
     _check_pictures(plot, report)
@@ -116,8 +121,18 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.Usag
     names = [] if file == "-" else open_source(file).columns or []
     more = ", ..." if len(names) > 20 else ""
     there = f" The columns of {Path(file).name} are {', '.join(names[:20])}{more}." if names else ""
-    flags = " and ".join(f"{flag} COLUMN" for flag in wanted)
+    flags = " ".join(f"{flag} COLUMN" for flag in wanted)
     return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: colme estimate {file} {flags}")
+
+
+def _check_targets(file: str, targets: list[str]) -> None:
+    """The table itself is nothing to write to, and one file cannot hold two things."""
+    taken = {Path(file).resolve(): "the table itself"} if file != "-" else {}
+    for target in targets:
+        place = Path(target).resolve()
+        if place in taken:
+            raise click.UsageError(f"{target} is {taken[place]}: it would be overwritten. Choose another name.")
+        taken[place] = "written twice"
 
 
 def _check_pictures(plot: str | None, report: str | None) -> None:

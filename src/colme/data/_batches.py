@@ -53,6 +53,7 @@ def check_columns(wanted: Sequence[Hashable], there: Sequence[Hashable], name: s
             raise ColumnError(f"{name} has {there.count(column)} columns {column!r}: each must have a name of its own. "
                               "Rename all but one.")  # fmt: skip
         words = [repr(each) for each in there[:8]] + ([f"{len(there) - 8} more"] if len(there) > 8 else [])
-        close = nearest(column, map(str, there))
-        remedy = f"Did you mean {close!r}?" if close is not None else "Choose one of these."
+        names = {str(each): each for each in there}
+        close = nearest(column, names)
+        remedy = f"Did you mean {names[close]!r}?" if close is not None else "Choose one of these."
         raise ColumnError(f"{name} has no column {column!r}: it has {', '.join(words) or 'none'}. {remedy}")

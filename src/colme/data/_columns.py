@@ -79,10 +79,10 @@ class Coder:
     def codes(self, arrays: list[Any], wheres: list[Where]) -> NDArray[np.int64]:
         """Of a batch of the only column; -1 where there is no label."""
         (array,), (where,) = map(decoded, arrays), wheres
-        if pa.types.is_nested(array.type):
+        if pa.types.is_nested(array.type) or isinstance(array.type, pa.BaseExtensionType):
             raise DataError(
                 f"{where.column} of {where.source} holds {array.type}: a label must be text or a number. "
-                "Choose another column."
+                "Turn it into text, or choose another column."
             )
         encoded = array.dictionary_encode()
         known = self._code_of
@@ -94,7 +94,7 @@ class Coder:
         found = list(self._code_of)
         if text and found and all(isinstance(each, str) and WHOLE.fullmatch(each) for each in found):
             return np.array([int(each) for each in found], np.int64)
-        if found and all(isinstance(each, int | float) and each == int(each) and abs(each) < 2**53 for each in found):
+        if found and all(map(_is_whole, found)):
             return np.array(found).astype(np.int64)  # pandas makes floats of whole numbers where some are missing
         made = np.empty(len(found), object)
         made[:] = [_text(each) for each in found]
@@ -138,6 +138,11 @@ def _code(known: dict[Any, int], label: Any) -> int:
     return known.setdefault(label, len(known))
 
 
+def _is_whole(label: Any) -> bool:
+    number = isinstance(label, int | float) and not isinstance(label, bool)
+    return bool(number and abs(label) < 2**53 and label == int(label))
+
+
 def _text(label: Any) -> str:
     if isinstance(label, bytes):
         return label.decode("utf-8", "replace")
@@ -145,6 +150,9 @@ def _text(label: Any) -> str:
 
 
 def decoded(array: Any) -> Any:
+    """The array itself, without the tricks that save memory."""
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 

@@ -17,6 +17,11 @@ from colme.data._times import Clock
 from colme.data.table import NAMED, Names, Table
 from colme.errors import DataError
 
+LARGEST = 1e300
+"""Values beyond leave no room for their sums."""
+HEAVIEST = 1e30
+"""Weights beyond, or below its inverse, leave no room for the squares of their sums."""
+
 
 class Reading:
     """Iterate to read, then ask for the table."""
@@ -55,7 +60,7 @@ class Reading:
     def _take(self, batch: Batch) -> None:
         names = self.names
         code = self.coder.codes([batch[each] for each in self.agent], [self._where(each) for each in self.agent])
-        value = self._numbers(batch, names.value, "values must be finite. Leave the row out, or repair it.")
+        value = self._numbers(batch, names.value, f"values must be finite, and below {LARGEST:g}. Leave the row out.")
         keep, columns = self._keep(code >= 0, "agent"), [value]
         self._grow()
         if names.label is not None:
@@ -70,13 +75,16 @@ class Reading:
             weight = self._numbers(batch, names.weight, "weights must be finite. Leave the row out, or repair it.")
             rule = "weights must be positive. Leave the row out, or repair it."
             refuse(weight < 0, weight, self._where(names.weight), rule)
+            extreme = (weight > HEAVIEST) | ((weight > 0) & (weight < 1 / HEAVIEST))
+            rule = f"weights must lie between {1 / HEAVIEST:g} and {HEAVIEST:g}, or be 0. Try another unit."
+            refuse(extreme, weight, self._where(names.weight), rule)
             keep &= self._keep(~np.isnan(weight), "weight", keep)
             keep &= self._keep(weight != 0, "zero", keep)
             columns.append(weight)
         code = code[keep]
         self.count += np.bincount(code, minlength=len(self.count))
         for k, name in enumerate(names.covariates):
-            x = self._numbers(batch, name, "covariates must be finite. Repair it, or leave the cell empty.")[keep]
+            x = self._numbers(batch, name, "covariates must be finite. Leave the cell empty.")[keep]
             known = ~np.isnan(x)
             self.sums[:, 2 * k] += np.bincount(code[known], x[known], len(self.count))
             self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
@@ -87,7 +95,7 @@ class Reading:
 
     def _numbers(self, batch: Batch, column: str, rule: str) -> NDArray[np.float64]:
         found = numbers(batch[column], self._where(column))
-        refuse(np.isinf(found), found, self._where(column), rule)
+        refuse(np.abs(found) > LARGEST, found, self._where(column), rule)
         return found
 
     def _keep(
@@ -129,6 +137,8 @@ class Reading:
         self.rows.close()
         labels = self.coder.labels(text=self.source.text)
         weight = grouped.columns[-1] if names.weight is not None else None
+        if names.label is not None and not (self.label[there] >= 0).any():
+            raise DataError(f"{names.label} of {self.source.name} has no label: known groups need some. Leave it out.")
         covariates, notes = self._covariates(there)
         return Table(
             labels[there],

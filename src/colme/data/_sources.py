@@ -31,7 +31,7 @@ def open_source(source: Any) -> Source:
 def _open_one(thing: Any) -> Source | None:
     """One table in memory; None if it is none."""
     if isinstance(thing, Mapping):
-        return _in_memory(list(thing), lambda name: as_array(thing[name]))
+        return _in_memory(list(thing), lambda name: as_array(_listed(thing[name], name)))
     if isinstance(thing, pa.Table | pa.RecordBatch):
         return _in_memory(thing.schema.names, lambda name: as_array(thing.column(name)))
     if isinstance(thing, pa.RecordBatchReader):
@@ -40,7 +40,10 @@ def _open_one(thing: Any) -> Source | None:
     if frame is not None:
         return _in_memory(list(frame.columns), lambda name: _column(frame, name))
     if hasattr(thing, "__arrow_c_stream__"):
-        return _open_one(pa.RecordBatchReader.from_stream(thing))
+        try:
+            return _open_one(pa.RecordBatchReader.from_stream(thing))
+        except pa.ArrowException:  # one column
+            raise _no_table(thing) from None
     return None
 
 
@@ -99,6 +102,16 @@ def _column(frame: Any, name: Any) -> Any:
         return as_array(series.to_arrow())
     except (pa.ArrowException, TypeError, ValueError):  # objects of several kinds
         return as_array(series.to_list())
+
+
+def _listed(column: Any, name: Hashable) -> Any:
+    """A column of a dict, or a refusal."""
+    if isinstance(column, str | bytes) or not hasattr(column, "__iter__") or getattr(column, "ndim", 1) != 1:
+        raise DataError(
+            f"column {name!r} is {shorten(column)}: it must be a list or an array of one dimension. Of rows that are "
+            "dicts, make a frame first."
+        )
+    return column
 
 
 def as_array(column: Any) -> Any:

@@ -31,6 +31,8 @@ def open_file(source: str | os.PathLike[str]) -> Source:
         return _open_text(sys.stdin.buffer, "stdin", ".csv", None)
     path = Path(source)
     try:
+        if not str(source):
+            raise FileNotFoundError
         if path.is_dir():
             return _open_folder(path)
         last = path.suffix.lower()
@@ -54,7 +56,7 @@ def open_file(source: str | os.PathLike[str]) -> Source:
         folder = path.parent
         close = nearest(path.name, [each.name for each in folder.iterdir()]) if folder.is_dir() else None
         remedy = f"Did you mean {close!r}?" if close else "Check the path."
-        raise DataError(f"there is no file {str(path)!r}. {remedy}") from None
+        raise DataError(f"there is no file {str(source)!r}. {remedy}") from None
     except (OSError, pa.ArrowException) as error:
         raise _torn(path.name, error) from None
 
@@ -62,7 +64,7 @@ def open_file(source: str | os.PathLike[str]) -> Source:
 def _open_parquet(path: Path) -> Source:
     from pyarrow.parquet import ParquetFile
 
-    file = ParquetFile(path, memory_map=True)
+    file = ParquetFile(path, memory_map=True, page_checksum_verification=True)
 
     def batches(wanted: Sequence[Hashable]) -> Iterator[Batch]:
         return _guarded(file.iter_batches(_batches.BATCH, columns=list(wanted)), wanted, path.name)
@@ -129,7 +131,12 @@ def _header(stream: Any, name: str, ending: str) -> tuple[list[str], str]:
     if not text.strip():
         raise _empty(name)
     separator = "\t" if ending in (".tsv", ".tab") else max(SEPARATORS, key=text.count)
-    return [each.strip() for each in next(csv.reader(io.StringIO(text.strip("\r\n")), delimiter=separator))], separator
+    try:
+        names = next(csv.reader(io.StringIO(text.strip("\r\n")), delimiter=separator))
+    except csv.Error as error:
+        rule = "names no columns, each line must end in a line feed"
+        raise DataError(f"the first line of {name} {rule}: {_reason(error)}. Save it anew.") from None
+    return [each.strip() for each in names], separator
 
 
 def _text_batches(

@@ -45,6 +45,9 @@ class Clock:
             return self._seconds(array, "dates with a zone" if array.type.tz else "dates", where)
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
             return self._seconds(array, "durations", where)
+        if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
+            raise DataError(f"{where.column} of {where.source} holds {kind}: times must be numbers or dates. Convert "
+                            "them first.")  # fmt: skip
         self._agree("numbers", where)
         return numbers(array, where)
 
@@ -80,10 +83,10 @@ class Clock:
         first = text.drop_null()[:1]
         begun = [target for target in allowed if _fits(first, target)] or allowed
         i = next((i for i in range(len(text)) if not any(_fits(text[i : i + 1], target) for target in begun)), 0)
-        raise DataError(
-            f"{where.at(i)} is {shorten(text[i].as_py())}: times must be {self._kind or 'numbers or dates'}. "
-            "Write dates like 2024-03-01 or 2024-03-01 12:30:00."
-        )
+        kinds = {kind for kind, target in READINGS if target in begun and _fits(first, target)}
+        rule = " or ".join(sorted(kinds)) + ", as the first is" if kinds else self._kind or "numbers or dates"
+        raise DataError(f"{where.at(i)} is {shorten(text[i].as_py())}: times must be {rule}. Write dates like "
+                        "2024-03-01 or 2024-03-01 12:30:00, all of them with a zone or none.")  # fmt: skip
 
 
 def _fits(text: Any, target: Any) -> bool:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+import numpy as np
+
+from colme.confidence import check_probability
 from colme.data.choice import Progress
 from colme.data.estimators import METHODS
 from colme.data.result import Result
 from colme.data.table import Table, read_table
 from colme.data.workings import Options, Workings
-from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
+from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 LOG_N = "log n"
 """The covariate that is no column."""
+_FAR = 1e50
+"""Values whose squares' squares are still numbers lie between this and its inverse; others get another unit."""
 
 
 def estimate(
@@ -49,9 +56,12 @@ def estimate(
     level       of the intervals
     seed        decides the random folds of the cross-validation
     progress    called with (done, total) while rows are read and methods are judged
+
+    Without time, the order of an agent's rows and the order in which agents appear decide (with the seed) who is in
+    which fold, and nothing else.
     """
     options = _checked(sigma, method, groups, half_life, level, seed)
-    names = [covariates] if isinstance(covariates, str) else list(covariates)
+    names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     columns = tuple(name for name in names if name != LOG_N)
     table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
                        progress=progress)  # fmt: skip
@@ -84,9 +94,8 @@ def _checked(
         groups = whole(groups, "groups", "groups=3")
     if half_life is not None:
         half_life = positive(half_life, "half_life", "half_life=86400")
-    if isinstance(level, bool | str) or not 0.0 < level < 1.0:
-        raise ColmeError(f"level={shorten(level)}: it must be between 0 and 1, both excluded. Try level=0.9.")
-    return Options(sigma, method, groups, half_life, level, whole(seed, "seed", "seed=0", low=0))
+    check_probability("level", level)
+    return Options(sigma, method, groups, half_life, float(level), whole(seed, "seed", "seed=0", low=0))
 
 
 def _estimated(table: Table, options: Options, log_n: bool, progress: Progress | None) -> Result:
@@ -94,4 +103,23 @@ def _estimated(table: Table, options: Options, log_n: bool, progress: Progress |
         raise ColmeError("half_life needs to know when samples were taken: no time was given. Try time=...")
     if not len(table.value):
         raise ColmeError("the table has no sample: somebody must see a number. Check the value column.")
-    return Workings(table, options, log_n, progress).result()
+    largest = max(abs(float(table.value.min())), abs(float(table.value.max()))) or options.sigma or 1.0
+    if options.sigma is not None and not 1.0 / _FAR < options.sigma / largest < _FAR:
+        raise ColmeError(f"sigma={options.sigma:g} with samples of up to {largest:g}: it must be their standard "
+                         "deviation. Check its unit.")  # fmt: skip
+    if 1.0 / _FAR < largest < _FAR:
+        return Workings(table, options, log_n, progress).result()
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two changes no digit
+    sigma = None if options.sigma is None else options.sigma / unit
+    small = table._replace(value=np.asarray(table.value / unit))
+    return _times(Workings(small, options._replace(sigma=sigma), log_n, progress).result(), unit)
+
+
+def _times(result: Result, unit: float) -> Result:
+    """A result in another unit."""
+    with np.errstate(over="ignore"):  # an end of an interval may be infinite
+        ends = {name: getattr(result, name) * unit for name in ("mean", "estimate", "lower", "upper")}
+    summary = msgspec.structs.replace(
+        result.summary, sigma=result.summary.sigma * unit, tau=result.summary.tau * unit
+    )  # fmt: skip
+    return msgspec.structs.replace(result, summary=summary, **ends)

@@ -108,6 +108,6 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
         # if no spread was seen, it may be as large as the mean of half a normal around zero
         spread = max(found.spread, math.sqrt(2.0 / math.pi) * found.spread_error)
         believed = spread / (spread + evidence.noise)
-        doubt = np.square(evidence.noise) / np.power(spread + evidence.noise, 4) * found.spread_error**2
+        doubt = np.square((1.0 - believed) * (found.spread_error / (spread + evidence.noise)))
         variance = believed * evidence.noise + np.square(1.0 - kept) * found.variance + doubt * np.square(away)
         return PlainFit(found.mean + kept * away, 1.0 - kept, variance)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 _ROUNDS = 100
 _EXACT = 1e-8
+_ROUNDING = 1e-12
+"""A covariate of which a smaller share is left beside labels is constant within them."""
 
 
 class FittedPrior(NamedTuple):
@@ -71,11 +73,20 @@ class Prior(NamedTuple):
         if self.covariates is not None:
             # the theorem of Frisch, Waugh and Lovell: regress what is left on what is left
             design = np.stack([centered(column) for column in self.covariates.T], axis=1)
-            scale = np.maximum(np.sqrt((weight[:, None] * design**2).sum(axis=0)), 1e-300)
-            design = design / scale
+            scale, whole = (np.sqrt((weight[:, None] * part**2).sum(axis=0)) for part in (design, self.covariates))
+            design = design / np.where(scale > _ROUNDING * whole, scale, np.inf)
             gram = design.T @ (weight[:, None] * design)
             slope = np.linalg.lstsq(gram, design.T @ (weight * residual), rcond=1e-10)[0]
             inverse = np.linalg.pinv(gram, rcond=1e-10)
             variance = variance + np.einsum("ai,ij,aj->a", design, inverse, design)
             residual = residual - design @ slope
         return mean - residual, variance
+
+
+def standard(covariates: Floats) -> Floats:
+    """Columns around zero and of size one, whatever their unit; zero where a column is constant."""
+    size = np.maximum(np.abs(covariates).max(axis=0), 1e-300)
+    away = covariates / size
+    away = away - away.mean(axis=0)
+    width = np.abs(away).max(axis=0)
+    return np.asarray(away / np.where(width > _ROUNDING, width, np.inf))

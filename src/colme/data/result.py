@@ -58,11 +58,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """None: groups were not looked for."""
     groups_sentence: str
     sigma: float
-    """Standard deviation of a sample within agents."""
+    """Standard deviation of a sample within agents; NaN if nobody has two samples."""
     tau: float
-    """Standard deviation of true means between agents."""
+    """Standard deviation of true means between agents; NaN if it cannot be told."""
     n_half: float
-    """Samples at which an agent's own mean is as good as what the others tell: sigma^2 / tau^2."""
+    """Samples at which an agent's own mean is as good as what the others tell: sigma^2 / tau^2; NaN if unknown."""
     autocorrelation: float
     """Between an agent's consecutive samples; NaN without time."""
     effective_share: float

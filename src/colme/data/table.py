@@ -87,13 +87,14 @@ def read_table(
     weights, text where a number must be and agents with two labels are refused. Rows are counted from 1.
     """
     agents = agent if isinstance(agent, list | tuple) and agent else (agent,)
+    columns = covariates if isinstance(covariates, list | tuple) else (covariates,)
     names = Names(
         agent=tuple(_name(each, "agent") for each in agents) if len(agents) > 1 else _name(agents[0], "agent"),
         value=_name(value, "value"),
         time=None if time is None else _name(time, "time"),
         weight=None if weight is None else _name(weight, "weight"),
         label=None if label is None else _name(label, "label"),
-        covariates=(covariates,) if isinstance(covariates, str) else tuple(covariates),
+        covariates=tuple(_name(each, "covariates") for each in columns),
     )
     from colme.data._reading import Reading  # pyarrow is imported when something is read
 

@@ -40,7 +40,7 @@ def sentences(result: Result) -> dict[str, str]:
     """What was found, topic by topic; topics that have nothing to say are left out."""
     summary = result.summary
     found = {
-        "Table": f"{summary.n_samples:,} samples of {summary.n_agents:,} agents, {_counts(result)}.",
+        "Table": f"{_count(summary.n_samples, 'sample')} of {_count(summary.n_agents, 'agent')}{_counts(result)}.",
         "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
         "Gain": _gain(result),
         "Groups": said(summary.groups_sentence),
@@ -85,7 +85,13 @@ def most_changed(result: Result, n: int) -> list[int]:
 
 def _counts(result: Result) -> str:
     low, middle, high = np.quantile(result.n, [0.0, 0.5, 1.0], method="nearest")
-    return f"{low:,} each" if low == high else f"{low:,} to {high:,} each, half of them at most {middle:,}"
+    if len(result.n) == 1:
+        return ""
+    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each, half of them at most {middle:,}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + "s" * (n != 1)
 
 
 def _gain(result: Result) -> str:
@@ -107,6 +113,8 @@ def _less(gain: float) -> str:
 
 def _n_half(result: Result) -> str:
     n_half = result.summary.n_half
+    if math.isnan(n_half):
+        return ""
     if not math.isfinite(n_half):
         return "Agents do not differ beyond noise: the others tell as much as any number of own samples."
     if n_half < 1.0:

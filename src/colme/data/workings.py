@@ -14,7 +14,7 @@ from colme.data.diagnosis import Diagnosis, diagnose
 from colme.data.estimators import Estimator, Evidence, Fit, LocalMean
 from colme.data.groups import Groups
 from colme.data.moments import fold_moments
-from colme.data.prior import Prior
+from colme.data.prior import Prior, standard
 from colme.data.result import FLAGS, Result, Summary
 from colme.data.table import Table
 from colme.data.variances import measured, t_quantile
@@ -115,7 +115,8 @@ class Workings:
         if self.there.sum() < 2:
             return "one agent has nobody to borrow from"
         if math.isnan(self.noise.pooled):
-            return "nobody has two samples, so noise cannot be told from difference (sigma=... would tell)"
+            forgot = "" if self.options.half_life is None or self.n.max() < 2 else " within a half-life"
+            return f"nobody has two samples{forgot}, so noise cannot be told from difference: sigma would tell"
         if self.noise.pooled == 0.0:
             return "no agent's samples vary, so every mean is exact"
         return None
@@ -133,6 +134,8 @@ class Workings:
         factor = np.minimum(widened, most) if by.name != "local" else np.full(len(most), widened)
         if isinstance(fit, CensusFit):
             lower, upper = fit.interval(self.options.level)
+            # between few tribes the posterior mean may lie outside of its quantiles
+            lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
             return fit.estimate - factor * (fit.estimate - lower), fit.estimate + factor * (upper - fit.estimate)
         radius = factor * self._radius(by.variance, fit.error())
         return fit.estimate - radius, fit.estimate + radius
@@ -167,7 +170,7 @@ class Workings:
     def _summary(
         self, picked: Chosen, seen: Diagnosis, widened: float, groups: Groups | None, sentence: str
     ) -> Summary:  # fmt: skip
-        spread, sigma = 0.0, math.sqrt(self.noise.pooled)
+        spread, sigma = math.nan, math.sqrt(self.noise.pooled)
         if self._hopeless() is None:
             evidence = self._evidence(picked.estimator.variance)
             spread = self.prior.fit(evidence.mean, evidence.noise).spread
@@ -180,7 +183,7 @@ class Workings:
             folds="forward" if self.forward else "random", level=self.options.level, stretch=widened,
             n_agents=len(self.n), n_samples=int(self.n.sum()),
             n_groups=None if groups is None else groups.n_groups, groups_sentence=sentence,
-            sigma=sigma, tau=math.sqrt(spread), n_half=sigma * sigma / spread if spread > 0.0 else math.inf,
+            sigma=sigma, tau=math.sqrt(spread), n_half=sigma * sigma / spread if spread != 0.0 else math.inf,
             autocorrelation=seen.autocorrelation, effective_share=1.0 / self.noise.factor, drift=seen.drift,
             count_correlation=seen.count_correlation, faulty=self._named(seen, "faulty"),
             dominant=self._named(seen, "dominant sample"), zero_variance=flagged["zero variance"], flagged=flagged,
@@ -218,4 +221,4 @@ def _prior(table: Table, log_n: bool, n: NDArray[np.int64]) -> Prior:
     columns = [] if table.covariates is None else [np.asarray(table.covariates, np.float64)]
     if log_n:
         columns.append(np.log(np.maximum(n, 1))[:, None])
-    return Prior(table.label, np.concatenate(columns, axis=1) if columns else None)
+    return Prior(table.label, standard(np.concatenate(columns, axis=1)) if columns else None)

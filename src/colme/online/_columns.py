@@ -44,17 +44,23 @@ def as_value(value: Any) -> float:
     return number
 
 
-def as_time(time: Any) -> float:
+def as_time(time: Any, where: str = "") -> float:
     """Seconds, from a number or a date, or a refusal. A date without a time zone is taken as UTC."""
+    if _is_missing(time):
+        raise SampleError(f"time {shorten(time)}{where}: it must be finite. Give every sample a time.")
+    if isinstance(time, datetime.timedelta | np.timedelta64):
+        return float(np.timedelta64(time) / np.timedelta64(1, "s"))
     if isinstance(time, datetime.datetime):
         aware = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
         time = np.datetime64(aware.astimezone(datetime.UTC).replace(tzinfo=None))
+    elif isinstance(time, datetime.date):
+        time = np.datetime64(time)
     if isinstance(time, np.datetime64):
         number = _seconds(np.array([time])).item()
     else:
-        number = _as_number(time, "time", "")
+        number = _as_number(time, "time", where, "a number or a date. Try datetime.fromisoformat(...)")
     if not math.isfinite(number):
-        raise SampleError(f"time {time}: it must be finite. Give every sample a time.")
+        raise SampleError(f"time {time}{where}: it must be finite. Give every sample a time.")
     return number
 
 
@@ -68,12 +74,17 @@ def columns_of(frame: Any, names: Mapping[str, Any]) -> dict[str, Any]:
         except ImportError:
             raise missing_extra("narwhals", "data", "learning from a data frame") from None
         try:
-            native = narwhals.from_native(frame, eager_only=True)
+            native = narwhals.from_native(frame)
+        except ValueError:
+            raise SampleError("the table has several columns of the same name: each must have one of its own. Rename "
+                              "all but one.") from None  # fmt: skip
         except TypeError:
             raise SampleError(
                 f"{shorten(frame)} is no table: learn_many takes a data frame, a dict of arrays, or agent= and value= "
                 "arrays. Try learn_many({'agent': ..., 'value': ...})."
             ) from None
+        if isinstance(native, narwhals.LazyFrame):
+            native = native.collect()
         there = native.columns
 
         def take(name: str) -> Any:
@@ -108,8 +119,10 @@ def as_events(
 
 
 def _as_labels(column: NDArray[Any], there: NDArray[np.bool_]) -> Labels:
-    if column.dtype.kind in "iu" and len(column) and int(column.max()) - int(column.min()) < _CLOSE * len(column):
-        return column.astype(np.int64)
+    if column.dtype.kind in "iu" and len(column):
+        low, high = int(column.min()), int(column.max())
+        if high - low < _CLOSE * len(column) and high <= np.iinfo(np.int64).max:
+            return column.astype(np.int64)
     found = column.tolist()
     if set(map(type, found)) <= {str, int}:
         return found
@@ -127,7 +140,8 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
             column = np.empty((0, 0))
     if isinstance(values, str | bytes) or column.ndim == 0:
         raise SampleError(
-            f"{name}={shorten(values)}: without a table it must be an array. Try {name}=[...], or learn_many(table)."
+            f"{name}={shorten(values)}: it must be a column of a table, or an array. Try {name}=[...], or "
+            "learn_many(table)."
         )
     if column.ndim != 1:
         plain = "labels" if name == "agent" else "numbers"
@@ -139,6 +153,8 @@ def _as_values(values: Any) -> NDArray[np.float64]:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)
     column = _as_column(values, "value")
+    if column.dtype.kind == "c":
+        raise SampleError("the values are complex numbers: they must be real. Try their real part.")
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
     else:
@@ -159,7 +175,10 @@ def _as_times(values: Any) -> NDArray[np.float64]:
         return _seconds(column)
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    return np.array([np.nan if _is_missing(x) else as_time(x) for x in column], np.float64)
+    if column.dtype.kind == "m":
+        return np.where(np.isnat(column), np.nan, column / np.timedelta64(1, "s"))
+    found = [np.nan if _is_missing(x) else as_time(x, f" in row {i}") for i, x in enumerate(column)]
+    return np.array(found, np.float64)
 
 
 def _seconds(times: NDArray[Any]) -> NDArray[np.float64]:
@@ -169,18 +188,20 @@ def _seconds(times: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or (value != value) is True or type(value).__name__ == "NAType"
+    return value is None or (value != value) is True or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _as_number(value: Any, name: str, where: str) -> float:
+def _as_number(
+    value: Any, name: str, where: str, rule: str = "a number. Turn text into numbers first, or leave it out"
+) -> float:  # fmt: skip
     try:
         if isinstance(value, str | bytes):
             raise TypeError
         return float(value)
+    except OverflowError:  # a whole number without end
+        return math.inf
     except (TypeError, ValueError):
-        raise SampleError(
-            f"{name} {shorten(value)}{where}: it must be a number. Turn text into numbers first, or leave it out."
-        ) from None
+        raise SampleError(f"{name} {shorten(value)}{where}: it must be {rule}.") from None
 
 
 def _refuse_size(number: float, where: str) -> NoReturn:

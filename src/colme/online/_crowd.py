@@ -97,7 +97,8 @@ class Crowd:
         names = [name for name, _ in zip(self.index, range(_ASKED), strict=False)]
         close = nearest(label, map(str, names))
         remedy = "Learn a sample of it first." if close is None else f"Did you mean {_as_typed(close, names)!r}?"
-        raise UnknownAgent(f"unknown agent {label!r}: there are {self.n_agents} others. {remedy}")
+        heard = {0: "nobody has", 1: "1 other has"}.get(self.n_agents, f"{self.n_agents:,} others have")
+        raise UnknownAgent(f"unknown agent {label!r}: {heard} been heard. {remedy}")
 
     def admit(self, label: Label) -> int:
         """A slot for a newcomer. It is in the roster from its first event on."""
@@ -114,8 +115,8 @@ class Crowd:
         """Of all labels, newcomers included, in the order in which they appear."""
         if isinstance(labels, list):
             return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
-        low = int(labels.min(initial=0))
-        number, first = np.full(int(labels.max(initial=0)) - low + 1, -1), np.empty(len(labels), np.int64)
+        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+        number, first = np.full(high - low + 1, -1), np.empty(len(labels), np.int64)
         known = np.empty(len(labels), np.int64)
         n = number_labels(labels, low, number, first, known)
         slots = self.slots_of(labels[first[:n]].tolist())

@@ -141,7 +141,7 @@ class ConsensusRule(Rule):
     def tell_radii(self) -> None:
         """Everybody tells its radius anew."""
         crowd, (gamma, shared) = self.crowd, self.law[:2]
-        level = gamma / crowd.book[ARRIVED] if shared else gamma
+        level = gamma / max(1, crowd.book[ARRIVED]) if shared else gamma  # nobody may have come
         crowd.agents[crowd.present, RADIUS] = self.radii(crowd.present, level, BURN_IN)
 
 
