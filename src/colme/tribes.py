@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._doubts import doubts
 from colme._jit import helper, kernel
-from colme._mixture import MOST, TINY, density, doubts, fit_tribes, one_tribe, range_of, refine
+from colme._mixture import MOST, TINY, density, fit_tribes, one_tribe, range_of, refine
 
 FEW = 500.0
 """A census of fewer, and not of all, only tells a place and a spread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -9,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.census import Census, CensusFit
-from colme.data.choice import FAMILY, FEWEST, Progress, Scored, chosen, cross_validate, evidence_of, some, stretch
+from colme.data.choice import (
+    FAMILY,
+    FEWEST,
+    Judges,
+    Progress,
+    Scored,
+    chosen,
+    cross_validate,
+    evidence_of,
+    some,
+    stretch,
+)
 from colme.data.diagnosis import Diagnosis, diagnose
 from colme.data.estimators import Estimator, Evidence, Fit, LocalMean
 from colme.data.groups import Groups
@@ -64,15 +76,20 @@ class Workings:
         self.moments = self.folds.merged(slice(None))
         self.noise = measured(self.folds, options.sigma, ordered=self.forward)
         self.prior = _prior(table, log_n, self.n).of(self.there)
-        judges = np.arange(len(self.moments.n)) % (len(self.moments.n) // JUDGES + 1) == 0
-        self.judges = some(self.folds, judges), self.noise, self.prior.of(judges)
+        self._told: dict[str, Evidence] = {}
+
+    @functools.cached_property
+    def judges(self) -> Judges:
+        n = len(self.moments.n)
+        asked = np.arange(n) % (n // JUDGES + 1) == 0
+        return Judges(some(self.folds, asked), self.noise, self.prior.of(asked), forward=self.forward)
 
     def result(self) -> Result:
         picked = self.choose()
         seen = diagnose(self.table, self.noise, ordered=self.forward)
         widened = 1.0
         if self._hopeless() is None:
-            widened = stretch(*self.judges, picked.estimator, self.options.level, forward=self.forward)
+            widened = stretch(self.judges, picked.estimator, self.options.level)
             evidence = self._evidence(picked.estimator.variance)
             fit = picked.estimator.fit(evidence)
             lower, upper = self._interval(picked.estimator, fit, evidence, widened)
@@ -100,7 +117,7 @@ class Workings:
         if why is not None:
             return Chosen(LocalMean(), why, [])
         family = [each for each in FAMILY if method in ("auto", each.name) or each.name == "local"]
-        scores = cross_validate(*self.judges, family, forward=self.forward, progress=self.progress)
+        scores = cross_validate(self.judges, family, self.progress)
         if method != "auto":
             own = [each for each in scores if each.estimator.name == method]
             best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
@@ -121,7 +138,9 @@ class Workings:
         return None
 
     def _evidence(self, kind: str) -> Evidence:
-        return evidence_of(self.moments, self.noise, kind, self.prior)
+        if kind not in self._told:
+            self._told[kind] = evidence_of(self.moments, self.noise, kind, self.prior)
+        return self._told[kind]
 
     def _radius(self, kind: str, error: Floats) -> Floats:
         tail = 0.5 + 0.5 * self.options.level
