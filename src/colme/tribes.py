@@ -31,7 +31,7 @@ _OUTSTANDING = 20.0
 """Squared deviations by which the mean of one grid is off that of all tribes before its voters have their own."""
 _WEIGHTLESS = 1e-17
 """Parts of a posterior with less probability are lost in rounding anyway."""
-_EXACT = 1e-9
+_LAST = 1e-5
 """Newton's last step, in deviations of the narrowest part: the one after it would be as small as its square."""
 
 
@@ -294,13 +294,14 @@ def _crossing(level, z, n, p, middle, deviation):
     which are z deviations from their middles, and bisection where it would leave them
     or is slow."""
     low = high = middle[0] + z * deviation[0]
-    value, narrow = 0.0, deviation[0]
+    value, total, narrow = low, 0.0, deviation[0]
     for i in range(n):
         one = middle[i] + z * deviation[i]
-        low, high, value = min(low, one), max(high, one), value + p[i] * one
-        narrow = min(narrow, deviation[i])
-    exact = max(_EXACT * narrow, 1e-16 * (abs(low) + abs(high)))
-    before = high - low
+        low, high, narrow = min(low, one), max(high, one), min(narrow, deviation[i])
+        value = middle[i] if total < level else value  # tribes lie from left to right: it is near the one that crosses
+        total += p[i]
+    value, before = min(max(value, low), high), high - low
+    rounding = 1e-16 * (abs(low) + abs(high))
     for _ in range(100):
         below, slope = -level, 0.0
         for i in range(n):
@@ -311,11 +312,11 @@ def _crossing(level, z, n, p, middle, deviation):
             low = max(low, value)
         else:
             high = min(high, value)
-        step = -below / slope if slope > 0.0 else np.inf
+        step, exact = -below / slope if slope > 0.0 else np.inf, _LAST * narrow
         if abs(step) > 0.5 * before or not low <= value + step <= high:
-            step = 0.5 * (low + high) - value
+            step, exact = 0.5 * (low + high) - value, _LAST * _LAST * narrow
         before, value = abs(step), value + step
-        if before <= exact or high - low <= exact:
+        if before <= max(exact, rounding):
             break
     return value
 
