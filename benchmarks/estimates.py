@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,14 +18,14 @@ from benchmarks.measuring import Measured, in_turns, ratio, timed
 ROWS = 3_000_000
 SIZES = {"estimate_3e3": 3_000, "estimate_1e5": 100_000, "estimate_1e6": 1_000_000}
 SHAPES = ("groups", "continuum")
+STATUS = Path("/proc/self/status")
 PEAK = """
-import resource, sys
-from benchmarks.estimates import estimated, frame
+import sys
+from benchmarks.estimates import estimated, frame, most_memory
 estimated(frame(300, n_rows=6000))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = most_memory()
 n_rows = estimated(sys.argv[1]).summary.n_samples
-unit = 1 if sys.platform == "darwin" else 1024
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit / n_rows)
+print((most_memory() - before) / n_rows)
 """
 
 
@@ -47,9 +47,15 @@ def estimated(table: Any, time: str | None = None) -> colme.Result:
     return colme.estimate(table, agent="agent", value="value", time=time)
 
 
+def most_memory() -> float:
+    """Bytes that this process has had at most (getrusage would tell those of its parent, if they were more)."""
+    found = re.search(r"^VmHWM:\s*(\d+) kB", STATUS.read_text(), re.M)
+    return 1024.0 * int(found.group(1)) if found else math.nan
+
+
 def peak(table: Any) -> float:
     """Bytes per row at the worst moment of a fresh process that estimates a file; NaN where nobody counts them."""
-    if importlib.util.find_spec("resource") is None:
+    if not STATUS.exists():
         return math.nan
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.parquet"
@@ -73,7 +79,8 @@ def rows(quick: bool) -> dict[str, Measured]:
         found[key] = ratio(times["pandas"], times["ours"])
         if key == "estimate_1e6":
             found["estimate_seconds"] = times["ours"].measured()
-            found["estimate_memory"] = Measured.once(peak(table))
+            memory = peak(table)
+            found |= {} if math.isnan(memory) else {"estimate_memory": Measured.once(memory)}
     return found
 
 
