@@ -77,6 +77,11 @@ GOALS: dict[str, Goal] = {
     "scipy_c": Goal("SciPy CSR loop, C-colME"),
     "online_dict": Goal("running means in a dict, by learn_many of the census, N = 10^4", 3),
     "online_one": Goal("learn_one in a loop, by learn_many of CL-colME, N = 10^4", 5),
+    "estimate_3e3": Goal("mean per agent in pandas, by estimate, 3 * 10^6 rows of 3000 agents", 0.05),
+    "estimate_1e5": Goal("the same of 10^5 agents", 0.02),
+    "estimate_1e6": Goal("the same of 10^6 agents", 0.01),
+    "estimate_seconds": Goal("estimate of 3 * 10^6 rows of 10^6 agents", 15.0, 7.5, "s", checked=False),
+    "estimate_memory": Goal("memory per row while estimating, 10^6 agents", 400, 200, "B"),
     "graph_numpy": Goal("NumPy's shuffle and sort of as many ends, by the graph of 10^6"),
 }
 """Rows by key, in the order of the table."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks import naive_loops, scipy_loop
 from benchmarks import workloads as w
+from benchmarks.estimates import rows as estimate_rows
 from benchmarks.goals import GOALS
 from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
 from benchmarks.online import events
@@ -188,6 +189,8 @@ PARTS = (
     Part("memory", memory, ("memory",)),
     Part("random regular graphs", graphs, ("graph", "graph_numpy")),
     Part("learning event by event", events, ("online_dict", "online_one")),
+    Part("estimates of a table of 3 million rows", estimate_rows,
+         ("estimate_3e3", "estimate_1e5", "estimate_1e6", "estimate_seconds", "estimate_memory")),
     Part("two threads over realisations", threads, ("threads",)),
     Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold")),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from colme.data.estimate import estimate_table
 from colme.data.estimators import METHODS
 from colme.data.protocol import adjusted_rand_index, score, split
 from colme.data.result import COLUMNS, FLAGS
+from colme.data.words import sentences
 from colme.errors import ColmeError
 from tests.tables import drawn, table_of
 
@@ -109,7 +110,7 @@ def test_known_labels_and_covariates_tell_the_prior_mean() -> None:
     assert told.summary.gain > 0.8 and told.summary.tau < 0.5
     informative = drawn(rng, 2.0 * np.log(size) + rng.normal(0.0, 0.1, 400), size, sigma=6.0)
     plain, aware = estimate_table(informative), estimate_table(informative, log_n=True)
-    assert plain.summary.count_correlation > 0.5 and any("log n" in note for note in plain.summary.notes)
+    assert plain.summary.count_correlation > 0.5 and "log n" in sentences(plain)["Counts"]
     assert aware.summary.tau < 0.5 * plain.summary.tau and aware.summary.gain > plain.summary.gain
 
 

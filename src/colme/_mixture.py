@@ -1,4 +1,4 @@
-"""The mixture that explains a noisy histogram best, and how sure one can be of it.
+"""The mixture that explains a noisy histogram best. (How sure one can be of it: `colme._doubts`.)
 
 A mixture has k tribes, each with a share w, a place m and a spread tau^2, which is zero unless the tribe is `wide`:
 
@@ -46,46 +46,87 @@ def density(distance, variance):
     return math.exp(-0.5 * e) / math.sqrt(variance) if e < 64.0 else 0.0
 
 
+@helper
+def _runs(center, noise):
+    """Where runs of bins begin that have the same noise and lie from left to right; the number of bins comes last."""
+    begin, n = np.empty(center.size + 1, np.int64), 0
+    for b in range(center.size):
+        if b == 0 or noise[b] != noise[b - 1] or center[b] < center[b - 1]:
+            begin[n] = b
+            n += 1
+    begin[n] = center.size
+    return begin[: n + 1]
+
+
+@helper
+def _nearby(center, first, last, place, reach):
+    """The bins first..last-1, from left to right, whose distance from a place is at most the reach, by bisection."""
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if center[middle] < place - reach:
+            low = middle + 1
+        else:
+            high = middle
+    first = high
+    while high < last and center[high] <= place + reach:
+        high += 1
+    return first, high
+
+
+@helper
+def _explain(center, noise, begin, share, place, spread, k, p, near, f):
+    """p[i, b] = share times density of tribe i at bin b, for near[i, r, 0] <= b < near[i, r, 1] in run r, as it is zero
+    elsewhere; f = their sums."""
+    for b in range(center.size):
+        f[b] = TINY
+    for i in range(k):
+        for r in range(begin.size - 1):
+            variance = noise[begin[r]] + spread[i]
+            first, last = _nearby(center, begin[r], begin[r + 1], place[i], 8.0 * math.sqrt(variance))
+            near[i, r, 0], near[i, r, 1] = first, last
+            for b in range(first, last):
+                p[i, b] = share[i] * density(center[b] - place[i], variance)
+                f[b] += p[i, b]
+
+
 @kernel
 def _log_likelihood(center, count, noise, share, place, spread, k):
+    begin = _runs(center, noise)
+    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
+    _explain(center, noise, begin, share, place, spread, k, p, near, f)
     total = 0.0
     for b in range(center.size):
-        f = TINY
-        for i in range(k):
-            f += share[i] * density(center[b] - place[i], noise[b] + spread[i])
-        total += count[b] * math.log(f)
+        total += count[b] * math.log(f[b])
     return total
 
 
 @kernel
 def refine(center, count, noise, share, place, spread, wide, k, rounds):
     """Expectation and maximisation; bins weigh in by their precision. `wide`: which tribes may have a spread."""
-    p, mass, weight, pull = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
-    square, excess = np.empty(k), np.empty(k)
+    begin = _runs(center, noise)
+    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
+    total = 0.0
+    for b in range(center.size):
+        total += count[b]
     for _ in range(rounds):
+        _explain(center, noise, begin, share, place, spread, k, p, near, f)
         for i in range(k):
-            mass[i] = weight[i] = pull[i] = square[i] = excess[i] = 0.0
-        total = 0.0
-        for b in range(center.size):
-            f = TINY
-            for i in range(k):
-                p[i] = share[i] * density(center[b] - place[i], noise[b] + spread[i])
-                f += p[i]
-            total += count[b]
-            for i in range(k):
-                if p[i] > 0.0:
-                    r, precision = count[b] * p[i] / f, 1.0 / (noise[b] + spread[i])
-                    d = center[b] - place[i]
-                    mass[i] += r
-                    weight[i] += r * precision
-                    pull[i] += r * precision * d
-                    square[i] += r * precision * precision
-                    excess[i] += r * precision * precision * (d * d - noise[b])
-        for i in range(k):
-            share[i] = mass[i] / total
-            if weight[i] > 0.0:
-                place[i] += pull[i] / weight[i]
-            spread[i] = max(0.0, excess[i] / square[i]) if wide[i] and square[i] > 0.0 else 0.0
+            mass = weight = pull = square = excess = 0.0
+            for r in range(begin.size - 1):
+                blur = noise[begin[r]]
+                precision = 1.0 / (blur + spread[i])
+                for b in range(near[i, r, 0], near[i, r, 1]):
+                    part, d = count[b] * p[i, b] / f[b], center[b] - place[i]
+                    mass += part
+                    weight += part * precision
+                    pull += part * precision * d
+                    square += part * precision * precision
+                    excess += part * precision * precision * (d * d - blur)
+            share[i] = mass / total
+            if weight > 0.0:
+                place[i] += pull / weight
+            spread[i] = max(0.0, excess / square) if wide[i] and square > 0.0 else 0.0
 
 
 @kernel
@@ -108,9 +149,10 @@ def _atoms(center, count, noise, total, low, high):
     place, share, grown = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
     for g in range(n_atoms):
         place[g], share[g] = low + (high - low) * g / (n_atoms - 1), 1.0 / n_atoms
-    like = np.empty((center.size, n_atoms))
+    like, near = np.empty((center.size, n_atoms)), np.empty((center.size, 2), np.int64)
     for b in range(center.size):
-        for g in range(n_atoms):
+        near[b] = _nearby(place, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
+        for g in range(near[b, 0], near[b, 1]):
             like[b, g] = density(center[b] - place[g], noise[b])
     bound = 0.0
     for _ in range(200):
@@ -119,11 +161,11 @@ def _atoms(center, count, noise, total, low, high):
         bound = 0.0
         for b in range(center.size):
             f = TINY
-            for g in range(n_atoms):
+            for g in range(near[b, 0], near[b, 1]):
                 f += share[g] * like[b, g]
             bound += count[b] * math.log(f)
             q = count[b] / (f * total)
-            for g in range(n_atoms):
+            for g in range(near[b, 0], near[b, 1]):
                 grown[g] += q * like[b, g]
         most = 0.0
         for g in range(n_atoms):
@@ -211,7 +253,7 @@ def _polish(center, count, noise, share, place, spread, wide, k, price, price_of
 
 
 @kernel
-def _moments(center, count, noise):
+def moments_of(center, count, noise):
     """Mean and variance of a histogram, and what of the variance is not noise, as far as that is positive."""
     total = first = second = blur = 0.0
     for b in range(center.size):
@@ -228,7 +270,7 @@ def _moments(center, count, noise):
 def one_tribe(center, count, noise, share, place, spread):
     """The best single tribe: place and spread from the moments."""
     share[0] = 1.0
-    place[0], _, spread[0] = _moments(center, count, noise)
+    place[0], _, spread[0] = moments_of(center, count, noise)
 
 
 @kernel
@@ -292,95 +334,3 @@ def fit_tribes(center, count, noise, share, place, spread):
     refine(center, count, noise, share, place, spread, wide, k_best, i64(20))
     _sort(k_best, share, place, spread, wide)
     return k_best
-
-
-@kernel
-def _inverse_diagonal(matrix, k, out):
-    """out[i] = the first k diagonal elements of the inverse of a positive matrix, which is lost (Cholesky)."""
-    n = matrix.shape[0]
-    for i in range(n):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for q in range(j):
-                total -= matrix[i, q] * matrix[j, q]
-            matrix[i, j] = total / matrix[j, j] if j < i else math.sqrt(max(total, TINY))
-    column = np.empty(n)
-    for i in range(k):
-        out[i] = 0.0
-        for j in range(i, n):
-            total = 1.0 if j == i else 0.0
-            for q in range(i, j):
-                total -= matrix[j, q] * column[q]
-            column[j] = total / matrix[j, j]
-            out[i] += column[j] * column[j]
-
-
-@kernel
-def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
-    """out[:k] = variances of the places, out[k:] those of the spreads of the wide tribes, from the information that the
-    histogram has about all places, spreads and shares together: tribes that overlap are hard to tell."""
-    n_wide = 0
-    for i in range(k):
-        n_wide += 1 if wide[i] else 0
-    n = 2 * k - 1 + n_wide
-    information, slope, p = np.zeros((n, n)), np.empty(n), np.empty(k)
-    for b in range(center.size):
-        f = TINY
-        for i in range(k):
-            p[i] = density(center[b] - place[i], noise[b] + spread[i])
-            f += share[i] * p[i]
-        j = k
-        for i in range(k):
-            d, q = center[b] - place[i], noise[b] + spread[i]
-            slope[i] = share[i] * p[i] * d / q
-            if wide[i]:
-                slope[j] = share[i] * p[i] * 0.5 * (d * d / q - 1.0) / q
-                j += 1
-            if i < k - 1:
-                slope[k + n_wide + i] = p[i] - p[k - 1]
-        for i in range(n):
-            for j in range(i + 1):
-                information[i, j] += count[b] * (slope[i] / f) * (slope[j] / f)  # f * f may be less than any number
-    for i in range(n):
-        information[i, i] += 1e-9 * information[i, i] + TINY
-    _inverse_diagonal(information, k + n_wide, out)
-
-
-@helper
-def _expected_spread(z, e, everything, alone):
-    """The expected spread of a tribe, from the likelihood of a spread, N(z e, e^2), and a prior: anything up to
-    `everything`, or, as likely as not, zero, unless the tribe is `alone`: a world of one tribe is none of twins.
-
-    A spread is the more probable than none by sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2), and if there is one, its
-    mean is e (z + phi(z) / Phi(z))."""
-    z = min(max(z, -6.0), 6.0)
-    bell, below = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), 0.5 * math.erfc(-z / math.sqrt(2.0))
-    odds = e / everything * below / bell
-    return (1.0 if alone else odds / (1.0 + odds)) * e * (z + bell / below)
-
-
-@kernel
-def doubts(center, count, noise, share, place, spread, k, doubt):
-    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and what its spread may be more than
-    it seems, above all if it seems to have none."""
-    wide, out, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
-    for i in range(k):
-        wide[i] = spread[i] > 0.0
-    _uncertainty(center, count, noise, share, place, spread, wide, k, out)
-    for i in range(k):
-        doubt[i], wide[i] = out[i], True
-    _uncertainty(center, count, noise, share, place, spread, wide, k, out)
-    for b in range(center.size):
-        f = TINY
-        for i in range(k):
-            f += share[i] * density(center[b] - place[i], noise[b] + spread[i])
-        for i in range(k):
-            d, q = center[b] - place[i], noise[b] + spread[i]
-            slope[i] += count[b] * share[i] * density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
-    _, everything, true = _moments(center, count, noise)
-    for i in range(k):
-        if everything > 0.0:
-            e = min(math.sqrt(out[k + i]), everything)
-            seen = spread[i] > 0.0
-            z = spread[i] / e if seen else slope[i] * e
-            doubt[i] += max(0.0, _expected_spread(z, e, max(true, e), seen or k == 1) - spread[i])

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._doubts import doubts
 from colme._jit import helper, kernel
-from colme._mixture import MOST, TINY, density, doubts, fit_tribes, one_tribe, range_of, refine
+from colme._mixture import MOST, TINY, density, fit_tribes, one_tribe, range_of, refine
 
 FEW = 500.0
 """A census of fewer, and not of all, only tells a place and a spread."""
@@ -28,6 +29,10 @@ _SMALLEST = 1e-8
 """Votes that count."""
 _OUTSTANDING = 20.0
 """Squared deviations by which the mean of one grid is off that of all tribes before its voters have their own."""
+_WEIGHTLESS = 1e-17
+"""Parts of a posterior with less probability are lost in rounding anyway."""
+_LAST = 1e-5
+"""Newton's last step, in deviations of the narrowest part: the one after it would be as small as its square."""
 
 
 class Tribes(NamedTuple):
@@ -256,26 +261,79 @@ def below(value, mean, noise, fit, share, place, width, n_tribes, stranger, out)
             out[a] = _below(value[a], x, s2, place[f], width[f], k, p)
 
 
+@helper
+def _normal_quantile(level):
+    """Of the standard normal distribution."""
+    low, high = -40.0, 40.0
+    for _ in range(64):
+        middle = 0.5 * (low + high)
+        if 0.5 * math.erfc(-middle / math.sqrt(2.0)) < level:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
+@helper
+def _parts(x, s2, place, width, k, p, middle, deviation):
+    """Bring the parts of a posterior that weigh anything to the front of p, with their places and deviations: what is
+    left of it if the agent is of that tribe, or a stranger. Returns how many."""
+    n = 0
+    for i in range(k + 1):
+        if p[i] > _WEIGHTLESS:
+            kept = width[i] / (width[i] + s2) if i < k else 1.0
+            middle[n] = place[i] + kept * (x - place[i]) if i < k else x
+            deviation[n], p[n] = math.sqrt(max(kept * s2, TINY)), p[i]
+            n += 1
+    return n
+
+
+@helper
+def _crossing(level, z, n, p, middle, deviation):
+    """Where the distribution of n normal parts crosses a level: Newton's method between the quantiles of the parts,
+    which are z deviations from their middles, and bisection where it would leave them
+    or is slow."""
+    low = high = middle[0] + z * deviation[0]
+    value, total, narrow = low, 0.0, deviation[0]
+    for i in range(n):
+        one = middle[i] + z * deviation[i]
+        low, high, narrow = min(low, one), max(high, one), min(narrow, deviation[i])
+        value = middle[i] if total < level else value  # tribes lie from left to right: it is near the one that crosses
+        total += p[i]
+    value, before = min(max(value, low), high), high - low
+    rounding = 1e-16 * (abs(low) + abs(high))
+    for _ in range(100):
+        below, slope = -level, 0.0
+        for i in range(n):
+            u = (value - middle[i]) / deviation[i]
+            below += p[i] * 0.5 * math.erfc(-u / math.sqrt(2.0))
+            slope += p[i] * math.exp(-0.5 * u * u) / (math.sqrt(2.0 * math.pi) * deviation[i])
+        if below < 0.0:
+            low = max(low, value)
+        else:
+            high = min(high, value)
+        step, exact = -below / slope if slope > 0.0 else np.inf, _LAST * narrow
+        if abs(step) > 0.5 * before or not low <= value + step <= high:
+            step, exact = 0.5 * (low + high) - value, _LAST * _LAST * narrow
+        before, value = abs(step), value + step
+        if before <= max(exact, rounding):
+            break
+    return value
+
+
 @kernel
 def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, out):
-    """out[a] = the value below which agent a's true mean lies with this posterior probability, by bisection."""
-    p = np.empty(MOST + 1)
+    """out[a] = the value below which agent a's true mean lies with this posterior probability."""
+    z = _normal_quantile(level)
+    p, middle, deviation = np.empty(MOST + 1), np.empty(MOST + 1), np.empty(MOST + 1)
     for a in range(mean.size):
-        x, s2, f = mean[a], noise[a], fit[a]
+        x, s2, f = mean[a], noise[a], max(fit[a], 0)
         if x != x or s2 == np.inf:  # without a sample, or with nothing known about it
             out[a] = np.nan if x != x else -np.inf if level < 0.5 else np.inf
             continue
-        low, high, k = x - 9.0 * math.sqrt(s2), x + 9.0 * math.sqrt(s2), 0
+        k = n_tribes[f] if fit[a] >= 0 else 0
         p[0] = 1.0  # with no tribes known, one is a stranger
-        if f >= 0:
-            k = n_tribes[f]
+        if k > 0:
             _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-            for i in range(k):
-                low, high = min(low, place[f, i]), max(high, place[f, i])
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            if _below(middle, x, s2, place[max(f, 0)], width[max(f, 0)], k, p) < level:
-                low = middle
-            else:
-                high = middle
-        out[a] = 0.5 * (low + high)
+        n = _parts(x, s2, place[f], width[f], k, p, middle, deviation)
+        out[a] = _crossing(level, z, n, p, middle, deviation)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +73,7 @@ class Coder:
     """Whole numbers for labels, in the order in which they first appear."""
 
     def __init__(self) -> None:
-        self._code_of: dict[Any, int] = {}
+        self._code_of: dict[Any, int] = defaultdict(itertools.count().__next__)
 
     def __len__(self) -> int:
         return len(self._code_of)
@@ -84,18 +86,22 @@ class Coder:
                 f"{where.column} of {where.source} holds {array.type}: a label must be text or a number. "
                 "Turn it into text, or choose another column."
             )
-        encoded = array.dictionary_encode()
-        known = self._code_of
-        found = np.array([_code(known, label) for label in encoded.dictionary.to_pylist()] + [-1], np.int64)
-        return found[encoded.indices.fill_null(len(found) - 1).to_numpy()]
+        encoded = _without_nothing(array).dictionary_encode()
+        labels = encoded.dictionary.to_pylist()
+        found = np.full(len(labels) + 1, -1)
+        found[:-1] = np.fromiter(map(self._code_of.__getitem__, labels), np.int64, len(labels))
+        return found[encoded.indices.fill_null(len(labels)).to_numpy()]
 
     def labels(self, *, text: bool) -> NDArray[Any]:
         """All labels. Whole numbers are numbers, also those read as text (unless one of them is written otherwise)."""
         found = list(self._code_of)
-        if text and found and all(isinstance(each, str) and WHOLE.fullmatch(each) for each in found):
-            return np.array([int(each) for each in found], np.int64)
-        if found and all(map(_is_whole, found)):
-            return np.array(found).astype(np.int64)  # pandas makes floats of whole numbers where some are missing
+        kinds = set(map(type, found))
+        if text and kinds == {str} and all(map(WHOLE.fullmatch, found)):
+            return np.array(list(map(int, found)), np.int64)
+        if found and kinds <= {int, float}:
+            numbers = np.array(found, np.float64)
+            if (numbers == np.floor(numbers)).all() and (np.abs(numbers) < 2**53).all():
+                return numbers.astype(np.int64)  # pandas makes floats of whole numbers where some are missing
         made = np.empty(len(found), object)
         made[:] = [_text(each) for each in found]
         return made
@@ -132,15 +138,15 @@ def coder_of(n_columns: int) -> Coder | Pairs:
     return made
 
 
-def _code(known: dict[Any, int], label: Any) -> int:
-    if label is None or label == "" or label != label:
-        return -1
-    return known.setdefault(label, len(known))
-
-
-def _is_whole(label: Any) -> bool:
-    number = isinstance(label, int | float) and not isinstance(label, bool)
-    return bool(number and abs(label) < 2**53 and label == int(label))
+def _without_nothing(array: Any) -> Any:
+    """Null where a cell holds no label: empty text, NaN."""
+    if is_text(array.type):
+        nothing = pc.equal(array, pa.scalar("", array.type))
+    elif pa.types.is_floating(array.type):
+        nothing = pc.is_nan(array)
+    else:
+        return array
+    return pc.if_else(nothing, pa.scalar(None, array.type), array) if pc.any(nothing).as_py() else array
 
 
 def _text(label: Any) -> str:
@@ -150,10 +156,12 @@ def _text(label: Any) -> str:
 
 
 def decoded(array: Any) -> Any:
-    """The array itself, without the tricks that save memory."""
+    """The array itself, without the tricks that save memory and of which Arrow computes little."""
     if pa.types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array
 
 
 def is_text(kind: Any) -> bool:
@@ -162,7 +170,5 @@ def is_text(kind: Any) -> bool:
 
 def known_text(array: Any) -> Any:
     """Text without blanks around it, null where it stands for nothing."""
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.string())
     text = pc.utf8_trim_whitespace(array)
     return pc.if_else(pc.is_in(text, pa.array(MISSING, text.type)), pa.scalar(None, text.type), text)

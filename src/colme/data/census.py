@@ -5,6 +5,8 @@ Centrally there are no rounds: one histogram (`colme._ballots`), one mixture (`c
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +26,7 @@ class Census(Estimator, frozen=True, kw_only=True):
     name = "census"
 
     def fit(self, evidence: Evidence) -> CensusFit:
-        return CensusFit(evidence)
+        return census_of(evidence)
 
 
 class CensusFit:
@@ -43,15 +45,23 @@ class CensusFit:
         # who knows its mean better than a bin still knows it so well
         self.tribes = self.tribes._replace(fit=np.zeros(n, np.int64))
         self._args = self.mean, evidence.noise, *self.tribes.prior
-        self.estimate, self.tribe, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
-        posterior(*self._args, self.tribes.first_group, self.estimate, self.tribe, self.probability)
-        kept, self._variance = np.empty((2, n))
-        borrowing(*self._args, self.estimate, kept, self._variance)
-        self.estimate += self._center
-        self.borrowed = 1.0 - kept
+        self._away, self.tribe, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
+        posterior(*self._args, self.tribes.first_group, self._away, self.tribe, self.probability)
+        self.estimate = self._away + self._center
+
+    @property
+    def borrowed(self) -> Floats:
+        return 1.0 - self._borrowing[0]
 
     def error(self) -> Floats:
-        return np.sqrt(self._variance)
+        return np.sqrt(self._borrowing[1])
+
+    @functools.cached_property
+    def _borrowing(self) -> tuple[Floats, Floats]:
+        """(the weight of agents' own means, posterior variances): cross-validation never asks."""
+        kept, variance = np.empty((2, len(self.mean)))
+        borrowing(*self._args, self._away, kept, variance)
+        return kept, variance
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Where the true mean lies with this posterior probability."""
@@ -59,6 +69,14 @@ class CensusFit:
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
             quantiles(tail, *self._args, end)
         return lower + self._center, upper + self._center
+
+
+def census_of(evidence: Evidence) -> CensusFit:
+    """The census of this evidence, taken once."""
+    known: CensusFit | None = evidence.found.get(Census.name)
+    if known is None:
+        known = evidence.found[Census.name] = CensusFit(evidence)
+    return known
 
 
 def _fitted(mean: Floats, noise: Floats) -> Tribes:

@@ -24,7 +24,7 @@ from colme.data.moments import N_FOLDS, Moments
 from colme.data.overlaps import ConsensusLimit, OneHop
 from colme.data.prior import Prior
 from colme.data.result import Candidate
-from colme.data.variances import Noise
+from colme.data.variances import KINDS, Noise
 
 FAMILY: tuple[Estimator, ...] = (
     LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(), Census(variance="pooled"),
@@ -35,6 +35,8 @@ FEWEST = 5
 """Agents with two samples that make a cross-validation worth its name."""
 _WIDEST = 20.0
 Progress = Callable[[int, int | None], object]
+_VAGUE = 0.5
+"""A standard error of a ratio beyond which cross-validation says nothing."""
 _LATEST = (3, 4)
 """In time order, splits after so many of the five folds: training on much less would be another question."""
 
@@ -70,55 +72,56 @@ class _Split(NamedTuple):
     """What one split asks: agents with something to learn from, and of those, who can be judged, on what."""
 
     train: Moments
-    prior: Prior
+    told: dict[str, Evidence]
+    """What estimators are told of the agents, by whose variances they believe."""
     agents: NDArray[np.int64]
     judged: NDArray[np.bool_]
     test: Moments
 
     @classmethod
-    def of(cls, train: Moments, test: Moments, prior: Prior) -> _Split:
+    def of(cls, train: Moments, test: Moments, noise: Noise, prior: Prior) -> _Split:
         agents = train.n > 0
         judged = (test.n > 0)[agents]
-        return cls(some(train, agents), prior.of(agents), np.flatnonzero(agents)[judged], judged,
-                   some(test, agents & (test.n > 0)))  # fmt: skip
+        train, prior = some(train, agents), prior.of(agents)
+        return cls(train, {kind: evidence_of(train, noise, kind, prior) for kind in KINDS},
+                   np.flatnonzero(agents)[judged], judged, some(test, agents & (test.n > 0)))  # fmt: skip
 
 
-def _questions(folds: Moments, prior: Prior, *, forward: bool) -> list[_Split]:
-    every = (_Split.of(train, test, prior) for train, test in _splits(folds, forward=forward))
-    return [split for split in every if len(split.agents) >= FEWEST]
+class Judges:
+    """Agents whose folds are predicted from their others: all splits that are worth it."""
+
+    def __init__(self, folds: Moments, noise: Noise, prior: Prior, *, forward: bool):
+        self.n_agents, self.noise = len(folds.n), noise
+        every = (_Split.of(train, test, noise, prior) for train, test in _splits(folds, forward=forward))
+        self.splits = [split for split in every if len(split.agents) >= FEWEST]
 
 
-def cross_validate(
-    folds: Moments, noise: Noise, prior: Prior, family: Sequence[Estimator], *, forward: bool,
-    progress: Progress | None = None,
-) -> list[Scored]:  # fmt: skip
+def cross_validate(judges: Judges, family: Sequence[Estimator], progress: Progress | None = None) -> list[Scored]:
     """Every estimator of the family (the first is local), judged; empty if too few agents have two samples."""
-    splits = _questions(folds, prior, forward=forward)
-    if not splits:
+    if not judges.splits:
         return []
     # of censuses, which take longest, only the one that believes the same variances as the best of the others
     quick = [each for each in family if each.name != "census"]
-    scores = _judged(splits, noise, quick, len(folds.n), progress)
+    scores = _judged(judges, quick, progress)
     slow = [each for each in family if each.name == "census"]
     if len(quick) > 1:
         best = min(scores[1:], key=lambda each: each.candidate.ratio).estimator.variance
         slow = [each for each in slow if each.variance == best]
-    return scores + _judged(splits, noise, [quick[0], *slow], len(folds.n), progress)[1:] if slow else scores
+    return scores + _judged(judges, [quick[0], *slow], progress)[1:] if slow else scores
 
 
-def _judged(
-    splits: Sequence[_Split], noise: Noise, family: Sequence[Estimator], n_agents: int, progress: Progress | None
-) -> list[Scored]:  # fmt: skip
+def _judged(judges: Judges, family: Sequence[Estimator], progress: Progress | None) -> list[Scored]:
+    n_agents, noise = judges.n_agents, judges.noise
     loss, times, claimed = np.zeros((len(family), n_agents)), np.zeros(n_agents), np.zeros(n_agents)
-    for done, split in enumerate(splits):
-        told = {kind: evidence_of(split.train, noise, kind, split.prior) for kind in {each.variance for each in family}}
+    for done, split in enumerate(judges.splits):
         for each, total in zip(family, loss, strict=True):
-            total[split.agents] += np.square(each.fit(told[each.variance]).estimate[split.judged] - split.test.mean)
+            fit = each.fit(split.told[each.variance])
+            total[split.agents] += np.square(fit.estimate[split.judged] - split.test.mean)
         loss[:, split.agents] -= noise.of_mean(split.test, "pooled")  # what even the truth would miss
         claimed[split.agents] += noise.of_mean(some(split.train, split.judged), "pooled")
         times[split.agents] += 1.0
         if progress is not None:
-            progress(done + 1, len(splits))
+            progress(done + 1, len(judges.splits))
     there = times > 0.0
     loss = loss[:, there] / times[there]
     # the error of local means as it is seen; as counts tell it, where wild samples hide most of it
@@ -131,17 +134,17 @@ def _candidate(name: str, away: NDArray[np.float64], error: float) -> Candidate:
     return Candidate(name, 1.0 + float(away.mean()) / error, float(away.std(ddof=1)) / len(away) ** 0.5 / error)
 
 
-def stretch(folds: Moments, noise: Noise, prior: Prior, estimator: Estimator, level: float, *, forward: bool) -> float:
+def stretch(judges: Judges, estimator: Estimator, level: float) -> float:
     """By what the standard errors of an estimator must be multiplied so that its intervals, widened by the noise of
     what they predict, hold a share `level` of the other folds; 1 if they do so within chance."""
     off, claimed, unknowable = [], [], []
-    for split in _questions(folds, prior, forward=forward):
-        fit = estimator.fit(evidence_of(split.train, noise, estimator.variance, split.prior))
+    for split in judges.splits:
+        fit = estimator.fit(split.told[estimator.variance])
         off.append(np.abs(fit.estimate[split.judged] - split.test.mean))
         claimed.append(np.square(fit.error()[split.judged]))
         whole = some(split.train, split.judged)
-        sample = noise.of_sample(whole, estimator.variance)
-        unknowable.append(noise.factor * sample / split.test.worth)
+        sample = judges.noise.of_sample(whole, estimator.variance)
+        unknowable.append(judges.noise.factor * sample / split.test.worth)
     if not off:
         return 1.0
     z = NormalDist().inv_cdf(0.5 + 0.5 * level)
@@ -166,6 +169,11 @@ def chosen(scores: Sequence[Scored]) -> tuple[Scored, str]:
     local, gain = scores[0], 1.0 - best.candidate.ratio
     if best is local:
         return local, "no collaboration beats the local mean in cross-validation"
+    if best.candidate.se > _VAGUE:
+        return local, (
+            f"cross-validation cannot tell: the error of the best alternative, {best.candidate.name}, relative to the "
+            f"local mean's has a standard error of {best.candidate.se:.2f}"
+        )
     if gain <= best.candidate.se:
         return local, (
             f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "

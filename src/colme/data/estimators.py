@@ -7,7 +7,7 @@ have one sample or a million. What is known beforehand (covariates, labels) is t
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 METHODS = ("local", "pooled", "shrinkage", "census", "one-hop", "cl-colme")
 
 
-class Evidence(NamedTuple):
+class Evidence(msgspec.Struct, frozen=True, eq=False):
     """What estimators know: agents with at least one sample each."""
 
     mean: Floats
@@ -31,6 +31,8 @@ class Evidence(NamedTuple):
     """Independent samples that the mean is worth."""
     prior: Prior
     """What is known of agents beside their samples."""
+    found: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What takes long to work out of it and several ask for."""
 
 
 class Fit(Protocol):

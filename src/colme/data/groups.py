@@ -59,6 +59,8 @@ class Groups(NamedTuple):
         of_tribe = np.concatenate([[0], np.cumsum(apart)])
         group = of_tribe[fit.tribe]
         found = cls.parts(group)
+        if not found.n_groups:
+            return found
         return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_tribe, group), 0.0))
 
 

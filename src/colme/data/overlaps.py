@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import laplace_radius, level_gamma
-from colme.data.census import CensusFit
+from colme.data.census import census_of
 from colme.data.estimators import Estimator, Evidence, Fit
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ class PooledFit(msgspec.Struct, frozen=True):
     groups: NDArray[np.int64] | None = None
 
     def error(self) -> Floats:
-        census = CensusFit(self.evidence)
+        census = census_of(self.evidence)
         return np.hypot(census.error(), census.estimate - self.estimate)
 
 

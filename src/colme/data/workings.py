@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -9,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.census import Census, CensusFit
-from colme.data.choice import FAMILY, FEWEST, Progress, Scored, chosen, cross_validate, evidence_of, some, stretch
+from colme.data.choice import (
+    FAMILY,
+    FEWEST,
+    Judges,
+    Progress,
+    Scored,
+    chosen,
+    cross_validate,
+    evidence_of,
+    some,
+    stretch,
+)
 from colme.data.diagnosis import Diagnosis, diagnose
 from colme.data.estimators import Estimator, Evidence, Fit, LocalMean
 from colme.data.groups import Groups
@@ -24,8 +36,6 @@ NAMED = 20
 """Agents that a summary names."""
 JUDGES = 100_000
 """Agents at most, about, that cross-validation asks: more do not change its verdict."""
-_TOLD = 0.1
-"""A correlation of counts and means that is worth a word, if it is more than chance."""
 
 
 class Options(NamedTuple):
@@ -64,15 +74,20 @@ class Workings:
         self.moments = self.folds.merged(slice(None))
         self.noise = measured(self.folds, options.sigma, ordered=self.forward)
         self.prior = _prior(table, log_n, self.n).of(self.there)
-        judges = np.arange(len(self.moments.n)) % (len(self.moments.n) // JUDGES + 1) == 0
-        self.judges = some(self.folds, judges), self.noise, self.prior.of(judges)
+        self._told: dict[str, Evidence] = {}
+
+    @functools.cached_property
+    def judges(self) -> Judges:
+        n = len(self.moments.n)
+        asked = np.arange(n) % (n // JUDGES + 1) == 0
+        return Judges(some(self.folds, asked), self.noise, self.prior.of(asked), forward=self.forward)
 
     def result(self) -> Result:
         picked = self.choose()
         seen = diagnose(self.table, self.noise, ordered=self.forward)
         widened = 1.0
         if self._hopeless() is None:
-            widened = stretch(*self.judges, picked.estimator, self.options.level, forward=self.forward)
+            widened = stretch(self.judges, picked.estimator, self.options.level)
             evidence = self._evidence(picked.estimator.variance)
             fit = picked.estimator.fit(evidence)
             lower, upper = self._interval(picked.estimator, fit, evidence, widened)
@@ -100,7 +115,7 @@ class Workings:
         if why is not None:
             return Chosen(LocalMean(), why, [])
         family = [each for each in FAMILY if method in ("auto", each.name) or each.name == "local"]
-        scores = cross_validate(*self.judges, family, forward=self.forward, progress=self.progress)
+        scores = cross_validate(self.judges, family, self.progress)
         if method != "auto":
             own = [each for each in scores if each.estimator.name == method]
             best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
@@ -122,7 +137,9 @@ class Workings:
         return None
 
     def _evidence(self, kind: str) -> Evidence:
-        return evidence_of(self.moments, self.noise, kind, self.prior)
+        if kind not in self._told:
+            self._told[kind] = evidence_of(self.moments, self.noise, kind, self.prior)
+        return self._told[kind]
 
     def _radius(self, kind: str, error: Floats) -> Floats:
         tail = 0.5 + 0.5 * self.options.level
@@ -187,30 +204,12 @@ class Workings:
             autocorrelation=seen.autocorrelation, effective_share=1.0 / self.noise.factor, drift=seen.drift,
             count_correlation=seen.count_correlation, faulty=self._named(seen, "faulty"),
             dominant=self._named(seen, "dominant sample"), zero_variance=flagged["zero variance"], flagged=flagged,
-            half_life=self.options.half_life, notes=(*self.table.notes, *self._notes(seen)),
+            half_life=self.options.half_life, notes=self.table.notes,
         )  # fmt: skip
 
     def _named(self, seen: Diagnosis, flag: str) -> tuple[str, ...]:
         who = np.flatnonzero(seen.flags >> FLAGS.index(flag) & 1)[:NAMED]
         return tuple(str(self.table.labels[a]) for a in who)
-
-    def _notes(self, seen: Diagnosis) -> list[str]:
-        """What the user should hear, a sentence each."""
-        notes = []
-        r = seen.count_correlation
-        if abs(r) > max(_TOLD, 3.0 / math.sqrt(len(self.n))):
-            notes.append(f"counts tell of means: log n and the mean have a correlation of {r:.2f}; "
-                         'covariates=["log n"] uses it')  # fmt: skip
-        if seen.drift > _TOLD:
-            notes.append(f"{seen.drift:.0%} of the agents drift: the mean of their first half is not that of their "
-                         "second; half_life=... forgets")  # fmt: skip
-        if self.noise.factor > 1.0 + _TOLD:
-            notes.append(f"a sample is worth {1.0 / self.noise.factor:.0%} of an independent one: consecutive samples "
-                         "resemble each other")  # fmt: skip
-        stuck = int((seen.flags >> FLAGS.index("zero variance") & 1).sum())
-        if stuck:
-            notes.append(f"{_count(stuck, 'agent')} with several samples {'has' if stuck == 1 else 'have'} no variance")
-        return notes
 
 
 def _count(n: int, what: str) -> str:
