@@ -15,7 +15,8 @@ that scatter around one; see docs/census.md for what that costs.
 
 How long: on random r-regular graphs a round of (3) shrinks disagreement by x = (1 + 2 sqrt(r - 1)) / (r + 1). After k
 rounds a census stands for x^(-2k) agents, so ln(10 N) / (-2 ln x) rounds leave a disagreement of a tenth of the
-sampling variance. What is heard is one tick old, so a round takes LAG = 2 ticks, and some more until all have joined.
+sampling variance; and it takes ln N / ln(r - 1) ticks until all have joined. Ticks are rounds where what is heard is at
+most a tick old. On a slower network fewer agents are heard of than x^(-2k) says: longer `rounds` make up for it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ from colme.methods._base import Place, Round
 from colme.methods._census import Plan
 from colme.methods.census import Census, CensusAgent, Votes
 
-LAG = 2
-"""Ticks that a round takes where what is heard is one tick old."""
 PATIENCE = 4
 """A census is given up after so many times its ticks, if nobody else joined it."""
 JUMP = 2**40
@@ -59,7 +58,7 @@ class RollingPlan(Plan):
         if isinstance(method.rounds, str):
             spread = math.log(10.0 * max(n_agents, 2)) / (-2.0 * math.log(plan.rate))
             joining = math.log(max(n_agents, 2)) / math.log(max(plan.degree - 1.0, 1.5))
-            rounds = LAG * math.ceil(spread) + math.ceil(joining)
+            rounds = math.ceil(spread) + math.ceil(joining)
         return plan._replace(regular=False, rounds=rounds)
 
     @property
@@ -73,10 +72,10 @@ class RollingPlan(Plan):
         return 1.0
 
     def rounds_at(self, t: int) -> int:
-        return LAG * super().rounds_at(t) if t <= 2 else min(self.rounds, LAG * (2 + t // 3))
+        return min(self.rounds, 2 + t)
 
     def counted(self, rounds: int) -> float:
-        return min(float(self.n_agents), self.rate ** (-2.0 * rounds / LAG))
+        return min(float(self.n_agents), self.rate ** (-2.0 * rounds))
 
 
 class RollingCensus(CensusAgent):
