@@ -82,8 +82,7 @@ def test_what_has_no_agent_is_refused() -> None:
     ("make", "words"),
     [(lambda: alone(neighbors=("a",)), "'a' is among its own neighbors"),
      (lambda: alone(neighbors=tuple("bcde")), "4 neighbors.*at most degree=3"),
-     (lambda: alone(colme.CLColME(step=0.4), tuple("bcd")), r"step=0\.4 with 3 neighbors.*at most 1 / degree.*'auto'"),
-     (lambda: alone(colme.CLColME(step=0.2, consensus="flow"), tuple("bcd")), r"at most 0\.5 / degree"),
+     (lambda: alone(colme.CLColME(step=0.4)), r"step=0\.4 with up to 3 neighbors.*at most 1 / degree.*'auto'"),
      (lambda: alone(stale_after=0.0), "stale_after=0.0.*positive"),
      (lambda: alone(sigma=None), "scale of the samples is not known")],
 )  # fmt: skip
@@ -150,27 +149,26 @@ def test_who_comes_late_joins_the_census_under_way() -> None:
     for row in samples[50:]:
         fleet.tick(row)
     numbers: list[Any] = [core.agent.census for core in fleet.cores]  # type: ignore[attr-defined]
-    assert min(numbers) >= 5 and max(numbers) - min(numbers) <= 1
+    assert min(numbers) >= 4 and max(numbers) - min(numbers) <= 1
     assert late.core.agent.tribes is not None  # type: ignore[attr-defined]
 
 
-def test_flows_bear_delay_at_half_the_step() -> None:
-    """Samples have ended, and everything is heard one or two ticks late. With b = 1 / (2 r) all agree, on the mean of
-    all; with b = 1 / r the mode z = -3/2 of z = -1/2 + 3/2 / z grows until numbers end (docs/developer/node.md)."""
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_flows_bear_delay_up_to_the_largest_step(late: int) -> None:
+    """Samples have ended, and everything is heard late. With b = 1 / r all agree on the mean of all local means; twice
+    that is beyond what is stable at any delay (docs/developer/node.md)."""
     graph = random_regular_graph(12, 4, rng=1)
     first = np.random.default_rng(2).standard_normal(12)
-    spreads = []
-    for share in (1.0, 2.0):
-        fleet = Fleet(FLOW, graph, MemoryNetwork(seed=1, delay=(PERIOD, 2 * PERIOD)), sigma=10.0)
+    for share, agree in ((1.0, True), (2.0, False)):
+        fleet = Fleet(FLOW, graph, MemoryNetwork(seed=1, delay=(late * PERIOD, late * PERIOD)), sigma=10.0)
         for core in fleet.cores:
             core.agent.step_size *= share  # type: ignore[attr-defined]
         fleet.tick(first)
         for _ in range(250):
             fleet.tick(math.nan)
-        spreads.append(np.ptp([core.estimate for core in fleet.cores]))
-        if share == 1.0:
-            assert abs(fleet.imbalance) < 1e-6
-    assert spreads[0] < 1e-5 and spreads[1] > 1.0
+            if (spread := np.ptp([core.estimate for core in fleet.cores])) > 100.0:
+                break
+        assert (spread < 1e-5 and abs(fleet.imbalance) < 1e-6) if agree else spread > 1.0
 
 
 def test_a_silent_neighbor_weighs_nothing_and_is_kept() -> None:
@@ -189,7 +187,7 @@ def test_a_silent_neighbor_weighs_nothing_and_is_kept() -> None:
             fleet.network.partition()
         fleet.tick(row)
     now = fleet.network.now
-    assert all(core.fresh(now) == core.neighbors == fleet.neighbors[core.name] for core in fleet.cores)
+    assert all(core.fresh(now) == core.neighbors == sorted(fleet.neighbors[core.name]) for core in fleet.cores)
 
 
 def test_stale_by_age() -> None:

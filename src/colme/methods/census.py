@@ -168,10 +168,13 @@ class CensusAgent(Agent):
         """One more is done, perhaps the last."""
         self.rounds += 1
         if self.rounds >= self.plan.rounds_at(self.began):
-            self.tribes = self._fit()
-            self.common = common_variance(self.codes, self.votes[None], self.common).item()
-            self.done = self.plan.has_ballots(self.began)
-            self.rounds = -1
+            self._finish()
+
+    def _finish(self) -> None:
+        self.tribes = self._fit()
+        self.common = common_variance(self.codes, self.votes[None], self.common).item()
+        self.done = self.plan.has_ballots(self.began)
+        self.rounds = -1
 
     def _vote(self) -> None:
         """Equation (2)."""

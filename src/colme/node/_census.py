@@ -32,7 +32,7 @@ from colme.methods._census import Plan
 from colme.methods.census import Census, CensusAgent, Votes
 
 PATIENCE = 4
-"""A census is given up after so many times its ticks, if nobody else joined it."""
+"""A census is given up after so many times its ticks, if nobody else is in it."""
 JUMP = 2**40
 """Numbers do not rise faster: 2^22 lies in a row would be needed to use them up."""
 
@@ -101,22 +101,31 @@ class RollingCensus(CensusAgent):
     def step(self, sample: float) -> Round:
         self.observe(sample)
         inbox: dict[Hashable, Poll] = yield dict.fromkeys(self.neighbors, self.poll)
+        newest = max(inbox.values(), key=lambda poll: poll.census, default=self.poll)
+        if self.rounds >= 0 and not self._same(inbox):
+            self._lose_patience(newest)
         if self.rounds < 0:
-            newest = max(inbox.values(), key=lambda poll: poll.census, default=self.poll)
             if self.census < newest.census <= self.census + JUMP:
                 self._join(newest.census, newest.began, newest.since)  # (2)
             elif self.plan.begins(self.t - self.start + self.began, self.began):
                 self._join(self.census + 1, self.t, 0)  # (1)
-        if self.rounds >= 0:
-            heard = {
-                b: Votes(*inbox[b][:3]) for b in self.neighbors if b in inbox and inbox[b].census == self.census
-            }  # fmt: skip
-            if heard:
-                self._average(heard)  # (3)
-                self._count_round()  # (4)
-            elif self.t - self.joined >= PATIENCE * self.plan.rounds_at(self.began):
-                self.rounds = -1
+        if self.rounds >= 0 and (heard := self._same(inbox)):
+            self._average(heard)  # (3)
+            self._count_round()  # (4)
         self.estimate = self._estimate()
+
+    def _same(self, inbox: dict[Hashable, Poll]) -> dict[Hashable, Votes]:
+        """Who is in the same census."""
+        return {b: Votes(*inbox[b][:3]) for b in self.neighbors if b in inbox and inbox[b].census == self.census}
+
+    def _lose_patience(self, newest: Poll) -> None:
+        """Everybody else is in another census. If that is the next, or if it takes too long, end this one: half of its
+        rounds are worth a fit."""
+        rounds = self.plan.rounds_at(self.began)
+        if newest.census > self.census or self.t - self.joined >= PATIENCE * rounds:
+            if 2 * self.rounds >= rounds:
+                self._finish()
+            self.rounds = -1
 
     def _join(self, census: int, began: int, since: int) -> None:
         self._vote()

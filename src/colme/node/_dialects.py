@@ -6,7 +6,6 @@ lockstep, and those that devices exchange without a common tick, are the same by
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
@@ -217,16 +216,15 @@ def dialect_of(method: Method, agent: Agent) -> Dialect:
 def device_agent(method: Method, place: Place) -> tuple[Agent, Dialect]:
     """The agent of a method for a device, where there is no common tick.
 
-    A step b of consensus must be at most 1 / degree: then estimates are averages of what was heard, however old. Flows
-    take half of that, for the halves that the ends of an edge agree on come from different ticks; see docs/node.md.
+    A step b of consensus must be at most 1 / degree: then estimates lean towards averages of what was heard, however
+    old, and flows are stable at any delay (docs/developer/node.md).
     """
-    if isinstance(method, CLColME):
-        share = 0.5 if method.consensus == "flow" else 1.0
-        place = dataclasses.replace(place, auto_step=share * place.auto_step)
-        if not isinstance(method.step, str) and method.step * len(place.neighbors) > share * (1.0 + 1e-9):
+    if isinstance(method, CLColME) and not isinstance(method.step, str):
+        degree = round(1.0 / place.auto_step)
+        if method.step * degree > 1.0 + 1e-9:
             raise MethodError(
-                f"step={method.step:g} with {len(place.neighbors)} neighbors: without a common tick it must be at most "
-                f"{share:g} / degree. Try step='auto'."
+                f"step={method.step:g} with up to {degree} neighbors: without a common tick it must be at most "
+                "1 / degree. Try step='auto'."
             )
     agent = RollingCensus(method, place) if isinstance(method, Census) else method.agent(place)
     return agent, dialect_of(method, agent)
