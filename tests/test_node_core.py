@@ -140,7 +140,7 @@ def test_the_census_without_a_barrier() -> None:
 
 def test_who_comes_late_joins_the_census_under_way() -> None:
     graph = random_regular_graph(12, 4, rng=1)
-    samples, _ = two_classes(12, 60)
+    samples, _ = two_classes(12, 90)
     fleet = Fleet(colme.Census(), graph, MemoryNetwork(), sigma=SIGMA)
     late = fleet.devices.pop(fleet.names[-1])
     for row in samples[:50]:
