@@ -202,3 +202,31 @@ def test_who_comes_back_without_its_store_is_not_believed_before_it_is_newer(tmp
             fleet.tick(0.0)
         assert (name in friend.fresh(fleet.network.now)) == fresh
         assert (friend.refused["old"] - before > 1) != fresh  # one was still on its way
+
+
+@pytest.mark.parametrize("method", [colme.CLColME(), colme.CLColME(consensus="flow")], ids=repr)
+def test_a_cut_that_was_told_is_not_forgotten(method: Any, tmp_path: Path) -> None:
+    """Saves are rare, and all die at the tick at which they told of a cut, or said that they heard of one."""
+    network, names = MemoryNetwork(), ("a", "b")
+
+    def start(name: str) -> Device:
+        other = names[name == "a"]
+        core = Core(method, name, [other], n_agents=2, sigma=SIGMA)
+        return Device(core, network.join(name, [other]), Store(tmp_path / name), save_every=10**6)
+
+    devices = {name: start(name) for name in names}
+    deaths = 0
+    for k in range(60):
+        for name in names:
+            network.run_until(k * PERIOD)
+            devices[name].tick(network.now, 3.0 * (name == "a"))
+            if devices[name].core.urgent:
+                before = {b: parting.known for b, parting in devices[name].core.partings.items()}
+                devices[name].transport.close()
+                devices[name] = start(name)
+                assert {b: parting.known for b, parting in devices[name].core.partings.items()} == before
+                assert devices[name].core.neighbors == []
+                deaths += 1
+    assert deaths >= 2 and all(
+        device.core.partings[b].known for device in devices.values() for b in device.core.partings
+    )
