@@ -1,7 +1,7 @@
 """How the agents of each method speak in records: what they tell, and what a record says to them.
 
 `say` puts an agent's state into a record's body, `said` makes a message of one; so the messages that agents exchange in
-lockstep, and those that devices exchange without a common tick, are the same bytes. A dialect of your own: subclass.
+lockstep, and those that devices exchange without a common tick, are the same bytes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Dialect:
         """The message to me in a record, in this exchange of a step; or SILENCE."""
         return SILENCE
 
-    def heard(self, name: str, record: Record, t: int) -> Record | None:
+    def heard(self, record: Record, t: int) -> Record | None:
         """Make sense of a record without a common tick, when it is heard at my step t; None if it makes none."""
         return record
 
@@ -109,7 +109,7 @@ class ConsensusDialect(Dialect):
             return SILENCE
         return Hello(body.intervals, self.agent.place.exchange(body.estimate), body.restart)
 
-    def heard(self, name: str, record: Record, t: int) -> Record | None:
+    def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
         if not isinstance(body, HelloBody) or len(body.intervals) != len(self.agent.intervals):
             return None
@@ -160,7 +160,7 @@ class FlowDialect(Dialect):
         flow = body.flows[self.me]
         return PARTED if math.isnan(flow) else Loan(body.intervals, self.agent.place.exchange(body.estimate), flow)
 
-    def heard(self, name: str, record: Record, t: int) -> Record | None:
+    def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
         fits = isinstance(body, LoansBody) and len(body.intervals) == len(self.agent.intervals)
         return record if fits else None
@@ -192,7 +192,7 @@ class CensusDialect(Dialect):
             return Poll(body.codes, values, record.degree, body.census, body.began, body.since)
         return Votes(body.codes, values, record.degree)
 
-    def heard(self, name: str, record: Record, t: int) -> Record | None:
+    def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
         return record if isinstance(body, VotesBody) and plausible(body.codes, body.values) else None
 

@@ -177,7 +177,7 @@ class Core:
         if record.age_mark <= self.marks.get(name, (0, 0, 0)):
             self.refused["old"] += 1
             return False
-        sense = self._dialect.heard(name, record, self.agent.t + 1)  # the step that begins now
+        sense = self._dialect.heard(record, self.agent.t + 1)  # the step that begins now
         if sense is None:
             self.refused["sense"] += 1
             return False

@@ -59,7 +59,7 @@ def lockstep(
         for a in range(n)
     }  # fmt: skip
     ends = np.stack([graph.indices, np.repeat(np.arange(n), graph.degrees)], axis=1)
-    carrier = None if network is None else _by_network(method, agents, graph, network)
+    carrier = None if network is None else _by_network(method, agents, network)
     estimates = np.empty((n_steps, n))
     for t, row in enumerate(samples):
         lost = set(map(tuple, ends[~arrived(seed, t + 1, len(ends), loss)].tolist())) if loss else set()
@@ -100,7 +100,7 @@ def _by_hand(agents: Mapping[Any, Agent], lost: set[Any]) -> Carrier:
     return carry
 
 
-def _by_network(method: Method, agents: Mapping[Any, Agent], graph: Graph, network: MemoryNetwork) -> Carrier:
+def _by_network(method: Method, agents: Mapping[Any, Agent], network: MemoryNetwork) -> Carrier:
     """Bytes through the doors of a network. All that is sent arrives before anybody reads."""
     dialects = {a: dialect_of(method, agent) for a, agent in agents.items()}
     doors = {a: network.join(a, agent.place.neighbors) for a, agent in agents.items()}  # type: ignore[arg-type]
