@@ -41,6 +41,10 @@ class ExperimentError(ColmeError):
     """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
 
 
+class NodeError(ColmeError):
+    """A node that cannot run: a method that no network can serve, a name that is taken, ..."""
+
+
 class DataError(ColmeError):
     """A table that cannot be read or used: torn, empty, text where numbers must be, ..."""
 
