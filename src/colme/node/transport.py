@@ -1,4 +1,4 @@
-"""What an agent needs of a network: to tell its neighbors the newest it knows, and to hear the newest that they said."""
+"""What an agent needs of a network: to tell its neighbors the newest it knows, and to hear the newest they said."""
 
 from __future__ import annotations
 
