@@ -237,8 +237,11 @@ def linger_no_more() -> None:
 
 def _calm(descriptor: int) -> None:
     """The same for one descriptor, if it is a socket that lingers as zenoh's do."""
-    with socket.socket(fileno=os.dup(descriptor)) as own:
-        if own.family in (socket.AF_INET, socket.AF_INET6) and own.type == socket.SOCK_STREAM:
-            found = own.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.size)
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        if borrowed.family in (socket.AF_INET, socket.AF_INET6) and borrowed.type == socket.SOCK_STREAM:
+            found = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.size)
             if _LINGER.unpack(found) == _ZENOH_LINGER:
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.pack(0, 0))
+                borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.pack(0, 0))
+    finally:
+        borrowed.detach()  # it is zenoh's to close

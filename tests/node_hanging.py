@@ -1,0 +1,59 @@
+"""Prints for how long (s) a healthy neighbor was not heard after three others hung. A process of its own, for the cures
+are set once per process. Arguments: the cure (threads, linger, none), a port, the folder of keys or nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from colme.node import zenoh_transport
+from tests.node_fleet import NAMES, config, start_peer
+
+HEALTHY = NAMES[-1]
+WATCHED = 8.0  # s after the others hung: the lease is 1 s, and a stall would last 10 s
+
+
+def main(cure: str, port: int, keys: Path | None) -> float:
+    if cure != "threads":
+        os.environ["ZENOH_RUNTIME"] = "(rx: (worker_threads: 2))"  # zenoh's own number
+    if cure != "linger":
+        zenoh_transport.linger_no_more = lambda: None
+    hub, *others = NAMES
+    transport = zenoh_transport.ZenohTransport(config(hub, keys=keys, port=port, neighbors=dict.fromkeys(others)))
+    processes = {name: start_peer(name, hub, port, keys) for name in others}
+    try:
+        heard: dict[str, float] = {}
+        while set(heard) != set(others):
+            _round(transport, heard)
+        for name in others:
+            if name != HEALTHY:
+                processes[name].send_signal(signal.SIGSTOP)
+        hung, longest = time.monotonic(), 0.0
+        while (now := time.monotonic()) - hung < WATCHED:
+            for _ in range(40):
+                transport.publish(bytes(1000))  # fills the buffers of those that hang
+            _round(transport, heard)
+            longest = max(longest, now - heard[HEALTHY])
+        assert transport.present() == {HEALTHY}, "the others must have been given up"
+        return longest
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+def _round(transport: zenoh_transport.ZenohTransport, heard: dict[str, float]) -> None:
+    transport.publish(b"")
+    transport.present()
+    for name in NAMES[1:]:
+        if transport.latest(name) is not None:
+            heard[name] = time.monotonic()
+    time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]) if sys.argv[3] else None), flush=True)
+    os._exit(0)  # links to the killed need not be closed
