@@ -117,6 +117,7 @@ class Limits(Configuration, frozen=True, kw_only=True):
     freshness     seconds for which a record counts
     max_record    bytes; longer messages are dropped before they are looked at
     max_rate      records per second accepted from a neighbor
+    max_neighbors how many neighbors it may come to have
     rx_threads    threads that listen
     max_sessions  links accepted
     """
@@ -127,6 +128,7 @@ class Limits(Configuration, frozen=True, kw_only=True):
     freshness: float | None = None
     max_record: int | None = None
     max_rate: float | None = None
+    max_neighbors: int | None = None
     rx_threads: int | None = None
     max_sessions: int | None = None
 
@@ -135,7 +137,7 @@ class Limits(Configuration, frozen=True, kw_only=True):
         for field, example in (("lease", 2.0), ("freshness", 5.0), ("max_rate", 40.0)):
             if getattr(self, field) is not None:
                 positive(getattr(self, field), field, f"{field} = {example}", NodeError)
-        for field, low in (("max_record", 64), ("rx_threads", 2), ("max_sessions", 1)):
+        for field, low in (("max_record", 64), ("max_neighbors", 1), ("rx_threads", 2), ("max_sessions", 1)):
             if getattr(self, field) is not None:
                 whole(getattr(self, field), field, f"{field} = {4 * low}", NodeError, low=low)
 
@@ -283,12 +285,16 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.max_rate or presets.max_rate(self.tick_rate)
 
     @property
+    def max_neighbors(self) -> int:
+        return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.everyone))
+
+    @property
     def rx_threads(self) -> int:
-        return self.limits.rx_threads or presets.rx_threads(len(self.everyone))
+        return self.limits.rx_threads or presets.rx_threads(self.max_neighbors)
 
     @property
     def max_sessions(self) -> int:
-        return self.limits.max_sessions or presets.max_sessions(len(self.everyone))
+        return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
 
 
 def _method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:

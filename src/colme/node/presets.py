@@ -13,8 +13,9 @@ lease         a neighbor from which nothing came for so long is taken for gone. 
 retry         a dialled neighbor that does not answer is dialled again after two round trips (at least 0.1 s), then
               half as long again each time, up to lease / 2: a healed link is used before a lease has passed
 freshness     a record counts until it is 5 periods + lease old: five lost records in a row or one lost link, no more
-rx_threads    degree + 2: closing a dead link may hold a thread for ten seconds, and two must stay free to listen
-max_sessions  2 members + 2: the old link of a neighbor that restarted lives on for a lease
+max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go
+rx_threads    max_neighbors + 2: closing a dead link may hold a thread for ten seconds, and two must be free to listen
+max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
 max_rate      4 records per period from each neighbor: room for jitter, none for a flood
 """
 
@@ -67,12 +68,16 @@ def freshness(period: float, lease: float) -> float:
     return 5 * period + lease
 
 
-def rx_threads(degree: int) -> int:
-    return degree + 2
+def max_neighbors(n_neighbors: int, n_members: int) -> int:
+    return min(n_members, max(14, 2 * n_neighbors))
 
 
-def max_sessions(n_members: int) -> int:
-    return 2 * n_members + 2
+def rx_threads(max_neighbors: int) -> int:
+    return max_neighbors + 2
+
+
+def max_sessions(max_neighbors: int) -> int:
+    return 2 * max_neighbors + 2
 
 
 def max_rate(tick_rate: float) -> float:
