@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from colme._files import write_whole
-from colme.errors import NodeError, missing_extra, shorten, whole
+from colme.errors import NodeError, missing_extra, whole
 from colme.node.names import check_name
 
 try:
@@ -221,7 +221,7 @@ def _write_new(files: dict[Path, bytes]) -> None:
     """Files that were not there before; keys are private from their first byte on."""
     there = [str(path) for path in files if path.exists()]
     if there:
-        raise NodeError(f"{shorten(there[0])} exists: keys are not overwritten. Choose another folder, or rotate.")
+        raise NodeError(f"{there[0]} exists: keys are not overwritten. Choose another folder, or rotate.")
     for path, content in files.items():
         mode = 0o600 if path.suffix != ".pem" else 0o644
         try:
