@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -12,15 +13,16 @@ from pathlib import Path
 
 import colme
 from colme.node.config import Limits, Neighbor, NodeConfig, Tls
-from colme.node.keys import make_authority, make_certificate
 from colme.node.zenoh_transport import ZenohTransport
 
-NAMES = ("ann", "bob", "cid", "dan", "eve")
+NAMES = ("ann", "bob", "cid", "dan", "eve", "flo", "gus")
 TICK = 0.05
 
 
 def make_keys(folder: Path) -> Path:
     """An authority and a certificate for everybody."""
+    from colme.node.keys import make_authority, make_certificate  # not on a device: 10 MB
+
     make_authority(folder / "authority", "test")
     for name in NAMES:
         make_certificate(folder / "authority", name, ["localhost", "127.0.0.1"], folder=folder / name)
@@ -80,9 +82,10 @@ def heard(listener: ZenohTransport, speaker: ZenohTransport, record: bytes) -> C
     return once
 
 
-def start_peer(name: str, hub: str, port: int, keys: Path | None) -> subprocess.Popen[bytes]:
-    """Another process that dials the hub and says its name at every tick."""
-    arguments = [sys.executable, __file__, name, hub, str(port), "" if keys is None else str(keys)]
+def start_peer(name: str, ports: dict[str, int], keys: Path | None) -> subprocess.Popen[bytes]:
+    """Another process that dials the ports of its neighbors and says its name at every tick. As on a device, it does
+    without numba, which would be most of its memory."""
+    arguments = [sys.executable, __file__, name, json.dumps(ports), "" if keys is None else str(keys)]
     return subprocess.Popen(arguments, env=environment())
 
 
@@ -90,7 +93,7 @@ def environment() -> dict[str, str]:
     """That of another process, with this colme and these tests, without the number of zenoh's threads in this one."""
     paths = (Path(colme.__file__).parents[1], Path(__file__).parents[1])
     kept = {key: value for key, value in os.environ.items() if key != "ZENOH_RUNTIME"}
-    return kept | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    return kept | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "COLME_NUMBA": "0"}
 
 
 def free_port() -> int:
@@ -99,12 +102,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _talk(name: str, hub: str, port: str, keys: str) -> None:
-    transport = ZenohTransport(config(name, keys=Path(keys) if keys else None, neighbors={hub: int(port)}))
+def _talk(name: str, ports: str, keys: str) -> None:
+    neighbors = json.loads(ports)
+    transport = ZenohTransport(config(name, keys=Path(keys) if keys else None, neighbors=neighbors))
     parent = os.getppid()
     while os.getppid() == parent:
         transport.publish(name.encode())
-        transport.latest(hub)
+        transport.present()
+        for neighbor in neighbors:
+            transport.latest(neighbor)
         for sender, message in transport.control():
             transport.send(sender, b"re: " + message)
         time.sleep(TICK)

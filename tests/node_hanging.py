@@ -12,7 +12,8 @@ from pathlib import Path
 from colme.node import zenoh_transport
 from tests.node_fleet import NAMES, config, start_peer
 
-HEALTHY = NAMES[-1]
+ALL = NAMES[:5]
+HEALTHY = ALL[-1]
 WATCHED = 8.0  # s after the others hung: the lease is 1 s, and a stall would last 10 s
 
 
@@ -21,9 +22,9 @@ def main(cure: str, port: int, keys: Path | None) -> float:
         os.environ["ZENOH_RUNTIME"] = "(rx: (worker_threads: 2))"  # zenoh's own number
     if cure != "linger":
         zenoh_transport.linger_no_more = lambda: None
-    hub, *others = NAMES
+    hub, *others = ALL
     transport = zenoh_transport.ZenohTransport(config(hub, keys=keys, port=port, neighbors=dict.fromkeys(others)))
-    processes = {name: start_peer(name, hub, port, keys) for name in others}
+    processes = {name: start_peer(name, {hub: port}, keys) for name in others}
     try:
         heard: dict[str, float] = {}
         while set(heard) != set(others):
@@ -48,7 +49,7 @@ def main(cure: str, port: int, keys: Path | None) -> float:
 def _round(transport: zenoh_transport.ZenohTransport, heard: dict[str, float]) -> None:
     transport.publish(b"")
     transport.present()
-    for name in NAMES[1:]:
+    for name in ALL[1:]:
         if transport.latest(name) is not None:
             heard[name] = time.monotonic()
     time.sleep(0.02)

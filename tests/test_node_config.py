@@ -163,7 +163,8 @@ def test_every_knob_follows_its_formula() -> None:
     assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, 4, 6)
     many = node(members=tuple(f"m{i}" for i in range(1000)), tick_rate=20.0)
     assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 16, 30, 80.0)
-    assert node(method=colme.Census()).max_record > node().max_record
+    assert many.max_record == 2 * (128 + 16 * 14)
+    assert node(method=colme.Census()).max_record == 2 * (128 + 16 * 1024)
     own = Limits(lease=3.0, freshness=9.0, max_record=100, max_rate=7.0, rx_threads=5, max_sessions=8, max_neighbors=4)
     set_by_hand = node(limits=own)
     for field in own.__struct_fields__:

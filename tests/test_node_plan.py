@@ -11,6 +11,7 @@ from colme.errors import GraphError, NodeError
 from colme.graphs import from_edges
 from colme.node import keys
 from colme.node.config import NodeConfig
+from colme.node.identity import check_identity
 from colme.node.plan import Host, plan, read_hosts
 from colme.node.zenoh_transport import ZenohTransport
 from tests.node_fleet import free_port, heard, until
@@ -37,8 +38,9 @@ def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
         assert node.listen == ((places[name],) if name in places else ())
         assert set(node.everyone) == {host.name for host in hosts} - {name}
         assert node.tls is not None
-        found = keys.check_identity(name, ca=node.tls.ca, certificate=node.tls.certificate, key=node.tls.key)
-        assert found.hosts == ((places[name].split("/")[1].split(":")[0],) if name in places else ())
+        check_identity(name, node.tls)
+        addresses = tuple(host.address for host in hosts if host.name == name and host.address is not None)
+        assert keys.identity(node.tls.certificate).hosts == addresses
 
 
 def test_the_same_seed_gives_the_same_graph_and_all_are_connected(tmp_path: Path) -> None:

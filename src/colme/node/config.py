@@ -37,15 +37,11 @@ import msgspec
 from colme._configuration import Configuration
 from colme._fields import convert_fields, located
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.methods import METHODS, Method
+from colme.methods import METHODS, Census, Method
 from colme.node import presets
 from colme.node.names import Endpoint, check_name, is_loopback
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
-MAX_RECORD = {"census": 16384}
-"""Bytes of the largest message, by method: a record is a header of less than 100 bytes and the numbers of the method,
-at most a few hundred bytes, except that a ballot of the census has a value for each of its bins."""
-MAX_RECORD_ELSE = 1024
 
 
 class Neighbor(Configuration, frozen=True, kw_only=True):
@@ -277,8 +273,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def max_record(self) -> int:
-        tag = str(type(self.method).__struct_config__.tag)
-        return self.limits.max_record or MAX_RECORD.get(tag, MAX_RECORD_ELSE)
+        n_items = presets.CENSUS_ITEMS if isinstance(self.method, Census) else self.max_neighbors
+        return self.limits.max_record or presets.max_record(n_items)
 
     @property
     def max_rate(self) -> float:

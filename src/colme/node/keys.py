@@ -12,18 +12,17 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from colme._files import write_whole
 from colme.errors import NodeError, missing_extra, whole
+from colme.node.identity import check_private
 from colme.node.names import check_name
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -101,40 +100,6 @@ def identity(certificate: str | Path) -> Identity:
     return Identity(str(name), tuple(host for host in hosts if host != name), found.not_valid_after_utc)
 
 
-def check_identity(name: str, *, ca: str | Path, certificate: str | Path, key: str | Path) -> Identity:
-    """Refuse files with which this agent could not speak, or others could speak as it."""
-    check_private(Path(key))
-    found = identity(certificate)
-    if found.name != name:
-        raise NodeError(
-            f"{certificate} is the certificate of {found.name!r}: it must be that of {name!r}. "
-            "Use the agent's own, see: colme node keys."
-        )
-    if found.expires <= _now():
-        raise NodeError(f"{certificate} expired at {found.expires:%Y-%m-%d %H:%M} UTC. Try: colme node keys --rotate.")
-    try:
-        private = serialization.load_pem_private_key(_read(Path(key)), None)
-        trusted = x509.load_pem_x509_certificates(_read(Path(ca)))
-    except (ValueError, TypeError):
-        raise NodeError(f"{key} or {ca} is torn or in another form: both must be PEM. Make them anew.") from None
-    own = x509.load_pem_x509_certificate(_read(Path(certificate)))
-    if private.public_key() != own.public_key():
-        raise NodeError(f"{key} does not belong to {certificate}. Try: colme node keys --rotate.")
-    if not any(_signed(own, each) for each in trusted):
-        raise NodeError(f"{certificate} is not signed by an authority in {ca}. Use the ca.pem that came with it.")
-    return found
-
-
-def check_private(key: Path) -> None:
-    """Refuse a key that others can read."""
-    try:
-        mode = stat.S_IMODE(key.stat().st_mode)
-    except OSError as error:
-        raise NodeError(f"cannot read {key}: {error.strerror}. Make it with: colme node keys.") from None
-    if mode & 0o077:
-        raise NodeError(f"{key} has mode {mode:04o}: a key must be readable by its owner only. Try: chmod 600 {key}")
-
-
 def _certificate(authority: Path, name: str, hosts: Sequence[str], days: int) -> tuple[bytes, bytes]:
     """Key and certificate of an agent, signed by the authority."""
     check_name(name, "name")
@@ -179,14 +144,6 @@ def _builder(
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-
-
-def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:

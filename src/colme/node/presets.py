@@ -16,6 +16,8 @@ freshness     a record counts until it is 5 periods + lease old: five lost recor
 max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go
 rx_threads    max_neighbors + 2: closing a dead link may hold a thread for ten seconds, and two must be free to listen
 max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
+max_record    twice 128 bytes for the head and intervals and 16 for each item: flows have one per neighbor, the ballots
+              of a census at most 1024; twice, so that a later version may say more
 max_rate      4 records per period from each neighbor: room for jitter, none for a flood
 """
 
@@ -52,6 +54,9 @@ PRESETS = {
     "wan": Preset(0.15, 0.2, 2.0),
 }
 
+CENSUS_ITEMS = 1024
+"""Values in a ballot of the census, at most."""
+
 
 def preset(name: str) -> Preset:
     one_of(name, PRESETS, "preset", NodeError)
@@ -78,6 +83,11 @@ def rx_threads(max_neighbors: int) -> int:
 
 def max_sessions(max_neighbors: int) -> int:
     return 2 * max_neighbors + 2
+
+
+def max_record(n_items: int) -> int:
+    """Bytes of the longest message that is let in."""
+    return 2 * (128 + 16 * n_items)
 
 
 def max_rate(tick_rate: float) -> float:

@@ -24,6 +24,7 @@ _SAY = ["put", "liveliness_token"]
 _ASK = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
 _OPEN_DELAY = 50  # ms that opening a session waits for its first links
 _FRAME = 512  # bytes around a message on the wire: key, header, extensions
+_BATCH = (4096, 65535)  # bytes that go out at once, at least (for the handshake of a link) and at most (zenoh's own)
 
 
 def listening(config: NodeConfig) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def runtime(rx_threads: int) -> str:
 
 def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
     keys = Keys(config.network)
+    batch = min(max(config.max_record + _FRAME, _BATCH[0]), _BATCH[1])
     settings = {
         "mode": "peer",
         "scouting/multicast/enabled": False,
@@ -67,6 +69,8 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "transport/shared_memory/enabled": False,  # a third of a second at each opening, for nothing
         "transport/link/protocols": ["tcp" if config.tls is None else "tls"],
         "transport/link/tx/lease": _milliseconds(config.lease),
+        "transport/link/tx/batch_size": batch,  # a link has a dozen buffers of this size
+        "transport/link/rx/buffer_size": batch,
         # guards what is put together from fragments; single messages are bounded by the filter below
         "transport/link/rx/max_message_size": config.max_record + _FRAME,
         "access_control": _access(keys, config.name, others, by_certificate=config.tls is not None),
