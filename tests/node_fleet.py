@@ -82,10 +82,12 @@ def heard(listener: ZenohTransport, speaker: ZenohTransport, record: bytes) -> C
     return once
 
 
-def start_peer(name: str, ports: dict[str, int], keys: Path | None) -> subprocess.Popen[bytes]:
+def start_peer(
+    name: str, ports: dict[str, int], keys: Path | None, lease: float = 1.0
+) -> subprocess.Popen[bytes]:
     """Another process that dials the ports of its neighbors and says its name at every tick. As on a device, it does
     without numba, which would be most of its memory."""
-    arguments = [sys.executable, __file__, name, json.dumps(ports), "" if keys is None else str(keys)]
+    arguments = [sys.executable, __file__, name, json.dumps(ports), "" if keys is None else str(keys), str(lease)]
     return subprocess.Popen(arguments, env=environment())
 
 
@@ -102,9 +104,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _talk(name: str, ports: str, keys: str) -> None:
+def _talk(name: str, ports: str, keys: str, lease: str) -> None:
     neighbors = json.loads(ports)
-    transport = ZenohTransport(config(name, keys=Path(keys) if keys else None, neighbors=neighbors))
+    limits = Limits(lease=float(lease))
+    transport = ZenohTransport(config(name, keys=Path(keys) if keys else None, neighbors=neighbors, limits=limits))
     parent = os.getppid()
     while os.getppid() == parent:
         transport.publish(name.encode())

@@ -5,9 +5,12 @@ test passes because nothing ever arrives."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import random
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -271,6 +274,24 @@ def test_a_flood_is_dammed_and_drowns_nobody(ann: ZenohTransport, keys: Path, op
     assert records <= elapsed * ann.config.max_rate + 1
     assert most <= CONTROL_ROOM
     assert of_cid >= 10  # of some 30 ticks
+
+
+def test_noise_at_the_door_disturbs_nobody_inside(ann: ZenohTransport, keys: Path, opened: Opened) -> None:
+    """Connections that say nothing or nonsense. Who is in is not disturbed; who wants in may have to wait, for zenoh
+    pauses for 0.1 s after every handshake that fails (its issue 2685)."""
+    cid = opened(config("cid", keys=keys, neighbors={"ann": port_of(ann)}))
+    until(heard(ann, cid, b"cid is there"))
+    noise = random.Random(7)
+    with contextlib.ExitStack() as doors:
+        for i in range(60):
+            door = doors.enter_context(socket.create_connection(("127.0.0.1", port_of(ann))))
+            if i % 2:
+                door.send(noise.randbytes(300))
+        for i in range(10):
+            until(heard(ann, cid, f"record {i}".encode()), 1.0)
+        bob = opened(config("bob", keys=keys, neighbors={"ann": port_of(ann)}))
+        until(heard(ann, bob, b"bob is there, too"), 20)
+    assert ann.control() == [] and ann.present() <= {"bob", "cid"}
 
 
 def test_more_links_than_allowed_are_refused(keys: Path, opened: Opened) -> None:

@@ -102,6 +102,8 @@ class ZenohTransport:
             for name in line.boxes:
                 for there in line.signs(name):
                     (self._present.add if there else self._present.discard)(name)
+                    if not there:
+                        line.latest(name)  # said before it left, and no sign of its being there
         return set(self._present)
 
     def close(self) -> None:
