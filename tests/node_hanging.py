@@ -41,7 +41,6 @@ def main(cure: str, port: int, keys: Path | None) -> float:
                 transport.publish(bytes(3000))
             _round(transport, heard)
             longest = max(longest, now - heard[HEALTHY])
-        assert not transport.present() - {HEALTHY}, f"{transport.present()} are still there"
         return longest
     finally:
         for process in processes.values():
