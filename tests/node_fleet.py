@@ -82,9 +82,7 @@ def heard(listener: ZenohTransport, speaker: ZenohTransport, record: bytes) -> C
     return once
 
 
-def start_peer(
-    name: str, ports: dict[str, int], keys: Path | None, lease: float = 1.0
-) -> subprocess.Popen[bytes]:
+def start_peer(name: str, ports: dict[str, int], keys: Path | None, lease: float = 1.0) -> subprocess.Popen[bytes]:
     """Another process that dials the ports of its neighbors and says its name at every tick. As on a device, it does
     without numba, which would be most of its memory."""
     arguments = [sys.executable, __file__, name, json.dumps(ports), "" if keys is None else str(keys), str(lease)]
