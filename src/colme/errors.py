@@ -41,16 +41,16 @@ class ExperimentError(ColmeError):
     """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
 
 
-class NodeError(ColmeError):
-    """A node that cannot run: a method that no network can serve, a name that is taken, ..."""
-
-
 class DataError(ColmeError):
     """A table that cannot be read or used: torn, empty, text where numbers must be, ..."""
 
 
 class ColumnError(DataError):
     """Columns that were asked for and are not there."""
+
+
+class NodeError(ColmeError):
+    """A node that cannot run: a method that no network can serve, a bad configuration, an address without TLS, ..."""
 
 
 class UnknownAgent(ColmeError, KeyError):

@@ -1,4 +1,4 @@
-"""One agent's door to its neighbors. Whoever carries bytes between devices has this form."""
+"""What an agent needs of a network: to tell its neighbors the newest it knows, and to hear the newest they said."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """Carries bytes, and looks into none of them. No method ever blocks."""
+    """One agent's door to its neighbors. It carries bytes and never blocks.
+
+    Who is at the other end is for the transport to know: what `latest(n)` and `control()` ascribe to n was said by n,
+    as far as the transport can tell (by certificate off loopback)."""
 
     def publish(self, record: bytes) -> None:
-        """My newest state, to all neighbors. It may get lost: the next one makes up for it."""
+        """The newest state, to all neighbors. It may get lost: the next one follows at the next tick."""
 
     def latest(self, neighbor: str) -> bytes | None:
-        """The newest record that this neighbor published, heard since the last call; None if there is none."""
+        """The newest record heard from a neighbor since the last call; None if there is none."""
 
     def send(self, neighbor: str, message: bytes) -> None:
-        """A control message to one neighbor. It may get lost: the core repeats it until it is acknowledged."""
+        """A control message (a cut, an introduction, a flow). It may get lost: the core repeats it until it is
+        acknowledged."""
 
     def control(self) -> list[tuple[str, bytes]]:
-        """The control messages heard since the last call: (from whom, message)."""
+        """Control messages heard since the last call: (from, message), oldest first for each neighbor."""
 
     def present(self) -> set[str]:
-        """Neighbors that seem to be there: a hint, on which nothing may depend."""
+        """Neighbors that seem to be there. A hint: the age of the last record decides."""
 
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
-        """A new neighbor, and where it listens if this end is to dial."""
+        """A new neighbor: dial its endpoint, or (None) wait until it dials."""
 
     def drop(self, neighbor: str) -> None:
-        """No longer a neighbor: nothing goes to it or is heard from it."""
+        """Hear and tell this neighbor no more."""
 
     def close(self) -> None:
-        """Leave the network."""
+        """Leave. Nothing can be said or heard afterwards; a second call does nothing."""
