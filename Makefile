@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench bench-check bench-suite clean
+.PHONY: demo test test-network check bench bench-check bench-suite clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -12,6 +12,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
+
+# Also what takes long: neighbors that hang, links that expire. One at a time, for they measure.
+test-network: $(STAMP)
+	$(BIN)/python -m pytest -m "network or not network" tests/test_node_*.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -14,8 +14,8 @@ from colme.confidence import BURN_IN, deviation_separation_time, interval_of, la
 from colme.errors import ColmeError, MethodError
 from colme.graphs import complete_graph, random_regular_graph
 from colme.methods._intervals import IntervalMethod, parted
+from colme.node.lockstep import lockstep
 from colme.sim.abreast import can_run_abreast
-from colme.testing._lockstep import lockstep
 from tests import reference
 
 TWO, ALL = ("mean", "deviation"), ("mean", "deviation", "kurtosis")

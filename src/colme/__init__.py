@@ -47,7 +47,7 @@ _HOME = {
     "estimate": "colme.data.estimate",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "online", "pruning",
+_MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online", "pruning",
             "recording", "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
 
 

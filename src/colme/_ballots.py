@@ -23,6 +23,12 @@ REACH = 2**20
 """Bins to either side of zero; votes beyond fall into the last."""
 NOTHING = 1e-8
 """Less than this is not sent."""
+_ONE = 1.001
+"""A vote, and what float32 may round it to."""
+_NOISIEST = 4.0 / WIDTH**2 * _ONE
+"""Variance of a mean over h^2, at most: bins are more than half of WIDTH."""
+_WIDEST = 200
+"""Binary orders of magnitude between the unit and any bin in use."""
 _BITS, _SPECIAL = 44, 1 << 16
 _MIDDLE = 1 << (_BITS - 1)
 
@@ -64,6 +70,23 @@ def common_variance(codes: NDArray[np.int64], votes: NDArray[Any], before: Any) 
         return np.broadcast_to(before, len(votes)).astype(np.float64)
     total, agents = votes[:, found].astype(np.float64), votes[:, found + 1].astype(np.float64)
     return np.where((agents > NOTHING) & (total > 0.0), total / np.maximum(agents, NOTHING), before)
+
+
+def plausible(codes: NDArray[np.int64], values: NDArray[Any]) -> bool:
+    """Whether honest agents who only average could have got here: no vote below zero, at most one in all, and noise
+    that fits the bins it is told for. Who lies within these limits weighs as much as its neighbors' average."""
+    e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
+    special, noise = e == _SPECIAL, k == -_MIDDLE
+    bins = ~special & ~noise
+    return bool(
+        np.all(special | (np.abs(e) <= _WIDEST))
+        and np.all(~bins | (np.abs(k) <= REACH + 1))
+        and np.all(~special | (k == 0) | (k == 1))
+        and np.all(values >= -NOTHING)
+        and np.all(values[noise & ~special] <= _NOISIEST)
+        and np.all(values[special & (k == 1)] <= _ONE)
+        and values[bins].sum() <= _ONE
+    )
 
 
 class Bins(NamedTuple):

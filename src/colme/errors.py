@@ -49,6 +49,10 @@ class ColumnError(DataError):
     """Columns that were asked for and are not there."""
 
 
+class NodeError(ColmeError):
+    """A node that cannot run: a method that no network can serve, a bad configuration, an address without TLS, ..."""
+
+
 class UnknownAgent(ColmeError, KeyError):
     """An agent that nobody has heard of."""
 

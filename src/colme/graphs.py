@@ -7,7 +7,7 @@ order of floating-point sums, hence the bits), and every generator takes `rng`: 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from colme._jit import kernel
 from colme._regular import random_regular_rows
 from colme.errors import GraphError, missing_extra, shorten, whole
 
-Rng = np.random.Generator | int | None
+Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: a device need not load numpy.random, 7 MB
 
 
 class Graph:

@@ -96,8 +96,8 @@ class World:
 class Place:
     """What one agent knows about where it stands."""
 
-    agent: int
-    neighbors: tuple[int, ...]
+    agent: Any  # a number in simulations, a name on devices
+    neighbors: tuple[Hashable, ...]  # in the order in which they are added up
     n_agents: int
     n_edges: int
     auto_step: float  # the step of step="auto", see `colme.spectrum.stable_step`
@@ -151,6 +151,9 @@ class Marching(Protocol):
 
 class Agent(ABC):
     """The per-agent form of a method: own samples in, messages out and in, an estimate."""
+
+    saved: ClassVar[tuple[str, ...]] = ("t", "count", "mean", "estimate")
+    """Names of the attributes that a device must keep to go on after a restart."""
 
     def __init__(self, place: Place):
         self.place = place

@@ -15,7 +15,7 @@ from colme._march import march
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.methods._base import EVERYONE, Inbox, Place, Round, World
-from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
+from colme.methods._intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
 from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, WRONG_EDGES
 
 
@@ -124,6 +124,7 @@ class Hello(msgspec.Struct, frozen=True):
 class ConsensusAgent(IntervalAgent):
     """Per-agent form."""
 
+    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors", "restart")
     needs_degrees: ClassVar[bool] = False
     """Ask the kept neighbors for their degrees after the pruning: a second exchange in the same step."""
 
@@ -137,7 +138,7 @@ class ConsensusAgent(IntervalAgent):
         self.observe(sample)
         mine, own = self.intervals, self.place.exchange(self.estimate)
         inbox = yield dict.fromkeys(self.neighbors, Hello(mine, own, self.restart))
-        kept = [b for b in self.neighbors if b not in inbox or not parted(mine, inbox[b].intervals)]
+        kept = [b for b in self.neighbors if b not in inbox or not _parts(mine, inbox[b])]
         cut = len(kept) < len(self.neighbors)
         self.neighbors = kept
         told: dict[Hashable, Hello] = {b: inbox[b] for b in kept if b in inbox}
@@ -160,3 +161,8 @@ class ConsensusAgent(IntervalAgent):
     @abstractmethod
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         """Set `estimate` from what the kept neighbors said (`own`: what they heard from me)."""
+
+
+def _parts(mine: AgentIntervals, hello: Hello | None) -> bool:
+    """The neighbor's interval parts from mine; or it found so itself and says it, which only devices need to."""
+    return hello is PARTED or parted(mine, hello.intervals)

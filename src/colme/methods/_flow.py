@@ -28,16 +28,13 @@ adopts the other end's flow; when messages cross, both would only swap what they
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import msgspec
 
 from colme.consensus import agreed_flow, next_flow, with_flows
 from colme.methods._base import Place, Round
-from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, parted
-
-PARTED: Final = None
-"""The message to somebody who does not know yet that the edge is cut."""
+from colme.methods._intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, parted
 
 
 class Loan(msgspec.Struct, frozen=True):
@@ -50,6 +47,8 @@ class Loan(msgspec.Struct, frozen=True):
 
 class FlowAgent(IntervalAgent):
     """Per-agent form."""
+
+    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "flows", "unaware")
 
     def __init__(self, method: IntervalMethod, place: Place, step_size: float):
         super().__init__(method, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -220,6 +220,8 @@ class PruningState:
 class IntervalAgent(Agent):
     """Per-agent form of a method that compares intervals."""
 
+    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "moments")
+
     def __init__(self, method: IntervalMethod, place: Place):
         super().__init__(place)
         self.bound = method.bound_for(place.n_agents, place.n_edges, place.kurtosis)
@@ -242,6 +244,8 @@ class IntervalAgent(Agent):
         return tuple(interval_of(each, self.count, self.mean, second, fourth, unit) for each in self.statistics)
 
 
+PARTED: Final = None
+"""The message to somebody who does not know yet that the edge is cut."""
 AgentIntervals = tuple[tuple[float, float], ...]
 """(center, radius) of each statistic that an agent compares: what it tells others."""
 

@@ -108,8 +108,11 @@ class Votes(NamedTuple):
 class CensusAgent(Agent):
     """Per-agent form."""
 
+    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "began", "done", "tribes", "square", "common", "followed")
+
     def __init__(self, method: Census, place: Place):
         super().__init__(place)
+        self.neighbors = list(place.neighbors)
         self.plan = Plan.of(method, place.n_agents, place.n_edges, place.auto_step, place.sigma)
         self.unit = place.unit if self.plan.sigma is not None else 1.0
         self.began, self.rounds = 0, -1  # -1 rounds: no census is under way
@@ -137,27 +140,41 @@ class CensusAgent(Agent):
         """My mean since my last change."""
         return self.mean if self.followed is None else self.followed.mean.item()
 
-    def step(self, sample: float) -> Round:
+    def observe(self, sample: float) -> None:
         before = self.mean
-        self.observe(sample)  # (1)
+        super().observe(sample)
         if self.count > 1 and sample == sample:
             self.square = add_square(self.square, self.mean, before, self.count)
         if self.followed is not None:
             self.followed.observe(np.array([self.mean]), np.array([self.count]), self.plan.sigma)
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)  # (1)
         if self.rounds < 0 and self.plan.begins(self.t, self.began):
             self._vote()
         if self.rounds >= 0:
-            occupied = self.votes != 0
-            told = Votes(self.codes[occupied], self.votes[occupied], len(self.place.neighbors))
-            inbox = yield dict.fromkeys(self.place.neighbors, told)
-            self._average({b: inbox[b] for b in self.place.neighbors if b in inbox})
-            self.rounds += 1
-            if self.rounds >= self.plan.rounds_at(self.began):
-                self.tribes = self._fit()
-                self.common = common_variance(self.codes, self.votes[None], self.common).item()
-                self.done = self.plan.has_ballots(self.began)
-                self.rounds = -1
+            inbox = yield dict.fromkeys(self.neighbors, self.told)
+            self._average({b: inbox[b] for b in self.neighbors if b in inbox})
+            self._count_round()
         self.estimate = self._estimate()
+
+    @property
+    def told(self) -> Votes:
+        """What the neighbors hear."""
+        occupied = self.votes != 0
+        return Votes(self.codes[occupied], self.votes[occupied], len(self.neighbors))
+
+    def _count_round(self) -> None:
+        """One more is done, perhaps the last."""
+        self.rounds += 1
+        if self.rounds >= self.plan.rounds_at(self.began):
+            self._finish()
+
+    def _finish(self) -> None:
+        self.tribes = self._fit()
+        self.common = common_variance(self.codes, self.votes[None], self.common).item()
+        self.done = self.plan.has_ballots(self.began)
+        self.rounds = -1
 
     def _vote(self) -> None:
         """Equation (2)."""
@@ -191,7 +208,7 @@ class CensusAgent(Agent):
     def _weight(self, degree: int) -> float:
         if self.plan.regular:
             return 1.0 / self.plan.degree
-        return float(metropolis_weight(len(self.place.neighbors), degree))
+        return float(metropolis_weight(len(self.neighbors), degree))
 
     def _fit(self) -> Tribes:
         """Equation (4)."""
@@ -207,7 +224,7 @@ class CensusAgent(Agent):
         tribes = self.tribes
         if self.rounds > 0 and not self.done:  # better than nothing
             tribes = self._fit()
-        if tribes is None or not self.place.neighbors:
+        if tribes is None or not self.neighbors:
             return self.latest
         out = np.empty(1), np.zeros(1, np.int64), np.empty(1)
         posterior(np.array([self.latest]), np.array([self.noise]), *tribes, *out)

@@ -22,6 +22,7 @@ from colme.errors import SampleError
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.methods import Method, Oracle
 from colme.methods._intervals import IntervalMethod
+from colme.node.lockstep import lockstep
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario
@@ -29,7 +30,6 @@ from colme.sim import engine
 from colme.sim.perception import BLOCK
 from colme.sim.recorder import recorded_steps
 from colme.sim.simulation import simulate
-from colme.testing._lockstep import lockstep
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), by somebody who shares no code with the method."""

@@ -1,0 +1,1 @@
+"""One agent on one device: core, wire, transport, memory network, zenoh, store, runner."""

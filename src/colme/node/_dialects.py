@@ -1,0 +1,230 @@
+"""How the agents of each method speak in records: what they tell, and what a record says to them.
+
+`say` puts an agent's state into a record's body, `said` makes a message of one; so the messages that agents exchange in
+lockstep, and those that devices exchange without a common tick, are the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from colme._ballots import plausible
+from colme.consensus import START
+from colme.errors import MethodError, NodeError
+from colme.methods import Agent, Census, CLColME, Method, Place
+from colme.methods._consensus import ConsensusAgent, Hello
+from colme.methods._flow import FlowAgent, Loan
+from colme.methods._intervals import PARTED
+from colme.methods.census import CensusAgent, Votes
+from colme.methods.local import LocalAgent
+from colme.node._census import Poll, RollingCensus
+from colme.node.wire import Body, HelloBody, LoansBody, Record, VotesBody, name_hash
+
+SILENCE: Final = object()
+"""No message: not even the one that says that an edge is cut."""
+
+
+class Dialect:
+    """Local: nothing is said but the head of a record."""
+
+    once: ClassVar[bool] = False
+    """A record is used at one tick only, not as long as it is fresh."""
+    cuts: ClassVar[bool] = False
+    """Edges can be given up."""
+    saved: ClassVar[tuple[str, ...]] = ()
+    """What a device must keep beside the agent's own."""
+
+    def __init__(self, agent: Agent):
+        self.agent: Any = agent
+        self.me = name_hash(agent.place.agent)
+
+    @property
+    def neighbors(self) -> list[Any]:
+        """In the order in which they are added up."""
+        return getattr(self.agent, "neighbors", [])
+
+    def meet(self, name: str) -> None:
+        """A new neighbor."""
+        if hasattr(self.agent, "neighbors"):
+            self.agent.neighbors = sorted({*self.agent.neighbors, name})
+
+    def resume(self, names: list[str]) -> None:
+        """After a restart, with these neighbors: not those that are saved but no longer wanted."""
+        if hasattr(self.agent, "neighbors"):
+            self.agent.neighbors = list(names)
+
+    def state(self) -> Body:
+        """What the neighbors should hear now, between two ticks."""
+        return None
+
+    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+        """What they hear in one exchange of a step."""
+        return None
+
+    def said(self, record: Record, exchange: int) -> Any:
+        """The message to me in a record, in this exchange of a step; or SILENCE."""
+        return SILENCE
+
+    def heard(self, record: Record, t: int) -> Record | None:
+        """Make sense of a record without a common tick, when it is heard at my step t; None if it makes none."""
+        return record
+
+    def after(self, restart: int, used: Mapping[str, Record]) -> None:
+        """A tick is over that found the clock at `restart` and used these records."""
+
+
+_MOST_GENERATIONS = 2**32 - 1
+
+
+class ConsensusDialect(Dialect):
+    """CL-colME and C-colME. Steps of others mean nothing without a common tick, so restarts of clocks are counted: a
+    restart is news if its generation is, and happened as many of my ticks ago as the sender says of its own."""
+
+    cuts: ClassVar[bool] = True
+    saved: ClassVar[tuple[str, ...]] = ("generation",)
+    agent: ConsensusAgent
+
+    def __init__(self, agent: Agent):
+        super().__init__(agent)
+        self.generation = 0
+
+    def state(self) -> Body:
+        return HelloBody(self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.generation)
+
+    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+        hello = next(iter(outbox.values()))
+        if not isinstance(hello, Hello):
+            return None  # degrees, which every head tells
+        return HelloBody(hello.intervals, float(hello.estimate), hello.restart)
+
+    def said(self, record: Record, exchange: int) -> Any:
+        if exchange == 1:
+            return record.degree
+        body = record.body
+        if not isinstance(body, HelloBody):
+            return SILENCE
+        return Hello(body.intervals, self.agent.place.exchange(body.estimate), body.restart)
+
+    def heard(self, record: Record, t: int) -> Record | None:
+        body = record.body
+        if not isinstance(body, HelloBody) or len(body.intervals) != len(self.agent.intervals):
+            return None
+        restart = START
+        if body.generation > self.generation:
+            restart = max(START, t - max(record.epoch - body.restart, 0))
+        return msgspec.structs.replace(record, body=msgspec.structs.replace(body, restart=restart))
+
+    def after(self, restart: int, used: Mapping[str, Record]) -> None:
+        told = [record.body for record in used.values() if isinstance(record.body, HelloBody)]
+        mine = self.agent.restart > max([restart, *(body.restart for body in told)])
+        newest = max([self.generation, *(body.generation for body in told)])
+        self.generation = min(newest + mine, _MOST_GENERATIONS)
+
+
+class FlowDialect(Dialect):
+    """CL-colME by flows: what each neighbor has lent stands in the same record, so it fits the estimate beside it."""
+
+    once: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True
+    agent: FlowAgent
+
+    @property
+    def neighbors(self) -> list[Any]:
+        return list(self.agent.flows)
+
+    def meet(self, name: str) -> None:
+        self.agent.flows = dict(sorted({name: 0.0, **self.agent.flows}.items(), key=lambda item: str(item[0])))
+
+    def resume(self, names: list[str]) -> None:
+        self.agent.flows = {b: self.agent.flows.get(b, 0.0) for b in names}
+
+    def state(self) -> Body:
+        flows = {name_hash(b): flow for b, flow in self.agent.flows.items()}
+        return LoansBody(self.agent.intervals, float(self.agent.estimate), flows)
+
+    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+        loans = {name_hash(b): math.nan if loan is PARTED else loan.flow for b, loan in outbox.items()}
+        told = next((loan for loan in outbox.values() if loan is not PARTED), None)
+        if told is None:
+            return LoansBody(self.agent.intervals, float(self.agent.estimate), loans)
+        return LoansBody(told.intervals, float(told.estimate), loans)
+
+    def said(self, record: Record, exchange: int) -> Any:
+        body = record.body
+        if not isinstance(body, LoansBody) or self.me not in body.flows:
+            return SILENCE
+        flow = body.flows[self.me]
+        return PARTED if math.isnan(flow) else Loan(body.intervals, self.agent.place.exchange(body.estimate), flow)
+
+    def heard(self, record: Record, t: int) -> Record | None:
+        body = record.body
+        fits = isinstance(body, LoansBody) and len(body.intervals) == len(self.agent.intervals)
+        return record if fits else None
+
+
+class CensusDialect(Dialect):
+    """The census: votes, and which census they are for."""
+
+    agent: CensusAgent
+
+    def resume(self, names: list[str]) -> None:
+        super().resume(names)
+        self.agent.resume()  # type: ignore[attr-defined]  # only devices ask
+
+    def state(self) -> Body:
+        poll: Poll = self.agent.poll  # type: ignore[attr-defined]  # only devices ask
+        return VotesBody(poll.census, poll.began, poll.since, poll.codes, poll.values)
+
+    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+        votes: Votes = next(iter(outbox.values()))
+        return VotesBody(0, 0, 0, votes.codes, votes.values)
+
+    def said(self, record: Record, exchange: int) -> Any:
+        body = record.body
+        if not isinstance(body, VotesBody):
+            return SILENCE
+        values = body.values.astype(self.agent.place.exchange)
+        if isinstance(self.agent, RollingCensus):
+            return Poll(body.codes, values, record.degree, body.census, body.began, body.since)
+        return Votes(body.codes, values, record.degree)
+
+    def heard(self, record: Record, t: int) -> Record | None:
+        body = record.body
+        return record if isinstance(body, VotesBody) and plausible(body.codes, body.values) else None
+
+
+_DIALECTS: dict[Any, type[Dialect]] = {
+    LocalAgent: Dialect, ConsensusAgent: ConsensusDialect, FlowAgent: FlowDialect, CensusAgent: CensusDialect,
+}  # fmt: skip
+
+
+def dialect_of(method: Method, agent: Agent) -> Dialect:
+    """How this agent speaks, or a refusal."""
+    for kind, dialect in _DIALECTS.items():
+        if isinstance(agent, kind) and getattr(method, "clock", None) != "global":
+            return dialect(agent)
+    raise NodeError(
+        f"{method!r} cannot run on a node: its agents address others than their neighbors, or say what no record "
+        "holds. Try CLColME(), CColME(), Census() or Local()."
+    )
+
+
+def device_agent(method: Method, place: Place) -> tuple[Agent, Dialect]:
+    """The agent of a method for a device, where there is no common tick.
+
+    A step b of consensus must be at most 1 / degree: then estimates lean towards averages of what was heard, however
+    old, and flows are stable at any delay (docs/developer/node.md).
+    """
+    if isinstance(method, CLColME) and not isinstance(method.step, str):
+        degree = round(1.0 / place.auto_step)
+        if method.step * degree > 1.0 + 1e-9:
+            raise MethodError(
+                f"step={method.step:g} with up to {degree} neighbors: without a common tick it must be at most "
+                "1 / degree. Try step='auto'."
+            )
+    agent = RollingCensus(method, place) if isinstance(method, Census) else method.agent(place)
+    return agent, dialect_of(method, agent)

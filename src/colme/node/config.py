@@ -1,0 +1,308 @@
+"""The file of a node: who it is, what it runs, whom it may speak to, in TOML.
+
+    name = "pi-3"                          # also the common name of its certificate
+    network = "greenhouse"
+    preset = "lan"                         # local, lan or wan: see colme.node.presets
+    tick_rate = 10.0                       # records per second
+    listen = ["tls/192.168.1.13:7447"]
+    n_agents = 5                           # of the whole network, for the level of the intervals
+    n_edges = 5
+    [method]
+    method = "cl-colme"
+    sigma = 2.0
+    [tls]
+    ca = "ca.pem"
+    certificate = "pi-3.pem"
+    key = "pi-3.key"
+    [samples]
+    source = "stdin"
+    [[neighbors]]
+    name = "pi-1"
+    endpoint = "tls/192.168.1.11:7447"     # this agent dials; without an endpoint it is dialled
+    [[neighbors]]
+    name = "pi-4"
+
+Paths are relative to the file. Off loopback nothing is said or heard without TLS.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from colme._configuration import Configuration
+from colme._fields import convert_fields, located
+from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
+from colme.methods import METHODS, Census, Method
+from colme.node import presets
+from colme.node.names import Endpoint, check_name, is_loopback
+from colme.node.wire import MOST_ITEMS
+
+SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
+
+
+class Neighbor(Configuration, frozen=True, kw_only=True):
+    """An agent to talk to.
+
+    name      its common name
+    endpoint  where to dial it; left out: it dials this agent
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    name: str
+    endpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.name, "name")
+        if self.endpoint is not None:
+            Endpoint.parse(self.endpoint)
+
+
+class Tls(Configuration, frozen=True, kw_only=True):
+    """Files of the agent's identity (see colme.node.keys).
+
+    ca           certificates of the authorities to trust
+    certificate  of this agent
+    key          of this agent, readable by its owner only
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    ca: str
+    certificate: str
+    key: str
+
+
+class Samples(Configuration, frozen=True, kw_only=True):
+    """Where samples come from: one number per line or message.
+
+    source   stdin, file (one that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
+    address  a path, host:port, a key, or host:port/topic
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    source: str = "stdin"
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.source, SOURCES, "source", NodeError)
+        if (self.source == "stdin") != (self.address == ""):
+            rule = "stdin has no address" if self.address else f"{self.source} needs one"
+            remedy = "Leave it out" if self.address else "Try address = 'readings.txt'"
+            raise NodeError(f"address={shorten(self.address)}: {rule}. {remedy}.")
+        if self.source == "tcp":
+            host = Endpoint.parse(f"tcp/{self.address}", "address").host
+            if not is_loopback(host):
+                raise NodeError(
+                    f"address={shorten(self.address)}: a socket for samples has no TLS, so it must be on loopback. "
+                    "Try 127.0.0.1, or a zenoh key."
+                )
+
+
+class Limits(Configuration, frozen=True, kw_only=True):
+    """Knobs that the preset would set (formulas: see colme.node.presets).
+
+    lease         seconds of silence after which a neighbor is taken for gone
+    freshness     seconds for which a record counts
+    max_record    bytes; longer messages are dropped before they are looked at
+    max_rate      records per second accepted from a neighbor
+    max_neighbors how many neighbors it may come to have
+    rx_threads    threads that listen
+    max_sessions  links accepted
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    lease: float | None = None
+    freshness: float | None = None
+    max_record: int | None = None
+    max_rate: float | None = None
+    max_neighbors: int | None = None
+    rx_threads: int | None = None
+    max_sessions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field, example in (("lease", 2.0), ("freshness", 5.0), ("max_rate", 40.0)):
+            if getattr(self, field) is not None:
+                positive(getattr(self, field), field, f"{field} = {example}", NodeError)
+        for field, low in (("max_record", 64), ("max_neighbors", 1), ("rx_threads", 2), ("max_sessions", 1)):
+            if getattr(self, field) is not None:
+                whole(getattr(self, field), field, f"{field} = {4 * low}", NodeError, low=low)
+
+
+class NodeConfig(Configuration, frozen=True, kw_only=True):
+    """A node, read and checked. Make one with `NodeConfig.read(path)` or by its fields.
+
+    name       who it is
+    network    agents of another network are not heard
+    method     what it runs
+    preset     what the network is like: local, lan or wan
+    tick_rate  records per second
+    listen     endpoints at which others can dial it
+    neighbors  whom it starts with
+    members    who may become a neighbor; neighbors are members anyway
+    tls        its identity; needed off loopback
+    samples    where its samples come from
+    store      where its state is kept (default: the name, with .sqlite)
+    n_agents   agents of the network (default: its members and itself)
+    n_edges    edges of the network (default: its own)
+    limits     knobs
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    name: str
+    network: str = "colme"
+    method: Any
+    preset: str = "lan"
+    tick_rate: float = 10.0
+    listen: tuple[str, ...] = ()
+    neighbors: tuple[Neighbor, ...] = ()
+    members: tuple[str, ...] = ()
+    tls: Tls | None = None
+    samples: Samples = Samples()
+    store: str = ""
+    n_agents: int | None = None
+    n_edges: int | None = None
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.name, "name")
+        check_name(self.network, "network")
+        if not isinstance(self.method, Method):
+            raise NodeError(f"method={shorten(self.method)}: it must be a method. Try colme.CLColME().")
+        one_of(self.preset, presets.PRESETS, "preset", NodeError)
+        positive(self.tick_rate, "tick_rate", "tick_rate = 10.0", NodeError)
+        for field in ("n_agents", "n_edges"):
+            if getattr(self, field) is not None:
+                whole(getattr(self, field), field, f"{field} = 5", NodeError)
+        for i, member in enumerate(self.members):
+            check_name(member, f"members[{i}]")
+        self._check_neighbors()
+        for i, endpoint in enumerate(self.listen):
+            self._check_endpoint(endpoint, f"listen[{i}]")
+
+    def _check_neighbors(self) -> None:
+        seen = {self.name}
+        for i, neighbor in enumerate(self.neighbors):
+            where = f"neighbors[{i}]"
+            if neighbor.name in seen:
+                rule = "an agent is no neighbor of itself" if neighbor.name == self.name else "list each once"
+                raise NodeError(f"{where}.name={shorten(neighbor.name)}: {rule}. Leave it out.")
+            seen.add(neighbor.name)
+            if neighbor.endpoint is not None:
+                self._check_endpoint(neighbor.endpoint, f"{where}.endpoint")
+            elif not self.listen:
+                raise NodeError(
+                    f"{where} has no endpoint, and this agent does not listen: one end must dial. "
+                    "Add an endpoint, or listen."
+                )
+
+    def _check_endpoint(self, text: str, where: str) -> None:
+        self.check_endpoint(Endpoint.parse(text, where), where)
+
+    def check_endpoint(self, endpoint: Endpoint, where: str = "endpoint") -> None:
+        """Off loopback only with TLS; where there are keys, they are used."""
+        if endpoint.protocol == "tls" and self.tls is None:
+            raise NodeError(f"{where}={str(endpoint)!r}: TLS needs keys. Add [tls], see: colme node keys.")
+        if endpoint.protocol == "tcp" and self.tls is not None:
+            raise NodeError(f"{where}={str(endpoint)!r}: this agent has keys, so all of it is TLS. Try 'tls/...'.")
+        if endpoint.protocol == "tcp" and not endpoint.loopback:
+            raise NodeError(f"{where}={str(endpoint)!r}: off loopback everything is TLS. Try 'tls/...', and add [tls].")
+
+    @classmethod
+    def read(cls, path: str | Path) -> NodeConfig:
+        """From a TOML file."""
+        path = Path(path)
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise NodeError(f"cannot read {path}: {error.strerror}. Try: colme node plan.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise NodeError(f"{path} is not TOML: {error}. Mend that line.") from None
+        with located(f"{path}: ", NodeError):
+            return cls.parse(table, folder=path.parent)
+
+    @classmethod
+    def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
+        """From a table of the same form as the file; paths become those from the folder."""
+        for key in table:
+            one_of(key, cls.__struct_fields__, "key", NodeError)
+        for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
+            if key not in table:
+                raise NodeError(f"{key} is missing: every node has one. Add {example}.")
+        rest = {key: value for key, value in table.items() if key != "method"}
+        fields = convert_fields(rest, cls, NodeError)
+        home = Path(folder)
+        fields["store"] = str(home / (fields.get("store") or f"{table['name']}.sqlite"))
+        if "tls" in fields:
+            files = msgspec.structs.asdict(fields["tls"])
+            fields["tls"] = Tls(**{key: str(home / file) for key, file in files.items()})
+        if "samples" in fields and fields["samples"].source in ("file", "unix"):
+            address = str(home / fields["samples"].address)
+            fields["samples"] = Samples(source=fields["samples"].source, address=address)
+        return cls(method=_method_of(table["method"]), **fields)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """All who may speak to this agent, in order."""
+        names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
+        return tuple(sorted(names - {self.name}))
+
+    @property
+    def period(self) -> float:
+        """Seconds from tick to tick."""
+        return 1 / self.tick_rate
+
+    @property
+    def lease(self) -> float:
+        return self.limits.lease or presets.preset(self.preset).lease
+
+    @property
+    def freshness(self) -> float:
+        return self.limits.freshness or presets.freshness(self.period, self.lease)
+
+    @property
+    def max_record(self) -> int:
+        n_items = MOST_ITEMS if isinstance(self.method, Census) else self.max_neighbors
+        return self.limits.max_record or presets.max_record(n_items)
+
+    @property
+    def max_rate(self) -> float:
+        return self.limits.max_rate or presets.max_rate(self.tick_rate)
+
+    @property
+    def max_neighbors(self) -> int:
+        return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.everyone))
+
+    @property
+    def rx_threads(self) -> int:
+        return self.limits.rx_threads or presets.rx_threads(self.max_neighbors)
+
+    @property
+    def max_sessions(self) -> int:
+        return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
+
+
+def _method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:
+    """A method from its table, as experiment files have it."""
+    if not isinstance(table, dict) or "method" not in table:
+        raise NodeError(f"method={shorten(table)}: it is a table that says which. Write [method], method = 'cl-colme'.")
+    by_tag = {str(kind.__struct_config__.tag): kind for kind in known}
+    with located("method", NodeError):
+        one_of(table["method"], by_tag, "method", NodeError)
+        kind = by_tag[table["method"]]
+        fields = {key: value for key, value in table.items() if key != "method"}
+        for key in fields:
+            one_of(key, kind.__struct_fields__, "key", NodeError)
+        return kind(**convert_fields(fields, kind, NodeError))

@@ -1,0 +1,76 @@
+"""Whether the files of an agent prove who it is, checked by shaking hands with itself: the very checks that its
+neighbors will make, with Python's own TLS. (What makes certificates is not needed on a device.)"""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from pathlib import Path
+
+from colme.errors import NodeError
+from colme.node.config import Tls
+
+
+def check_identity(name: str, files: Tls) -> None:
+    """Refuse files with which this agent could not speak, or others could speak as it."""
+    check_private(Path(files.key))
+    for path in (files.ca, files.certificate):
+        if not Path(path).is_file():
+            raise NodeError(f"cannot read {path}: there is no such file. Make it with: colme node keys.")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False  # hosts are for those who dial; here it is about the name of the agent
+    try:
+        server.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise NodeError(f"{files.key} does not belong to {files.certificate}. Rotate the key.") from None
+        both = f"{files.certificate} or {files.key}"
+        raise NodeError(f"{both} is torn or locked: they must be PEM. Make them anew.") from None
+    try:
+        client.load_verify_locations(files.ca)
+    except ssl.SSLError:
+        raise NodeError(f"{files.ca} is torn: it must be certificates in PEM. Use the one of the authority.") from None
+    found = _greet(server, client, files)
+    if found != name:
+        raise NodeError(
+            f"{files.certificate} is the certificate of {found!r}: it must be that of {name!r}. "
+            "Use the agent's own, see: colme node keys."
+        )
+
+
+def check_private(key: Path) -> None:
+    """Refuse a key that others can read."""
+    try:
+        mode = stat.S_IMODE(key.stat().st_mode)
+    except OSError as error:
+        raise NodeError(f"cannot read {key}: {error.strerror}. Make it with: colme node keys.") from None
+    if mode & 0o077:
+        raise NodeError(f"{key} has mode {mode:04o}: a key must be readable by its owner only. Try: chmod 600 {key}")
+
+
+def _greet(server: ssl.SSLContext, client: ssl.SSLContext, files: Tls) -> str | None:
+    """The common name that a client hears of a server, if it believes it."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    dialler = client.wrap_bio(down, up)
+    listener = server.wrap_bio(up, down, server_side=True)
+    for end in (dialler, listener, dialler):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            if "expired" in error.verify_message:
+                raise NodeError(f"{files.certificate} has expired. Try: colme node keys --rotate.") from None
+            raise NodeError(
+                f"{files.certificate} is not trusted by {files.ca}: {error.verify_message}. "
+                "Use the ca.pem that came with it."
+            ) from None
+    subject = (dialler.getpeercert() or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]  # type: ignore[str-unpack]
+    return names[0] if len(names) == 1 else None
+
+
+def _no_password() -> str:
+    """Keys are not locked; without this, Python would ask the terminal."""
+    return ""

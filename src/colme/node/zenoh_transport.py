@@ -1,0 +1,248 @@
+"""Neighbors over zenoh: peer to peer, no broker, one link per neighbor.
+
+One session listens; every neighbor that this agent dials has a session of its own, for zenoh takes no endpoints later.
+So a neighbor can be added at any time, dropping one that was dialled closes its link, and whoever answers a call is
+heard only if its certificate is that of the neighbor. One that dials us is dropped by listening no more; its own end
+closes the link.
+
+Nothing calls back: mailboxes (the newest record, the 16 newest control messages, the last signs of presence of each
+neighbor) are looked into at each tick. Sessions are opened and closed in a thread, for both may take seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import ModuleType
+from typing import Any
+
+from colme.errors import NodeError, missing_extra, one_of
+from colme.node import zenoh_settings
+from colme.node.config import NodeConfig
+from colme.node.identity import check_identity
+from colme.node.names import Endpoint, Keys
+
+CONTROL_ROOM = 16
+"""Control messages of a neighbor that wait for a tick; older ones make room, for they are repeated."""
+_SIGNS = 8
+_CLOSING = 5.0  # seconds that close() waits for links that do not end
+_LINGER = struct.Struct("ii")
+_ZENOH_LINGER = (1, 10)  # what zenoh sets: on, 10 s
+
+
+class ZenohTransport:
+    """A `Transport` over zenoh, open from the start."""
+
+    def __init__(self, config: NodeConfig):
+        self.config = config
+        if config.tls is not None:
+            check_identity(config.name, config.tls)
+        self._zenoh = _load(config.rx_threads)
+        self._dialled: dict[str, _Line] = {}
+        self._opening: dict[str, Future[_Line]] = {}
+        self._present: set[str] = set()
+        self._closed = False
+        self._listening = _Line(self._zenoh, config, zenoh_settings.listening(config)) if config.listen else None
+        self._threads = ThreadPoolExecutor(4, "colme-links")
+        for neighbor in config.neighbors:
+            self.add(neighbor.name, neighbor.endpoint)
+
+    def add(self, neighbor: str, endpoint: str | None = None) -> None:
+        one_of(neighbor, self.config.everyone, "member", NodeError)
+        if neighbor in self._opening or self._line(neighbor) is not None or self._closed:
+            return
+        if endpoint is None:
+            if self._listening is None:
+                raise NodeError(f"{neighbor!r} has no endpoint, and this agent does not listen: one end must dial. "
+                                "Give an endpoint.")  # fmt: skip
+            self._listening.add(neighbor)
+            return
+        self.config.check_endpoint(Endpoint.parse(endpoint))
+        settings = zenoh_settings.dialling(self.config, neighbor, endpoint)
+        self._opening[neighbor] = self._threads.submit(_Line, self._zenoh, self.config, settings, neighbor)
+
+    def drop(self, neighbor: str) -> None:
+        self._settle()
+        self._present.discard(neighbor)
+        opening = self._opening.pop(neighbor, None)
+        if opening is not None:
+            opening.add_done_callback(_close_opened)
+        line = self._dialled.pop(neighbor, None)
+        if line is not None:
+            self._threads.submit(line.close)
+        elif self._listening is not None:
+            self._listening.drop(neighbor)
+
+    def publish(self, record: bytes) -> None:
+        self._settle()
+        for line in self._lines():
+            line.publish(record)
+
+    def latest(self, neighbor: str) -> bytes | None:
+        line = self._line(neighbor)
+        record = None if line is None else line.latest(neighbor)
+        if record is not None:
+            self._present.add(neighbor)  # it spoke after whatever said that it left
+        return record
+
+    def send(self, neighbor: str, message: bytes) -> None:
+        line = self._line(neighbor)
+        if line is not None:
+            line.send(neighbor, message)
+
+    def control(self) -> list[tuple[str, bytes]]:
+        return [(name, message) for line in self._lines() for name in line.boxes for message in line.control(name)]
+
+    def present(self) -> set[str]:
+        for line in self._lines():
+            for name in line.boxes:
+                for there in line.signs(name):
+                    (self._present.add if there else self._present.discard)(name)
+                    if not there:
+                        line.latest(name)  # said before it left, and no sign of its being there
+        return set(self._present)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for opening in self._opening.values():
+            opening.add_done_callback(_close_opened)
+        lines = self._lines()
+        self._dialled, self._opening, self._listening = {}, {}, None
+        wait([self._threads.submit(line.close) for line in lines], timeout=_CLOSING)
+        self._threads.shutdown(wait=False)
+
+    def _line(self, neighbor: str) -> _Line | None:
+        """The session over which a neighbor is heard."""
+        if neighbor in self._dialled:
+            return self._dialled[neighbor]
+        accepted = self._listening is not None and neighbor in self._listening.boxes
+        return self._listening if accepted else None
+
+    def _lines(self) -> list[_Line]:
+        return [*self._dialled.values(), *([self._listening] if self._listening is not None else [])]
+
+    def _settle(self) -> None:
+        """Take over the sessions that have been opened meanwhile, and see to new sockets."""
+        for neighbor, opening in list(self._opening.items()):
+            if opening.done():
+                del self._opening[neighbor]
+                self._dialled[neighbor] = opening.result()
+        changed = [line.changed() for line in self._lines()]
+        if any(changed):
+            linger_no_more()
+
+
+class _Line:
+    """A zenoh session with all that is declared on it (zenoh undeclares what nobody refers to)."""
+
+    def __init__(self, zenoh: ModuleType, config: NodeConfig, settings: dict[str, Any], neighbor: str | None = None):
+        self.zenoh, self.me, self.keys = zenoh, config.name, Keys(config.network)
+        self.boxes: dict[str, tuple[Any, Any, Any]] = {}  # state, control and presence of each neighbor
+        raw = zenoh.Config()
+        for key, value in settings.items():
+            raw.insert_json5(key, json.dumps(value))
+        try:
+            self.session = zenoh.open(raw)
+        except zenoh.ZError as error:
+            where = ", ".join(settings["listen/endpoints"]) or f"dial {neighbor}"
+            raise NodeError(f"cannot {'listen at ' if neighbor is None else ''}{where}: {error}.") from None
+        self._events = self.session.info.declare_transport_events_listener(zenoh.handlers.RingChannel(1), history=True)
+        drop = zenoh.CongestionControl.DROP
+        self._publisher = self.session.declare_publisher(self.keys.state(self.me), congestion_control=drop)
+        self._token = self.session.liveliness().declare_token(self.keys.live(self.me))
+        if neighbor is not None:
+            self.add(neighbor)
+
+    def add(self, neighbor: str) -> None:
+        ring, session = self.zenoh.handlers.RingChannel, self.session
+        self.boxes[neighbor] = (
+            session.declare_subscriber(self.keys.state(neighbor), ring(1)),
+            session.declare_subscriber(self.keys.control(neighbor, self.me), ring(CONTROL_ROOM)),
+            session.liveliness().declare_subscriber(self.keys.live(neighbor), ring(_SIGNS), history=True),
+        )
+
+    def drop(self, neighbor: str) -> None:
+        for box in self.boxes.pop(neighbor, ()):
+            with contextlib.suppress(self.zenoh.ZError):
+                box.undeclare()
+
+    def publish(self, record: bytes) -> None:
+        with contextlib.suppress(self.zenoh.ZError):  # the link has just gone
+            self._publisher.put(record)
+
+    def send(self, neighbor: str, message: bytes) -> None:
+        # DROP here too: BLOCK would wait five seconds for a neighbor that hangs, and then cut it off
+        with contextlib.suppress(self.zenoh.ZError):
+            self.session.put(
+                self.keys.control(self.me, neighbor), message, congestion_control=self.zenoh.CongestionControl.DROP
+            )
+
+    def latest(self, neighbor: str) -> bytes | None:
+        found = self.boxes[neighbor][0].try_recv()
+        return None if found is None else bytes(found.payload)
+
+    def control(self, neighbor: str) -> list[bytes]:
+        box = self.boxes[neighbor][1]
+        heard: list[bytes] = []
+        while len(heard) < CONTROL_ROOM and (found := box.try_recv()) is not None:  # a flood must not hold the tick
+            heard.append(bytes(found.payload))
+        return heard
+
+    def signs(self, neighbor: str) -> list[bool]:
+        """Whether the neighbor came or went, in order."""
+        box = self.boxes[neighbor][2]
+        heard: list[bool] = []
+        while len(heard) < _SIGNS and (found := box.try_recv()) is not None:
+            heard.append(found.kind == self.zenoh.SampleKind.PUT)
+        return heard
+
+    def changed(self) -> bool:
+        """Whether a link came or went since the last call."""
+        return self._events.try_recv() is not None
+
+    def close(self) -> None:
+        with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links end with their leases
+            self.session.close()
+
+
+def _close_opened(opening: Future[_Line]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _load(rx_threads: int) -> ModuleType:
+    """zenoh, with enough threads. It reads the variable when its first session opens; one that is set is kept."""
+    os.environ.setdefault("ZENOH_RUNTIME", zenoh_settings.runtime(rx_threads))
+    try:
+        import zenoh
+    except ImportError:
+        raise missing_extra("eclipse-zenoh", "node", "a node on a network") from None
+    return zenoh
+
+
+def linger_no_more() -> None:
+    """Turn SO_LINGER off on zenoh's sockets: with it, closing the link to a neighbor that vanished blocks a thread that
+    listens for ten seconds, and two such neighbors silence the healthy ones."""
+    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                _calm(int(name))
+
+
+def _calm(descriptor: int) -> None:
+    """The same for one descriptor, if it is a socket that lingers as zenoh's do."""
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        if borrowed.family in (socket.AF_INET, socket.AF_INET6) and borrowed.type == socket.SOCK_STREAM:
+            found = borrowed.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.size)
+            if _LINGER.unpack(found) == _ZENOH_LINGER:
+                borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.pack(0, 0))
+    finally:
+        borrowed.detach()  # it is zenoh's to close
