@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import colme
@@ -27,6 +28,20 @@ def make_keys(folder: Path) -> Path:
     for name in NAMES:
         make_certificate(folder / "authority", name, ["localhost", "127.0.0.1"], folder=folder / name)
     return folder
+
+
+@contextlib.contextmanager
+def transports() -> Iterator[Callable[[NodeConfig], ZenohTransport]]:
+    """Opens transports, and closes them in the end."""
+    every: list[ZenohTransport] = []
+
+    def one(settings: NodeConfig) -> ZenohTransport:
+        every.append(ZenohTransport(settings))
+        return every[-1]
+
+    yield one
+    for transport in every:
+        transport.close()
 
 
 def tls(keys: Path, name: str) -> Tls:

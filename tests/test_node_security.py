@@ -24,7 +24,7 @@ from colme.node import keys as node_keys
 from colme.node.config import Limits, NodeConfig
 from colme.node.keys import make_certificate
 from colme.node.zenoh_transport import CONTROL_ROOM, ZenohTransport
-from tests.node_fleet import config, free_port, heard, make_keys, tls, until
+from tests.node_fleet import config, free_port, heard, make_keys, tls, transports, until
 
 ATTEMPT = 1.0  # s that an intruder tries; one that may is through within 0.1 s
 Opened = Callable[[NodeConfig], ZenohTransport]
@@ -44,15 +44,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    every: list[ZenohTransport] = []
-
-    def one(settings: NodeConfig) -> ZenohTransport:
-        every.append(ZenohTransport(settings))
-        return every[-1]
-
-    yield one
-    for transport in every:
-        transport.close()
+    with transports() as one:
+        yield one
 
 
 @pytest.fixture

@@ -19,7 +19,18 @@ from colme.errors import NodeError
 from colme.node.config import Limits, NodeConfig
 from colme.node.transport import Transport
 from colme.node.zenoh_transport import CONTROL_ROOM, ZenohTransport, linger_no_more
-from tests.node_fleet import NAMES, TICK, config, environment, free_port, heard, make_keys, start_peer, until
+from tests.node_fleet import (
+    NAMES,
+    TICK,
+    config,
+    environment,
+    free_port,
+    heard,
+    make_keys,
+    start_peer,
+    transports,
+    until,
+)
 
 OFTEN = Limits(max_rate=1e6)
 
@@ -41,16 +52,8 @@ def port() -> int:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[NodeConfig], ZenohTransport]]:
-    """Opens transports, and closes them after the test."""
-    every: list[ZenohTransport] = []
-
-    def one(settings: NodeConfig) -> ZenohTransport:
-        every.append(ZenohTransport(settings))
-        return every[-1]
-
-    yield one
-    for transport in every:
-        transport.close()
+    with transports() as one:
+        yield one
 
 
 @pytest.fixture

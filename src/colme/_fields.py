@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from colme.errors import ColmeError, one_of, shorten
+
+
+def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, Any]:
+    """The table in a TOML file; the remedy is for one that cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refusal(f"cannot read {path}: {error.strerror}. {remedy}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refusal(f"{path} is not TOML: {error}. Mend that line.") from None
 
 
 def accept(value: Any, kind: Any) -> Any:

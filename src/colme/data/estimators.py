@@ -7,6 +7,7 @@ have one sample or a million. What is known beforehand (covariates, labels) is t
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -71,8 +72,9 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     name: ClassVar[str]
     variance: str = "moderated"
 
+    @abstractmethod
     def fit(self, evidence: Evidence) -> Fit:
-        raise NotImplementedError
+        """What it makes of the evidence."""
 
     @property
     def label(self) -> str:

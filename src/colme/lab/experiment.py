@@ -21,7 +21,6 @@ Keys at the top are those of `Setup` and of `Experiment`, keys of [scenario] tho
 from __future__ import annotations
 
 import sysconfig
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ import msgspec
 import numpy as np
 
 from colme._configuration import Configuration
+from colme._fields import read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab._modules import methods_by_name
 from colme.lab._sweep import convert_fields, located
@@ -121,12 +121,7 @@ class Experiment:
     def read(cls, path: str | Path, changes: dict[str, Any] | None = None) -> Experiment:
         """From a TOML file (or from one of the experiments that come with colme, by name)."""
         path = find(path)
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ExperimentError(f"cannot read {path}: {error.strerror}. Try: colme list experiments.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ExperimentError(f"{path} is not TOML: {error}. Mend that line.") from None
+        table = read_toml(path, ExperimentError, "Try: colme list experiments.")
         with located(f"{path}: "):
             return cls.parse(table, name=path.stem, folder=path.parent, changes=changes)
 

@@ -27,7 +27,6 @@ Paths are relative to the file. Off loopback nothing is said or heard without TL
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,7 +34,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from colme._configuration import Configuration
-from colme._fields import convert_fields, located
+from colme._fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Census, Method
 from colme.node import presets
@@ -224,12 +223,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def read(cls, path: str | Path) -> NodeConfig:
         """From a TOML file."""
         path = Path(path)
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise NodeError(f"cannot read {path}: {error.strerror}. Try: colme node plan.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise NodeError(f"{path} is not TOML: {error}. Mend that line.") from None
+        table = read_toml(path, NodeError, "Try: colme node plan.")
         with located(f"{path}: ", NodeError):
             return cls.parse(table, folder=path.parent)
 
