@@ -5,29 +5,41 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import click
 
 from colme.cli.output import plain_row, table_of
 from colme.lab._text import Row, text_of
 
-Show = Callable[[Sequence[Row]], None]
+
+class Show(Protocol):
+    def __call__(self, rows: Sequence[Row], summary: Row | None = None) -> None:
+        """Show rows in place of those before. With a summary, that is the title, and all that plain lines say."""
 
 
 @contextlib.contextmanager
-def live_rows(*, lines: bool = False) -> Iterator[Show]:
-    """A function that shows rows in place of those before; with `lines`, as JSON lines."""
-    if lines:
-        yield lambda rows: click.echo("\n".join(json.dumps(plain_row(row)) for row in rows))
-    elif not sys.stdout.isatty():
-        yield lambda rows: click.echo("\n".join(_line(row) for row in rows))
-    else:
-        from rich.console import Console
-        from rich.live import Live
+def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
+    """A live table on a terminal, else a line per row; `lines`: JSON lines; `words`: on stderr, for data follows."""
+    stream = sys.stderr if words else sys.stdout
+    if lines or not stream.isatty():
 
-        with Live(console=Console(highlight=False, markup=False), auto_refresh=False) as live:
-            yield lambda rows: live.update(table_of(rows), refresh=True)
+        def say(rows: Sequence[Row], summary: Row | None = None) -> None:
+            for row in rows if summary is None else [summary]:
+                click.echo(json.dumps(plain_row(row)) if lines else _line(row), file=stream)
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(file=stream, highlight=False, markup=False), auto_refresh=False) as live:
+
+        def update(rows: Sequence[Row], summary: Row | None = None) -> None:
+            live.update(table_of(rows, _line(summary or {})), refresh=True)
+
+        yield update
 
 
 def _line(row: Row) -> str:

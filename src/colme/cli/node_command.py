@@ -185,6 +185,34 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         click.echo(folder / host.name / "node.toml")
 
 
+@command.command("demo")
+@click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
+@click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the graph and the samples.")
+@_form
+def demo(seconds: float, n_agents: int, seed: int, form: str) -> None:
+    """Start agents on this machine, show how they find their twins, kill one, and bring it back.
+
+    \b
+    Example:
+      colme node demo --seconds 30
+    """
+    os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
+    from colme.cli.live import live_rows
+    from colme.node.demo import Outcome, run_demo
+
+    errors = []
+    with live_rows(words=True) as show:
+        for found in run_demo(seconds=seconds, n_agents=n_agents, seed=seed):
+            if isinstance(found, Outcome):
+                errors = [{"where": where, "rms_error": error} for where, error in found._asdict().items()]
+            else:
+                summary = {"seconds": round(found.seconds, 1), "rms_error_local": found.local_error,
+                           "rms_error": found.error, "event": found.event}  # fmt: skip
+                show(found.reports, summary)
+    _emit(errors, form)
+
+
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     from colme.node.config import NodeConfig
     from colme.node.status import ask
