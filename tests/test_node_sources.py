@@ -7,6 +7,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,8 +190,10 @@ def test_samples_of_a_zenoh_key() -> None:
     }  # fmt: skip
     for key, value in settings.items():
         raw.insert_json5(key, json.dumps(value))
+    began = time.monotonic()
+    source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
+    assert source.take() == [] and time.monotonic() - began < 5.0  # it does not wait for who is not there yet
     with zenoh.open(raw) as sensor:
-        source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
 
         def heard() -> bool:
             sensor.put("house/8", "8")

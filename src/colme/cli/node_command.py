@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -202,8 +203,9 @@ def demo(seconds: float, n_agents: int, seed: int, form: str) -> None:
     from colme.node.demo import Outcome, run_demo
 
     errors = []
-    with live_rows(words=True) as show:
-        for found in run_demo(seconds=seconds, n_agents=n_agents, seed=seed):
+    views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
+    with contextlib.closing(views), live_rows(words=True) as show:  # closed: Ctrl-C ends the agents, too
+        for found in views:
             if isinstance(found, Outcome):
                 errors = [{"where": where, "rms_error": error} for where, error in found._asdict().items()]
             else:

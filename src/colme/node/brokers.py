@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from typing import Any
@@ -37,7 +38,7 @@ def _zenoh(config: NodeConfig, messages: Messages) -> None:
         "transport/link/protocols": [place.protocol],
         "listen/endpoints": [],
         "connect/endpoints": [str(place)],
-        "connect/timeout_ms": 0,
+        "connect/timeout_ms": -1,  # whoever says them may come later
         "connect/exit_on_failure": False,
         "transport/link/rx/max_message_size": CHUNK,
     }
@@ -64,7 +65,11 @@ def _zenoh(config: NodeConfig, messages: Messages) -> None:
             heard.append(bytes(found.payload))
         return heard
 
-    messages.pull, messages.leave = pull, session.close
+    def leave() -> None:
+        with contextlib.suppress(zenoh.ZError):  # it may time out
+            session.close()
+
+    messages.pull, messages.leave = pull, leave
 
 
 def _mqtt(config: NodeConfig, messages: Messages) -> None:

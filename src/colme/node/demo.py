@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,7 +191,7 @@ class Demo:
             self._path(a).write_bytes(to_toml(table))
 
 
-def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Iterator[View | Outcome]:
+def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Generator[View | Outcome, None, None]:
     """Views of the agents, twice a second, and at last the errors."""
     positive(seconds, "seconds", "seconds=20", NodeError)
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
