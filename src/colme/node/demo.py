@@ -250,4 +250,3 @@ def _free_ports(n: int) -> list[int]:
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
         return [int(probe.getsockname()[1]) for probe in probes]
-
