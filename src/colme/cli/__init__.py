@@ -16,6 +16,7 @@ COMMANDS = {  # name -> what `colme --help` says; each lives in a module of its 
     "run": "Run an experiment file: only what is missing, Ctrl-C is safe, run again to resume.",
     "simulate": "Simulate methods from flags alone and print how well they did.",
     "estimate": "Estimate every agent's mean from your own table: CSV, Parquet, Arrow.",
+    "node": "Run an agent on this device, ask it how it is, make keys and plans for a fleet.",
     "report": "Write one self-contained HTML page about an experiment.",
     "plot": "Draw the figures of an experiment: SVG, PDF and the CSV behind them.",
     "list": "List methods, experiments, figures or the runs of an experiment.",
@@ -31,6 +32,7 @@ are.
   colme report results/cl_colme        a page with its figures and numbers
   colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
   colme estimate readings.csv --agent sensor --value temperature
+  colme node demo                      twelve agents on this machine find their twins
   colme list experiments               what else there is
 """
 

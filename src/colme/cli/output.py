@@ -8,10 +8,14 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from colme.lab._text import Row, text_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FORMATS = ("table", "json", "csv")
 
@@ -40,21 +44,27 @@ def emit(rows: Sequence[Row], form: str, *, title: str = "") -> None:
 
 
 def _print_table(rows: Sequence[Row], title: str) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     if not rows:
         say("Nothing to show.")
         return
     wide = None if sys.stdout.isatty() else 160
+    Console(width=wide, highlight=False, markup=False).print(table_of(rows, title))
+
+
+def table_of(rows: Sequence[Row], title: str = "") -> Table:
+    """Rows, at least one, as a table of rich."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(title=title or None, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
     for name in rows[0]:
         number = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(text_of(value) for value in row.values()))
-    Console(width=wide, highlight=False, markup=False).print(table)
+    return table
 
 
 def plain_row(row: Row) -> Row:

@@ -27,6 +27,7 @@ Paths are relative to the file. Off loopback nothing is said or heard without TL
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -154,6 +155,9 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     store      where its state is kept (default: the name, with .sqlite)
     n_agents   agents of the network (default: its members and itself)
     n_edges    edges of the network (default: its own)
+    origin     is subtracted from all samples; near the data, and the same everywhere
+    report_every  seconds between two lines about the estimate
+    save_every    ticks between two saves: what a crash may forget
     limits     knobs
     """
 
@@ -172,6 +176,9 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     store: str = ""
     n_agents: int | None = None
     n_edges: int | None = None
+    origin: float = 0.0
+    report_every: float = 1.0
+    save_every: int = 20
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -182,6 +189,10 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             raise NodeError(f"method={shorten(self.method)}: it must be a method. Try colme.CLColME().")
         one_of(self.preset, presets.PRESETS, "preset", NodeError)
         positive(self.tick_rate, "tick_rate", "tick_rate = 10.0", NodeError)
+        positive(self.report_every, "report_every", "report_every = 1.0", NodeError)
+        whole(self.save_every, "save_every", "save_every = 20", NodeError)
+        if not math.isfinite(self.origin):
+            raise NodeError(f"origin={self.origin}: it must be finite. Try origin = 0.0.")
         for field in ("n_agents", "n_edges"):
             if getattr(self, field) is not None:
                 whole(getattr(self, field), field, f"{field} = 5", NodeError)
@@ -220,12 +231,12 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             raise NodeError(f"{where}={str(endpoint)!r}: off loopback everything is TLS. Try 'tls/...', and add [tls].")
 
     @classmethod
-    def read(cls, path: str | Path) -> NodeConfig:
-        """From a TOML file."""
+    def read(cls, path: str | Path, *, name: str | None = None) -> NodeConfig:
+        """From a TOML file; `name` replaces the one that it says."""
         path = Path(path)
         table = read_toml(path, NodeError, "Try: colme node plan.")
         with located(f"{path}: ", NodeError):
-            return cls.parse(table, folder=path.parent)
+            return cls.parse(table if name is None else table | {"name": name}, folder=path.parent)
 
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
@@ -245,13 +256,26 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if "samples" in fields and fields["samples"].source in ("file", "unix"):
             address = str(home / fields["samples"].address)
             fields["samples"] = Samples(source=fields["samples"].source, address=address)
-        return cls(method=_method_of(table["method"]), **fields)
+        return cls(method=method_of(table["method"]), **fields)
 
     @property
     def everyone(self) -> tuple[str, ...]:
         """All who may speak to this agent, in order."""
         names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
         return tuple(sorted(names - {self.name}))
+
+    @property
+    def socket(self) -> str:
+        """Where the running node answers those who ask for its status: beside its store."""
+        return str(Path(self.store).with_suffix(".sock"))
+
+    @property
+    def degree(self) -> int:
+        """The largest in the network, as far as this agent can tell."""
+        own = max(1, len(self.neighbors))
+        if self.n_agents is None or self.n_edges is None:
+            return own
+        return max(own, -(-2 * self.n_edges // self.n_agents))
 
     @property
     def period(self) -> float:
@@ -288,7 +312,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
 
 
-def _method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:
+def method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:
     """A method from its table, as experiment files have it."""
     if not isinstance(table, dict) or "method" not in table:
         raise NodeError(f"method={shorten(table)}: it is a table that says which. Write [method], method = 'cl-colme'.")

@@ -119,6 +119,10 @@ class Core:
         """Ticks so far, those of former incarnations included."""
         return self.agent.t
 
+    def last_heard(self, name: str) -> Heard | None:
+        """The newest record of a neighbor, and when it came."""
+        return self._heard.get(name)
+
     def fresh(self, now: float) -> list[str]:
         """Neighbors that were heard lately."""
         return [b for b in self.neighbors if b in self._heard and now - self._heard[b].at <= self.stale_after]

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from colme.errors import NodeError, whole
 from colme.node.core import Core
 from colme.node.store import Store
 from colme.node.transport import Transport
 
 
+class Reading(Protocol):
+    """Something that samples are read from, and that can go on where it was."""
+
+    def position(self) -> bytes | None:
+        """How far it has been read; None: it cannot go back."""
+
+    def resume(self, position: bytes) -> None:
+        """Go on there."""
+
+
 class Device:
     """Reads the door, ticks the core, saves what must not be forgotten, and only then speaks.
 
     save_every   ticks between saves: a crash forgets at most the samples of so many, and of the one under way
+    reading      where the samples come from: its position is saved with what was learned, all or nothing
     """
 
-    def __init__(self, core: Core, transport: Transport, store: Store | None = None, *, save_every: int = 20):
-        self.core, self.transport, self.store = core, transport, store
+    def __init__(
+        self, core: Core, transport: Transport, store: Store | None = None, *, save_every: int = 20,
+        reading: Reading | None = None,
+    ):  # fmt: skip
+        self.core, self.transport, self.store, self.reading = core, transport, store, reading
         self.save_every = whole(save_every, "save_every", "save_every=20", NodeError)
         if store is not None:
             saved = store.start(core.name, at_least=core.incarnation)
             core.incarnation = saved.incarnation
             if saved.state is not None:
                 core.restore(saved.state)
+            if reading is not None:
+                position = store.start(self._reading_name).state
+                if position is not None:
+                    reading.resume(position)
 
     def tick(self, now: float, sample: float = float("nan")) -> None:
         """One step; see `Core.tick`."""
@@ -37,5 +57,15 @@ class Device:
             door.drop(name)
 
     def save(self) -> None:
-        if self.store is not None:
-            self.store.save(self.core.name, self.core.epoch, self.core.state())
+        """What must survive, on the disk."""
+        if self.store is None:
+            return
+        rows = [(self.core.name, self.core.epoch, self.core.state())]
+        position = None if self.reading is None else self.reading.position()
+        if position is not None:
+            rows.append((self._reading_name, self.core.epoch, position))
+        self.store.save_all(rows)
+
+    @property
+    def _reading_name(self) -> str:
+        return f"{self.core.name}/samples"  # no agent's: names have no slash

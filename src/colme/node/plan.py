@@ -182,7 +182,7 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
         "n_agents": len(hosts),
         "n_edges": max(1, len(edges)),
         "members": [other.name for other in hosts if other != host],
-        "method": _fields(method),
+        "method": method_table(method),
         "tls": {"ca": "ca.pem", "certificate": f"{host.name}.pem", "key": f"{host.name}.key"},
         "neighbors": neighbors,
     }
@@ -194,7 +194,7 @@ def _endpoint(host: Host) -> str:
     return str(Endpoint("tls", host.address, host.port))
 
 
-def _fields(method: Method) -> dict[str, Any]:
+def method_table(method: Method) -> dict[str, Any]:
     """A method as a table: its tag, and what is not as by default."""
     plain: dict[str, Any] = msgspec.to_builtins(method)
     defaults = {field.encode_name: field.default for field in msgspec.structs.fields(method)}
@@ -212,11 +212,11 @@ def _write(
         places = [] if host.address is None else [host.address]
         good_for = keys.DAYS if days is None else days
         keys.make_certificate(draft / AUTHORITY, host.name, places, folder=own, days=good_for)
-        (own / "node.toml").write_bytes(_toml(tables[host.name]))
+        (own / "node.toml").write_bytes(to_toml(tables[host.name]))
         own.chmod(0o700)
 
 
-def _toml(table: dict[str, Any]) -> bytes:
+def to_toml(table: dict[str, Any]) -> bytes:
     first = ("name", "network", "preset", "tick_rate", "listen")
     ordered = {key: table[key] for key in (*first, *table) if key in table}
     try:

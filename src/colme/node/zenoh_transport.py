@@ -41,7 +41,7 @@ class ZenohTransport:
         self.config = config
         if config.tls is not None:
             check_identity(config.name, config.tls)
-        self._zenoh = _load(config.rx_threads)
+        self._zenoh = load_zenoh(config.rx_threads)
         self._dialled: dict[str, _Line] = {}
         self._opening: dict[str, Future[_Line]] = {}
         self._present: set[str] = set()
@@ -216,7 +216,7 @@ def _close_opened(opening: Future[_Line]) -> None:
         opening.result().close()
 
 
-def _load(rx_threads: int) -> ModuleType:
+def load_zenoh(rx_threads: int) -> ModuleType:
     """zenoh, with enough threads. It reads the variable when its first session opens; one that is set is kept."""
     os.environ.setdefault("ZENOH_RUNTIME", zenoh_settings.runtime(rx_threads))
     try:

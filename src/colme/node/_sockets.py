@@ -1,0 +1,80 @@
+"""Sockets of this machine at which a node listens. Those with a path are for its owner only; nothing here blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+from colme.errors import NodeError, shorten
+from colme.node.names import Endpoint, is_loopback
+
+_WAITING = 16  # connections that wait to be accepted
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A socket at a path, with mode 0600 from the start. One that a dead process left there is replaced."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(path):
+            _remove_dead(path)
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+    except NodeError:
+        listener.close()
+        raise
+    except OSError as error:
+        listener.close()
+        raise NodeError(f"cannot listen at {path}: {error.strerror or error}. Choose another folder.") from None
+    return _listening(listener)
+
+
+def listen_tcp(address: str, what: str) -> socket.socket:
+    """A socket at host:port, on loopback only, for it has no TLS."""
+    place = Endpoint.parse(f"tcp/{address}", what)
+    if not is_loopback(place.host):
+        raise NodeError(f"{what}={shorten(address)}: it has no TLS, so it must be on loopback. Try 127.0.0.1.")
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((place.host, place.port))
+    except OSError as error:
+        listener.close()
+        raise NodeError(f"cannot listen at {address}: {error.strerror}. Choose another port.") from None
+    return _listening(listener)
+
+
+def accept(listener: socket.socket) -> socket.socket | None:
+    """Somebody who wants in, if there is one."""
+    try:
+        client, _ = listener.accept()
+    except OSError:  # nobody, or gone again
+        return None
+    client.setblocking(False)
+    return client
+
+
+def remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _listening(listener: socket.socket) -> socket.socket:
+    listener.setblocking(False)
+    listener.listen(_WAITING)
+    return listener
+
+
+def _remove_dead(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise NodeError(f"{path} is in use: another process listens there. Stop it, or choose another path.")

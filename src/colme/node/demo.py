@@ -1,0 +1,252 @@
+"""Twelve agents on this machine: processes that talk over loopback, one of which dies and comes back.
+
+Two classes of agents, on a random graph, do not know who their twins are. Their samples come from here, as lines on
+their stdin; so the simulator can be shown the same ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from colme.errors import NodeError, positive, whole
+from colme.graphs import random_regular_graph
+from colme.methods import CLColME
+from colme.node.lockstep import lockstep
+from colme.node.plan import method_table, to_toml
+from colme.node.zenoh_settings import runtime
+
+MEANS = (0.0, 3.0)
+SIGMA = 1.0
+RATE = 10.0
+"""Samples, and ticks, per second."""
+DEGREE = 6
+_REPORT = 0.25  # s between two lines of an agent
+_PATIENCE = 60.0  # s until all must have started
+_DEATH, _RETURN = 0.4, 0.6  # when, as shares of the time
+
+
+class View(NamedTuple):
+    """What is seen of the agents at one moment."""
+
+    seconds: float
+    event: str
+    reports: list[dict[str, Any]]  # with the true mean, and whether it runs
+    local_error: float
+    error: float  # root mean squares over agents
+
+
+class Outcome(NamedTuple):
+    """Root mean squared errors over agents: alone, over the network, and in the simulator with the same samples."""
+
+    local: float
+    network: float
+    simulator: float
+
+
+class Demo:
+    """Agents that are started, fed, killed, brought back and stopped."""
+
+    def __init__(self, folder: Path, n_agents: int, seed: int):
+        self.folder, self.n_agents = folder, n_agents
+        self._rng = np.random.default_rng(seed)
+        self.degree = min(DEGREE, n_agents - 1)
+        self.degree -= n_agents * self.degree % 2
+        self.graph = random_regular_graph(n_agents, self.degree, rng=seed)
+        self.names = [f"agent-{a + 1:02d}" for a in range(n_agents)]
+        self.truth = [MEANS[a % 2] for a in range(n_agents)]
+        self.method = CLColME(sigma=SIGMA, delta=0.1)
+        self.reports: list[dict[str, Any]] = [{} for _ in self.names]
+        self.processes: list[subprocess.Popen[bytes] | None] = [None] * n_agents
+        self.rows: list[list[float]] = []  # samples, NaN where they reached nobody
+        self._begun = [b""] * n_agents
+        self._write_configurations()
+
+    def start(self, a: int) -> None:
+        arguments = [sys.executable, "-m", "colme", "node", "run", "--until-end", "--config", str(self._path(a))]
+        # read by zenoh and by colme when they are imported
+        environment = os.environ | {"COLME_NUMBA": "0", "ZENOH_RUNTIME": runtime(self.degree + 2)}
+        log = (self.folder / f"{self.names[a]}.log").open("ab")
+        pipe = subprocess.PIPE
+        with log:
+            process = subprocess.Popen(
+                arguments, env=environment, stdin=pipe, stdout=pipe, stderr=log, process_group=0
+            )  # a group of its own: Ctrl-C is for the demo, which stops them
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self.processes[a] = process
+
+    def kill(self, a: int) -> None:
+        """As a power cut would."""
+        process = self.processes[a]
+        if process is not None:
+            self.processes[a] = None
+            _end(process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """All of them: the end of their samples is theirs."""
+        for process in self.processes:
+            if process is not None and process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+        for a, process in enumerate(self.processes):
+            if process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=10.0)
+                self._read(a, process)
+                _end(process, signal.SIGKILL)
+        self.processes = [None] * self.n_agents
+
+    def feed(self) -> None:
+        """The next sample of everybody that runs."""
+        noise = self._rng.normal(0.0, SIGMA, self.n_agents)
+        row = [math.nan] * self.n_agents
+        for a, process in enumerate(self.processes):
+            if process is not None and process.stdin is not None:
+                sample = self.truth[a] + float(noise[a])
+                with contextlib.suppress(OSError):  # it is dying
+                    os.write(process.stdin.fileno(), f"{sample!r}\n".encode())
+                    row[a] = sample
+        self.rows.append(row)
+
+    def look(self, seconds: float) -> None:
+        """Read what the agents report, for so long."""
+        end = time.monotonic() + seconds
+        poll = select.poll()
+        by_descriptor = {}
+        for a, process in enumerate(self.processes):
+            if process is not None and process.stdout is not None:
+                by_descriptor[process.stdout.fileno()] = (a, process)
+                poll.register(process.stdout.fileno(), select.POLLIN)
+        while (left := end - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(1000 * left):
+                a, process = by_descriptor[descriptor]
+                if not self._read(a, process):
+                    poll.unregister(descriptor)
+                    self._check_alive(a, process)
+
+    def view(self, seconds: float, event: str) -> View:
+        reports = []
+        for a, report in enumerate(self.reports):
+            here = {"agent": self.names[a], "running": self.processes[a] is not None, "truth": self.truth[a]}
+            reports.append(here | {key: report.get(key) for key in ("samples", "mean", "estimate", "neighbors", "cut")})
+        return View(seconds, event, reports, self._error("mean"), self._error("estimate"))
+
+    def outcome(self) -> Outcome:
+        """At the end. In the simulator whoever was dead had no sample; all else is the same."""
+        simulated = lockstep(self.method, np.array(self.rows), self.graph, sigma=SIGMA)[-1]
+        return Outcome(self._error("mean"), self._error("estimate"), _rms(simulated - np.array(self.truth)))
+
+    def _error(self, what: str) -> float:
+        values = [report.get(what) for report in self.reports]
+        if any(value is None for value in values):
+            return math.nan
+        return _rms(np.array(values, float) - np.array(self.truth))
+
+    def _read(self, a: int, process: subprocess.Popen[bytes]) -> bool:
+        """Whether it can still say something."""
+        assert process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(process.stdout.fileno(), 65536):
+                *lines, self._begun[a] = (self._begun[a] + chunk).split(b"\n")
+                if lines:
+                    self.reports[a] = json.loads(lines[-1])
+            return False
+        return True
+
+    def _check_alive(self, a: int, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        words = (self.folder / f"{self.names[a]}.log").read_text(errors="replace").strip().splitlines()
+        raise NodeError(f"{self.names[a]} ended: {words[-1] if words else 'without a word'}. Try again.")
+
+    def _path(self, a: int) -> Path:
+        return self.folder / f"{self.names[a]}.toml"
+
+    def _write_configurations(self) -> None:
+        places = [f"tcp/127.0.0.1:{port}" for port in _free_ports(self.n_agents)]
+        for a, name in enumerate(self.names):
+            others = [int(b) for b in self.graph.neighbors(a)]
+            table = {
+                "name": name, "network": "demo", "preset": "local", "tick_rate": RATE, "listen": [places[a]],
+                "n_agents": self.n_agents, "n_edges": self.graph.n_edges, "report_every": _REPORT,
+                "method": method_table(self.method),
+                "neighbors": [
+                    {"name": self.names[b]} | ({"endpoint": places[b]} if b < a else {}) for b in others
+                ],
+            }  # fmt: skip
+            self._path(a).write_bytes(to_toml(table))
+
+
+def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Generator[View | Outcome, None, None]:
+    """Views of the agents, twice a second, and at last the errors."""
+    positive(seconds, "seconds", "seconds=20", NodeError)
+    whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
+    with tempfile.TemporaryDirectory(prefix="colme-demo-") as folder:
+        demo = Demo(Path(folder), n_agents, seed)
+        try:
+            yield from _play(demo, seconds)
+        finally:
+            demo.stop()
+        yield demo.outcome()
+
+
+def _play(demo: Demo, seconds: float) -> Iterator[View]:
+    for a in range(demo.n_agents):
+        demo.start(a)
+    began = time.monotonic()
+    while not all(demo.reports):
+        demo.look(0.5)
+        yield demo.view(0.0, f"{sum(map(bool, demo.reports))} of {demo.n_agents} agents have started")
+        if time.monotonic() - began > _PATIENCE:
+            raise NodeError(f"not all agents started within {_PATIENCE:g} s: the machine is busy. Try fewer.")
+    victim, event, dead = demo.n_agents - 1, "all run", 0
+    began, shown = time.monotonic(), 0.0
+    n_steps = max(1, round(seconds * RATE))
+    for step in range(n_steps):
+        if step == round(_DEATH * n_steps):
+            demo.kill(victim)
+            event, dead = f"{demo.names[victim]} was killed", 1
+        elif step == round(_RETURN * n_steps) and dead:
+            demo.start(victim)
+            event = f"{demo.names[victim]} comes back from its store"
+        demo.feed()
+        now = time.monotonic() - began
+        demo.look(max(0.0, (step + 1) / RATE - now))
+        if now - shown >= 0.5 or step == 0:
+            shown = now
+            yield demo.view(now, event)
+
+
+def _rms(errors: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """This process and its pipes."""
+    if process.poll() is None:
+        process.send_signal(number)
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _free_ports(n: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [int(probe.getsockname()[1]) for probe in probes]
