@@ -82,10 +82,10 @@ class Troubled(Fleet):
             raise Crash
 
         def save(*what: Any) -> None:
-            Store.save(store, *what)
+            Store.save_all(store, *what)
             life.saved = len(life.samples)
 
-        store.save = die if dies == "before saving" else save  # type: ignore[method-assign]
+        store.save_all = die if dies == "before saving" else save  # type: ignore[method-assign]
         if dies == "before telling":
             door.publish = die  # type: ignore[method-assign]
         if not math.isnan(sample):
