@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import colme
+from colme.cli.live import with_picture
 from colme.cli.node_command import command
 from colme.graphs import from_edges
 from colme.node.config import NodeConfig
@@ -83,9 +85,18 @@ def test_plan_writes_files_that_nodes_read(tmp_path: Path, monkeypatch: pytest.M
 def test_asking_nobody_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
-    for what in ("status", "neighbors", "watch"):
+    for what in ("status", "neighbors"):
         found = call(what, "--config", str(path))
         assert "no node answers" in str(found.exception)
+    watched = call("watch", "--config", str(path), "--times", "1")
+    assert watched.exit_code == 0 and watched.output.startswith("name ann  tick -")
+
+
+def test_a_picture_has_everybody_on_one_scale() -> None:
+    rows = [{"mean": 0.0, "estimate": 1.0}, {"mean": 3.0, "estimate": 3.0}, {"mean": None, "estimate": math.nan}]
+    strips = [row["mean o, estimate #"] for row in with_picture(rows, 13)]
+    assert strips == ["o...#........", "............#", "............."]
+    assert with_picture(rows, 5) == rows and with_picture(rows[2:], 13) == rows[2:]
 
 
 def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:

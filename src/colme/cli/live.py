@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -13,6 +14,11 @@ import click
 from colme.cli.output import plain_row, table_of
 from colme.lab._text import Row, text_of
 
+_STRIP = (12, 40)
+"""Characters of a picture in a row, at least and at most."""
+_TABLE = 82
+"""Columns of a terminal that are left to the numbers."""
+
 
 class Show(Protocol):
     def __call__(self, rows: Sequence[Row], summary: Row | None = None) -> None:
@@ -21,7 +27,8 @@ class Show(Protocol):
 
 @contextlib.contextmanager
 def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
-    """A live table on a terminal, else a line per row; `lines`: JSON lines; `words`: on stderr, for data follows."""
+    """A live table on a terminal, with means and estimates as points on a line; else a line per row. `lines`: JSON
+    lines; `words`: on stderr, for data follows."""
     stream = sys.stderr if words else sys.stdout
     if lines or not stream.isatty():
 
@@ -34,12 +41,32 @@ def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(file=stream, highlight=False, markup=False), auto_refresh=False) as live:
+    console = Console(file=stream, highlight=False, markup=False)
+    with Live(console=console, auto_refresh=False) as live:
 
         def update(rows: Sequence[Row], summary: Row | None = None) -> None:
-            live.update(table_of(rows, _line(summary or {})), refresh=True)
+            drawn = with_picture(rows, min(console.width - _TABLE, _STRIP[1]))
+            live.update(table_of(drawn, _line(summary or {})), refresh=True)
 
         yield update
+
+
+def with_picture(rows: Sequence[Row], room: int) -> list[Row]:
+    """Rows with one more column of so many characters, with all means (o) and estimates (#) on one scale."""
+    known = [x for row in rows for key in ("mean", "estimate") if (x := row.get(key)) is not None and math.isfinite(x)]
+    if not known or room < _STRIP[0]:
+        return list(rows)
+    low, high = min(known), max(known)
+
+    def strip(row: Row) -> str:
+        line = ["."] * room
+        for key, sign in (("mean", "o"), ("estimate", "#")):
+            x = row.get(key)
+            if x is not None and math.isfinite(x):
+                line[round((room - 1) * (x - low) / (high - low)) if high > low else room // 2] = sign
+        return "".join(line)
+
+    return [{**row, "mean o, estimate #": strip(row)} for row in rows]
 
 
 def _line(row: Row) -> str:

@@ -22,6 +22,11 @@ _configs = click.option(
     metavar="FILE", help="The configuration of a node on this machine; again for more.",
 )  # fmt: skip
 
+_COLUMNS = (
+    "name", "tick", "samples", "mean", "radius", "estimate", "neighbors", "fresh", "cut", "incarnation", "refused",
+    "bad_lines", "late",
+)  # fmt: skip
+
 
 @click.group("node")
 def command() -> None:
@@ -94,7 +99,7 @@ def neighbors(configs: tuple[str, ...], form: str) -> None:
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
               help="A live table, or JSON lines.")  # fmt: skip
 def watch(configs: tuple[str, ...], every: float, times: int | None, form: str) -> None:
-    """A live table of the running nodes of these configurations.
+    """A live table of the running nodes of these configurations. One that does not answer is shown without numbers.
 
     \b
     Example:
@@ -107,7 +112,7 @@ def watch(configs: tuple[str, ...], every: float, times: int | None, form: str) 
 
     with live_rows(lines=form == "json") as show:
         for turn in itertools.count(1):
-            show([_summary(each) for each in _ask(configs)])
+            show([_summary_or_silence(config) for config in configs])
             if turn == times:
                 return
             time.sleep(every)
@@ -222,13 +227,23 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     return [ask(NodeConfig.read(config).socket) for config in configs]
 
 
+def _summary_or_silence(config: str) -> dict[str, Any]:
+    """A row of a table, also of a node that is down."""
+    from colme.errors import NodeError
+    from colme.node.config import NodeConfig
+    from colme.node.status import ask
+
+    node = NodeConfig.read(config)
+    try:
+        return _summary(ask(node.socket))
+    except NodeError:
+        return dict.fromkeys(_COLUMNS) | {"name": node.name}
+
+
 def _summary(status: dict[str, Any]) -> dict[str, Any]:
     """A row of a table."""
-    refused = sum(status["refused"].values())
-    names = ("name", "tick", "samples", "mean", "radius", "estimate", "neighbors", "fresh", "cut", "incarnation")
-    return {key: status[key] for key in names} | {
-        "refused": refused, "bad_lines": status["bad_lines"], "late": status["late"],
-    }  # fmt: skip
+    counted = status | {"refused": sum(status["refused"].values())}
+    return {key: counted[key] for key in _COLUMNS}
 
 
 def _emit(rows: list[dict[str, Any]], form: str) -> None:
