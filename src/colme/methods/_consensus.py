@@ -64,7 +64,7 @@ class ConsensusState(PruningState):
 
     @property
     def numbers(self) -> float:
-        """Sent to each neighbor: interval and estimate, the restart if that is gossip, the degree if weights need it."""
+        """Sent to each neighbor: interval and estimate, the restart (gossip), the degree (weights)."""
         return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
 
     def step(self, world: World) -> None:
