@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from colme.cli.parameters import METHOD
+from colme.errors import NodeError, one_of
 
 # Not cli.output's: a device that runs must not load the lab, which is most of what that imports.
 _form = click.option(
@@ -195,19 +196,25 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
 @click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
 @click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the graph and the samples.")
+@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw what happened: .svg, .pdf or .png.")
 @_form
-def demo(seconds: float, n_agents: int, seed: int, form: str) -> None:
+def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) -> None:
     """Start agents on this machine, show how they find their twins, kill one, and bring it back.
 
     \b
-    Example:
-      colme node demo --seconds 30
+    Examples:
+      colme node demo
+      colme node demo --seconds 30 --plot demo.svg
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
+    if plot is not None:
+        from colme.lab import plots  # now: what it lacks, or a wrong ending, is told before the agents run
+
+        one_of(Path(plot).suffix.lower(), plots.PICTURES, "ending of a figure")
     from colme.cli.live import live_rows
     from colme.node.demo import Outcome, run_demo
 
-    errors = []
+    errors, seen = [], []
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed: Ctrl-C ends the agents, too
         for found in views:
@@ -216,8 +223,11 @@ def demo(seconds: float, n_agents: int, seed: int, form: str) -> None:
             else:
                 summary = {"seconds": round(found.seconds, 1), "rms_error_local": found.local_error,
                            "rms_error": found.error, "event": found.event}  # fmt: skip
+                seen.append(found)
                 show(found.reports, summary)
     _emit(errors, form)
+    if plot is not None:
+        _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows it.")
 
 
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -229,7 +239,6 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _summary_or_silence(config: str) -> dict[str, Any]:
     """A row of a table, also of a node that is down."""
-    from colme.errors import NodeError
     from colme.node.config import NodeConfig
     from colme.node.status import ask
 

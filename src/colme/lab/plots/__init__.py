@@ -10,6 +10,7 @@ from colme.lab.plots.before_after import Separation, plot_graph, separation
 from colme.lab.plots.census import PARTS, Explained, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
+from colme.lab.plots.fleet import fleet_table, plot_fleet
 from colme.lab.plots.output import PICTURES, as_svg, csv_of, save, write_figure
 from colme.lab.plots.over_time import (
     RELATIVE,
@@ -28,9 +29,9 @@ from colme.lab.tables import time_table
 
 __all__ = [
     "PARTS", "PICTURES", "RELATIVE", "STYLE", "Explained", "Separation", "as_svg", "csv_of", "curves",
-    "estimate_density", "estimates_table", "explain_census", "parameter_table", "plot_census", "plot_density",
-    "plot_error_rate", "plot_estimates", "plot_graph", "plot_mse", "plot_parameter", "plot_relative",
-    "plot_scaling", "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_wrong_edges",
-    "relative_to_local", "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table",
-    "timing_table", "write_figure",
+    "estimate_density", "estimates_table", "explain_census", "fleet_table", "parameter_table", "plot_census",
+    "plot_density", "plot_error_rate", "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter",
+    "plot_relative", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time", "plot_timing",
+    "plot_wrong_edges", "relative_to_local", "save", "scaling_table", "separation", "spectrum_table",
+    "stability_table", "time_table", "timing_table", "write_figure",
 ]  # fmt: skip

@@ -1,0 +1,59 @@
+"""Agents on a network as time goes by: what each would say alone, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from colme.lab.plots._labels import vertical_marks
+from colme.lab.plots._style import FREE_COLORS, GREY, canvas, shade
+from colme.node.demo import View
+
+_QUIET = ("all run", "")
+
+
+def fleet_table(views: Sequence[View]) -> pd.DataFrame:
+    """A row per agent and view: seconds, agent, running, truth, samples, mean, estimate, neighbors, cut, event."""
+    rows = [{"seconds": view.seconds, **report, "event": view.event} for view in views for report in view.reports]
+    return pd.DataFrame(rows)
+
+
+def plot_fleet(views: Sequence[View], ax: Axes | None = None) -> Axes:
+    """Everybody's estimate over time, in the color of its class, and its mean in grey; events are marked."""
+    table = fleet_table([view for view in views if view.seconds > 0])
+    classes = sorted(table["truth"].unique())
+    with canvas(ax, size=(6.4, 3.8)) as ax:
+        for _, rows in table.groupby("agent", sort=False):
+            seconds = rows["seconds"].to_numpy(float)
+            alive = rows["running"].to_numpy(bool)
+            color = FREE_COLORS[classes.index(rows["truth"].iloc[0]) % len(FREE_COLORS)]
+            for what, look, width in (("mean", shade(GREY, 0.5), 0.7), ("estimate", color, 1.2)):
+                ax.plot(seconds, np.where(alive, rows[what].to_numpy(float), np.nan), color=look, linewidth=width)
+        for truth in classes:
+            ax.axhline(truth, color="black", linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+        began = table.drop_duplicates("event")
+        vertical_marks(ax, {str(row.event): row.seconds for row in began.itertuples() if row.event not in _QUIET})
+        ax.set_xlim(0.0, table["seconds"].max())
+        _frame(ax, table)
+        ax.set_xlabel("seconds")
+        ax.set_ylabel("mean of the samples, and estimate")
+        looks = [
+            Line2D([], [], color=shade(GREY, 0.5), linewidth=0.7, label="each alone"),
+            *(Line2D([], [], color=FREE_COLORS[k % len(FREE_COLORS)], label=f"together, class {k + 1}")
+              for k in range(len(classes))),
+            Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (4, 2)), label="truth"),
+        ]  # fmt: skip
+        ax.legend(handles=looks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(looks), frameon=False)
+    return ax
+
+
+def _frame(ax: Axes, table: pd.DataFrame) -> None:
+    """All estimates, and the means but for the first wild ones; room for the marks at the top."""
+    means = table["mean"].dropna()
+    low = min(table["estimate"].min(), means.quantile(0.01))
+    high = max(table["estimate"].max(), means.quantile(0.99))
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.15 * (high - low))
