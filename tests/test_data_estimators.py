@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colme.data.moments import N_FOLDS, Moments, fold_moments
+from colme.data.moments import N_FOLDS, FoldMoments, fold_moments
 from colme.data.overlaps import components, overlapping
 from colme.data.prior import Prior
 from colme.data.variances import measured, t_quantile, trigamma
@@ -133,5 +133,5 @@ def test_prior_is_weighted_least_squares() -> None:
 def test_folds_without_samples_are_empty() -> None:
     folds = fold_moments(table_of([[1.0], []]), forward=False)
     merged = folds.merged(slice(None))
-    assert isinstance(merged, Moments) and folds.n.shape == (2, N_FOLDS)
+    assert isinstance(merged, FoldMoments) and folds.n.shape == (2, N_FOLDS)
     assert merged.mean[0] == 1.0 and math.isnan(merged.mean[1])

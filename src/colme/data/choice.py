@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colme.data.census import Census
 from colme.data.estimators import Estimator, Evidence, LocalMean, Pooled, Shrinkage
-from colme.data.moments import N_FOLDS, Moments
+from colme.data.moments import N_FOLDS, FoldMoments
 from colme.data.overlaps import ConsensusLimit, OneHop
 from colme.data.prior import Prior
 from colme.data.result import Candidate
@@ -48,18 +48,18 @@ class Scored(NamedTuple):
     candidate: Candidate
 
 
-def evidence_of(moments: Moments, noise: Noise, kind: str, prior: Prior) -> Evidence:
+def evidence_of(moments: FoldMoments, noise: Noise, kind: str, prior: Prior) -> Evidence:
     """What an estimator is told of agents with samples."""
     sample = noise.of_sample(moments, kind)
     return Evidence(moments.mean, noise.of_mean(moments, kind), sample, moments.worth / noise.factor, prior)
 
 
-def some(moments: Moments, agents: NDArray[np.bool_]) -> Moments:
+def some(moments: FoldMoments, agents: NDArray[np.bool_]) -> FoldMoments:
     """The moments of some agents."""
-    return Moments(moments.n[agents], *(part[agents] for part in moments[1:]))
+    return FoldMoments(moments.n[agents], *(part[agents] for part in moments[1:]))
 
 
-def _splits(folds: Moments, *, forward: bool) -> Iterator[tuple[Moments, Moments]]:
+def _splits(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[FoldMoments, FoldMoments]]:
     if forward:
         for k in _LATEST:
             yield folds.merged(slice(0, k)), folds.merged(slice(k, None))
@@ -71,15 +71,15 @@ def _splits(folds: Moments, *, forward: bool) -> Iterator[tuple[Moments, Moments
 class _Split(NamedTuple):
     """What one split asks: agents with something to learn from, and of those, who can be judged, on what."""
 
-    train: Moments
+    train: FoldMoments
     told: dict[str, Evidence]
     """What estimators are told of the agents, by whose variances they believe."""
     agents: NDArray[np.int64]
     judged: NDArray[np.bool_]
-    test: Moments
+    test: FoldMoments
 
     @classmethod
-    def of(cls, train: Moments, test: Moments, noise: Noise, prior: Prior) -> _Split:
+    def of(cls, train: FoldMoments, test: FoldMoments, noise: Noise, prior: Prior) -> _Split:
         agents = train.n > 0
         judged = (test.n > 0)[agents]
         train, prior = some(train, agents), prior.of(agents)
@@ -90,7 +90,7 @@ class _Split(NamedTuple):
 class Judges:
     """Agents whose folds are predicted from their others: all splits that are worth it."""
 
-    def __init__(self, folds: Moments, noise: Noise, prior: Prior, *, forward: bool):
+    def __init__(self, folds: FoldMoments, noise: Noise, prior: Prior, *, forward: bool):
         self.n_agents, self.noise = len(folds.n), noise
         every = (_Split.of(train, test, noise, prior) for train, test in _splits(folds, forward=forward))
         self.splits = [split for split in every if len(split.agents) >= FEWEST]

@@ -25,7 +25,7 @@ _OLDEST = 200.0
 """Half-lives after which a sample gets no less fresh: its squared weight must stay a number."""
 
 
-class Moments(NamedTuple):
+class FoldMoments(NamedTuple):
     """One row per agent (and a column per fold, if they are not merged)."""
 
     n: NDArray[np.int64]
@@ -55,13 +55,13 @@ class Moments(NamedTuple):
         known = self.n > 1
         return np.where(known, self.square / np.where(known, self.freedom, 1.0), np.nan)
 
-    def merged(self, folds: slice | list[int]) -> Moments:
+    def merged(self, folds: slice | list[int]) -> FoldMoments:
         """The samples of these folds together."""
         some = [part[:, folds] for part in self]
         n, weight, spread, fresh = (part.sum(axis=1) for part in some[:4])
         mean = (some[1] * some[4]).sum(axis=1) / np.where(weight > 0.0, weight, 1.0)
         square = (some[5] + some[1] * np.square(some[4] - mean[:, None])).sum(axis=1)
-        return Moments(n, weight, spread, fresh, np.where(n > 0, mean, np.nan), square)
+        return FoldMoments(n, weight, spread, fresh, np.where(n > 0, mean, np.nan), square)
 
 
 @kernel
@@ -97,10 +97,10 @@ def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, fr
             square[a, f] += w * d * (value[first + i] - mean[a, f])
 
 
-def fold_moments(table: Table, *, forward: bool, seed: int = 0, half_life: float | None = None) -> Moments:
+def fold_moments(table: Table, *, forward: bool, seed: int = 0, half_life: float | None = None) -> FoldMoments:
     """The moments of every agent's folds: random ones, or stretches of time (the last ones, if samples are few)."""
     shape = (len(table.start) - 1, N_FOLDS)
-    out = Moments(np.zeros(shape, np.int64), *(np.zeros(shape) for _ in range(5)))
+    out = FoldMoments(np.zeros(shape, np.int64), *(np.zeros(shape) for _ in range(5)))
     rate = 0.0 if half_life is None else 1.0 / half_life
     _fill(table.start, table.value, table.time, table.weight, rate, forward, *key_of(seed), *out)
     return out

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.moments import Moments
+from colme.data.moments import FoldMoments
 
 KINDS = ("pooled", "moderated")
 _MOST = 1e6
@@ -39,17 +39,17 @@ class Noise(NamedTuple):
     known: bool = False
     """It was given, so it has no error."""
 
-    def of_sample(self, moments: Moments, kind: str) -> NDArray[np.float64]:
+    def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of a sample of each agent."""
         if kind == "pooled" or self.known:
             return np.full(len(moments.n), self.pooled)
         return np.asarray((self.freedom * self.common + moments.square) / (self.freedom + moments.freedom))
 
-    def of_mean(self, moments: Moments, kind: str) -> NDArray[np.float64]:
+    def of_mean(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of each agent's mean."""
         return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300))
 
-    def freedoms(self, moments: Moments, kind: str) -> NDArray[np.float64]:
+    def freedoms(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """Degrees of freedom of the variances."""
         if self.known:
             return np.full(len(moments.n), _MOST)
@@ -57,7 +57,7 @@ class Noise(NamedTuple):
         return np.full(len(moments.n), every) if kind == "pooled" else np.minimum(self.freedom + moments.freedom, every)
 
 
-def measured(folds: Moments, sigma: float | None, *, ordered: bool) -> Noise:
+def measured(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> Noise:
     """What the samples tell of their noise. `ordered`: folds are stretches of time."""
     every = folds.merged(slice(None))
     factor = inflation(folds) if ordered else 1.0
@@ -82,7 +82,7 @@ def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[flo
     return float(np.exp(log.mean() + _digamma(half)[0] - math.log(0.5 * d))), d
 
 
-def inflation(folds: Moments) -> float:
+def inflation(folds: FoldMoments) -> float:
     """How much more the means of the first and the second part of an agent's samples differ than those of independent
     samples would, squared. A mean of n samples tells as much of the long run as n / inflation independent ones."""
     early, late = folds.merged([0, 1, 2]), folds.merged([3, 4])
