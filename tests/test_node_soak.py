@@ -1,7 +1,6 @@
 """Ten minutes of agents of which one after the other is killed and comes back: those that live on must not grow.
 
-COLME_SOAK_SECONDS=60 makes it a minute. Then a growth of 1 MiB in ten minutes hides in the noise, and is not asserted
-as sharply: the standard error is part of the bound.
+COLME_SOAK_SECONDS=60 makes it a minute, in which a slow leak cannot be told from noise.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ WARM = 0.2
 N, RATE = 8, 20.0
 DEATH, RETURN = 30.0, 5.0  # s from one to the next, and until it is started again
 LOOK = 2.0  # s
-MOST = 1.0  # MiB in ten minutes
+MOST = 1.0  # MiB from the warm-up to the end
 
 
 @pytest.mark.network
@@ -67,12 +66,13 @@ def test_agents_do_not_grow_in_ten_minutes(tmp_path: Path) -> None:
     times = np.array([when for when, _ in seen])
     figures = np.array([rows for _, rows in seen])[times > WARM * times[-1]]  # times, agents, figures
     times = times[times > WARM * times[-1]]
+    span = times[-1] - times[0]
     for name, own in zip(survivors, np.moveaxis(figures, 1, 0), strict=True):
-        slope, error = _trend(times, own[:, 0])
-        print(f"{name}: {own[0, 0]:.2f} to {own[-1, 0]:.2f} MiB, {600 * slope:+.2f} +- {600 * error:.2f} in ten minutes; "
+        growth, error = (span * each for each in _trend(times, own[:, 0]))
+        print(f"{name}: {own[0, 0]:.2f} to {own[-1, 0]:.2f} MiB, trend {growth:+.2f} +- {error:.2f} in {span:.0f} s; "
               f"descriptors {own[0, 1]:.0f} to {own[-1, 1]:.0f}, threads {own[0, 2]:.0f} to {own[-1, 2]:.0f}, "
               f"store {own[0, 3]:.2f} to {own[-1, 3]:.2f} MiB")  # fmt: skip
-        assert 600 * slope < MOST + 2 * 600 * error
+        assert growth < MOST + 2 * error
         quarter = len(own) // 4
         assert own[-quarter:, 1].min() <= own[:quarter, 1].max()  # descriptors: as few as before, at some time
         assert own[-1, 2] <= own[:quarter, 2].max() + 2  # threads: zenoh keeps idle ones for seconds

@@ -207,6 +207,8 @@ class _Line:
         return self._events.try_recv() is not None
 
     def close(self) -> None:
+        with contextlib.suppress(self.zenoh.ZError):
+            self._publisher.undeclare()  # or the session is never freed: zenoh's publishers hold it
         with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links end with their leases
             self.session.close()
 
