@@ -14,19 +14,23 @@ from tests.node_fleet import environment, free_port
 
 
 class Swarm:
-    """Processes by name. They end when they are told to."""
+    """Processes by name, on loopback or at these hosts. They end when they are told to."""
 
-    def __init__(self, folder: Path, n_agents: int, **options: Any):
-        self.hosts = [Host(f"pi-{a:02d}", "127.0.0.1", port) for a, port in enumerate(_ports(n_agents))]
+    def __init__(self, folder: Path, hosts: int | list[Host], **options: Any):
+        if isinstance(hosts, int):
+            hosts = [Host(f"pi-{a:02d}", "127.0.0.1", port) for a, port in enumerate(_ports(hosts))]
+        self.hosts = hosts
         self.folder = plan(self.hosts, folder / "fleet", **options)
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str) -> None:
-        arguments = [sys.executable, "-m", "colme", "node", "run", "--config", str(self.config(name))]
         with (self.folder / name / "out.jsonl").open("a") as out, (self.folder / name / "log").open("a") as log:
             self.processes[name] = subprocess.Popen(
-                arguments, env=environment(), stdin=subprocess.PIPE, stdout=out, stderr=log, text=True
+                self.command(name), env=environment(), stdin=subprocess.PIPE, stdout=out, stderr=log, text=True
             )
+
+    def command(self, name: str) -> list[str]:
+        return [sys.executable, "-m", "colme", "node", "run", "--config", str(self.config(name))]
 
     def config(self, name: str) -> Path:
         return self.folder / name / "node.toml"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from colme.errors import NodeError
 from colme.node import keys
 from colme.node.identity import check_identity
 from colme.node.keys import identity, make_authority, make_certificate, rotate
-from tests.node_fleet import tls
+from tests.node_fleet import environment, tls
 
 HOSTS = ["pi-3.local", "192.168.1.13", "fe80::3"]
 
@@ -131,3 +133,23 @@ def test_torn_and_missing_files(made: Path) -> None:
         make_certificate(made / "authority", "pi-4", [], folder=made / "pi-4")
     with pytest.raises(NodeError, match=r"ca.pem is no certificate of an agent"):
         identity(made / "authority" / "ca.pem")
+
+
+def test_an_agent_checks_itself_without_holding_openssl(made: Path) -> None:
+    """Python's TLS would be 5 MiB of an agent's memory, for one handshake at its start; the words are the same."""
+    code = """
+import sys
+from types import SimpleNamespace
+from colme.errors import NodeError
+from colme.node.identity import check_identity_apart
+ca, certificate, key = sys.argv[1:]
+check_identity_apart("pi-3", SimpleNamespace(ca=ca, certificate=certificate, key=key))
+try:
+    check_identity_apart("pi-4", SimpleNamespace(ca=ca, certificate=certificate, key=key))
+except NodeError as error:
+    print(error, [name for name in ("ssl", "hashlib", "_hashlib") if name in sys.modules])
+"""
+    files = tls(made, "pi-3")
+    arguments = [sys.executable, "-c", code, files.ca, files.certificate, files.key]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment())
+    assert done.stdout.startswith(f"{files.certificate} is the certificate of 'pi-3'") and done.stdout.endswith("[]\n")

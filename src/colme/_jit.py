@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import hashlib
 import os
 import sys
 import tempfile
@@ -41,6 +40,8 @@ CHUNK = 1024
 try:
     if os.environ.get("COLME_NUMBA", "1") == "0":
         raise ImportError
+    import hashlib  # here, for it brings OpenSSL: an agent on a device, without numba, does without
+
     import numba
     from llvmlite import ir
     from numba import carray, types
@@ -81,6 +82,8 @@ def cache_folder() -> Path | None:
 @functools.cache
 def source_hash() -> str:
     """A hash of every Python source that a kernel can reach: the stamp of the kernel cache."""
+    import hashlib  # as above
+
     digest = hashlib.sha256()
     for path in sorted(_ROOT.rglob("*.py")):
         if not _may_hold_kernels(path):

@@ -40,7 +40,6 @@ class Dialect:
 
     def __init__(self, agent: Agent):
         self.agent: Any = agent
-        self.me = name_hash(agent.place.agent)
 
     @property
     def neighbors(self) -> list[Any]:
@@ -131,6 +130,10 @@ class FlowDialect(Dialect):
     once: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
     agent: FlowAgent
+
+    def __init__(self, agent: FlowAgent):
+        super().__init__(agent)
+        self.me = name_hash(agent.place.agent)
 
     @property
     def neighbors(self) -> list[Any]:

@@ -3,16 +3,39 @@ neighbors will make, with Python's own TLS. (What makes certificates is not need
 
 from __future__ import annotations
 
-import ssl
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from colme.errors import NodeError
-from colme.node.config import Tls
+
+if TYPE_CHECKING:
+    import ssl
+
+_REFUSED = 3  # exit code of a process that only checks; others say that it could not
 
 
-def check_identity(name: str, files: Tls) -> None:
-    """Refuse files with which this agent could not speak, or others could speak as it."""
+def check_identity_apart(name: str, files: Any) -> None:
+    """`check_identity`, in another process unless this one has loaded Python's TLS anyway: an agent needs it
+    for nothing else (zenoh brings its own), and it would hold 5 MiB."""
+    if "ssl" not in sys.modules and sys.executable:
+        arguments = [sys.executable, "-P", "-m", __name__, name, files.ca, files.certificate, files.key]
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode == _REFUSED:
+            raise NodeError(done.stdout.rstrip("\n"))
+        if done.returncode == 0:
+            return
+    check_identity(name, files)
+
+
+def check_identity(name: str, files: Any) -> None:
+    """Refuse files (ca, certificate and key, as in `Tls`) with which this agent could not speak, or others could speak
+    as it."""
+    import ssl
+
     check_private(Path(files.key))
     for path in (files.ca, files.certificate):
         if not Path(path).is_file():
@@ -49,8 +72,10 @@ def check_private(key: Path) -> None:
         raise NodeError(f"{key} has mode {mode:04o}: a key must be readable by its owner only. Try: chmod 600 {key}")
 
 
-def _greet(server: ssl.SSLContext, client: ssl.SSLContext, files: Tls) -> str | None:
+def _greet(server: ssl.SSLContext, client: ssl.SSLContext, files: Any) -> str | None:
     """The common name that a client hears of a server, if it believes it."""
+    import ssl
+
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     dialler = client.wrap_bio(down, up)
     listener = server.wrap_bio(up, down, server_side=True)
@@ -74,3 +99,16 @@ def _greet(server: ssl.SSLContext, client: ssl.SSLContext, files: Tls) -> str | 
 def _no_password() -> str:
     """Keys are not locked; without this, Python would ask the terminal."""
     return ""
+
+
+def _main(name: str, ca: str, certificate: str, key: str) -> int:
+    try:
+        check_identity(name, SimpleNamespace(ca=ca, certificate=certificate, key=key))
+    except NodeError as error:
+        print(error)
+        return _REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

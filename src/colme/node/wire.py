@@ -17,7 +17,6 @@ name the neighbor by a hash of its name; a flow of NaN says that the edge is cut
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from typing import Any, Final
@@ -114,7 +113,9 @@ class Control(msgspec.Struct, frozen=True):
 
 def name_hash(name: object) -> int:
     """64 bits that stand for a name."""
-    return int.from_bytes(hashlib.blake2b(str(name).encode(), digest_size=8).digest(), "little")
+    from hashlib import blake2b  # here, for it brings OpenSSL (4 MiB), and only flows need it
+
+    return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest(), "little")
 
 
 def pack(record: Record) -> bytes:

@@ -53,8 +53,12 @@ def dialling(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]
 
 def runtime(rx_threads: int) -> str:
     """ZENOH_RUNTIME: threads of a process. zenoh has two that listen, and closing two dead links holds both of them for
-    ten seconds (it closes sockets with SO_LINGER)."""
-    return f"(rx: (worker_threads: {rx_threads}), acc: (worker_threads: 2), tx: (worker_threads: 2))"
+    ten seconds (it closes sockets with SO_LINGER).
+
+    All else that it does (accepting, dialling, speaking) is done by the same threads: with pools of their own, whatever
+    arrives wakes one thread that looks at the sockets and a second one that reads."""
+    others = ", ".join(f"{pool}: (handover: rx)" for pool in ("acc", "net", "tx"))
+    return f"(rx: (worker_threads: {rx_threads}), {others})"
 
 
 def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Any
 from colme.errors import NodeError, missing_extra, one_of
 from colme.node import zenoh_settings
 from colme.node.config import NodeConfig
-from colme.node.identity import check_identity
+from colme.node.identity import check_identity_apart
 from colme.node.names import Endpoint, Keys
 
 CONTROL_ROOM = 16
@@ -40,7 +40,7 @@ class ZenohTransport:
     def __init__(self, config: NodeConfig):
         self.config = config
         if config.tls is not None:
-            check_identity(config.name, config.tls)
+            check_identity_apart(config.name, config.tls)
         self._zenoh = load_zenoh(config.rx_threads)
         self._dialled: dict[str, _Line] = {}
         self._opening: dict[str, Future[_Line]] = {}
@@ -207,6 +207,8 @@ class _Line:
         return self._events.try_recv() is not None
 
     def close(self) -> None:
+        with contextlib.suppress(self.zenoh.ZError):
+            self._publisher.undeclare()  # or the session is never freed: zenoh's publishers hold it
         with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links end with their leases
             self.session.close()
 
