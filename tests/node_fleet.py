@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import colme
 from colme.node.config import Limits, Neighbor, NodeConfig, Tls
@@ -57,6 +58,7 @@ def config(
     neighbors: dict[str, int | None] | None = None,
     members: tuple[str, ...] = (),
     limits: Limits = Limits(),  # noqa: B008
+    **more: Any,
 ) -> NodeConfig:
     """An agent that listens at a port and dials the ports of some neighbors; keys=None: without TLS."""
     protocol = "tcp" if keys is None else "tls"
@@ -74,6 +76,7 @@ def config(
         members=members,
         tls=None if keys is None else tls(keys, name),
         limits=limits,
+        **more,
     )
 
 

@@ -24,7 +24,8 @@ from colme.errors import NodeError
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.memory import MemoryNetwork
-from colme.node.runner import LinePrinter, Runner, Ticker
+from colme.node.outlets import LinePrinter
+from colme.node.runner import Runner, Ticker
 from colme.node.sources import GrowingFile, Source
 from colme.node.status import Desk, ask, metrics
 from colme.node.store import Store

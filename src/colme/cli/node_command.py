@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from colme.cli import relay_command
 from colme.cli.parameters import METHOD
 from colme.errors import NodeError, one_of
 
@@ -40,6 +41,9 @@ def command() -> None:
       sensor | colme node run --config fleet/pi-3/node.toml
       colme node status --config fleet/pi-3/node.toml --format json
     """
+
+
+command.add_command(relay_command.command)
 
 
 @command.command("run")
@@ -168,7 +172,8 @@ def keys(
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
     """Write a folder for each agent of a fleet, from a list of hosts: configuration, key and certificates.
 
-    HOSTS is a text file with a line per agent: its name, and host, host:port, or - if nobody can dial it.
+    HOSTS is a text file with a line per agent: its name, and host, host:port, or - if nobody can dial it; or, for one
+    that is reached through a relay, host:port there, "via", and host:port of the relay.
 
     \b
     Example:

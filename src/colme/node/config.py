@@ -40,6 +40,7 @@ from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Census, Method
 from colme.node import presets
 from colme.node.names import Endpoint, check_name, is_loopback
+from colme.node.tables import Estimates, Via
 from colme.node.wire import MOST_ITEMS
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
@@ -152,6 +153,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     members    who may become a neighbor; neighbors are members anyway
     tls        its identity; needed off loopback
     samples    where its samples come from
+    estimates  where its estimates go
+    relay      through which others reach it, where they cannot dial it
     store      where its state is kept (default: the name, with .sqlite)
     n_agents   agents of the network (default: its members and itself)
     n_edges    edges of the network (default: its own)
@@ -173,6 +176,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     tls: Tls | None = None
     samples: Samples = Samples()
+    estimates: Estimates = Estimates()
+    relay: Via | None = None
     store: str = ""
     n_agents: int | None = None
     n_edges: int | None = None
@@ -201,6 +206,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         self._check_neighbors()
         for i, endpoint in enumerate(self.listen):
             self._check_endpoint(endpoint, f"listen[{i}]")
+        if self.relay is not None and (self.tls is None or self.inner is None):
+            raise NodeError(
+                f"relay.address={shorten(self.relay.address)}: what a relay carries is TLS for a listener on loopback. "
+                "Add [tls] and listen = ['tls/127.0.0.1:7447']."
+            )
 
     def _check_neighbors(self) -> None:
         seen = {self.name}
@@ -256,6 +266,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if "samples" in fields and fields["samples"].source in ("file", "unix"):
             address = str(home / fields["samples"].address)
             fields["samples"] = Samples(source=fields["samples"].source, address=address)
+        if "estimates" in fields and fields["estimates"].to == "file":
+            fields["estimates"] = Estimates(to="file", address=str(home / fields["estimates"].address))
         return cls(method=method_of(table["method"]), **fields)
 
     @property
@@ -263,6 +275,12 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         """All who may speak to this agent, in order."""
         names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
         return tuple(sorted(names - {self.name}))
+
+    @property
+    def inner(self) -> Endpoint | None:
+        """Where it listens on loopback: what a relay carries ends there."""
+        places = (Endpoint.parse(text) for text in self.listen)
+        return next((place for place in places if place.loopback), None)
 
     @property
     def socket(self) -> str:

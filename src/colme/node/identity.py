@@ -91,7 +91,12 @@ def _greet(server: ssl.SSLContext, client: ssl.SSLContext, files: Any) -> str | 
                 f"{files.certificate} is not trusted by {files.ca}: {error.verify_message}. "
                 "Use the ca.pem that came with it."
             ) from None
-    subject = (dialler.getpeercert() or {}).get("subject", ())
+    return common_name(dialler)
+
+
+def common_name(end: ssl.SSLObject) -> str | None:
+    """Of whom this end speaks to, as its certificate says."""
+    subject = (end.getpeercert() or {}).get("subject", ())
     names = [value for part in subject for key, value in part if key == "commonName"]  # type: ignore[str-unpack]
     return names[0] if len(names) == 1 else None
 

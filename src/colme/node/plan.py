@@ -4,12 +4,14 @@
     pi-1     192.168.1.11
     pi-2     192.168.1.12:7500
     pi-3     -
+    pi-4     relay.example:7501 via relay.example:7460      # behind NAT too, and reached through a relay
 
 becomes a folder with one subfolder per agent, to be copied to its device, and the authority, to be kept:
 
     fleet/authority/ca.key ca.pem
     fleet/pi-1/node.toml ca.pem pi-1.pem pi-1.key
     ...
+    fleet/relay/relay.toml ca.pem relay.pem relay.key     # if there is one
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from colme.graphs import Graph, random_regular_graph
 from colme.methods import Method
 from colme.node.config import NodeConfig
 from colme.node.names import Endpoint, bracketed, check_name
+from colme.node.relay import PORT as RELAY_PORT
+from colme.node.relay import RelayConfig
 
 PORT = 7447
 AUTHORITY = "authority"
@@ -35,11 +39,13 @@ _DRAWS = 1000  # graphs to try
 
 
 class Host(NamedTuple):
-    """An agent and where others can dial it; address=None: nowhere."""
+    """An agent and where others can dial it; address=None: nowhere. `via` is host:port of the relay that listens there
+    for it."""
 
     name: str
     address: str | None
     port: int = PORT
+    via: str | None = None
 
 
 def read_hosts(path: str | Path) -> tuple[Host, ...]:
@@ -52,11 +58,11 @@ def read_hosts(path: str | Path) -> tuple[Host, ...]:
     hosts = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
-        if len(words) not in (0, 2):
+        if len(words) not in (0, 2) and not (len(words) == 4 and words[2] == "via"):
             raise NodeError(f"{path}, line {number}: {shorten(line.strip())} must be a name and an address. "
                             "Try: pi-1 192.168.1.11")  # fmt: skip
         if words:
-            hosts.append(_host(words[0], words[1], f"{path}, line {number}: address"))
+            hosts.append(_host(words[0], words[1], f"{path}, line {number}: address", *words[3:]))
     return tuple(hosts)
 
 
@@ -89,6 +95,8 @@ def plan(
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         NodeConfig.parse(table)
+    for via, name in relays(hosts).items():
+        RelayConfig.parse(_relay_table(via, name, hosts))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # readable by its owner only
@@ -108,11 +116,11 @@ def check_hosts(hosts: Sequence[Host]) -> None:
     """Refuse two agents of one name or at one place."""
     if not hosts:
         raise NodeError("there is no host: a fleet has at least one agent. Add a line: pi-1 192.168.1.11")
-    names: set[str] = set()
+    names = {AUTHORITY, *relays(hosts).values()}
     places: set[tuple[str, int]] = set()
     for host in hosts:
         check_name(host.name, "name")
-        if host.name in names or host.name == AUTHORITY:
+        if host.name in names:
             raise NodeError(f"agent {host.name!r} is taken: every agent has a name of its own. Rename it.")
         names.add(host.name)
         if host.address is not None:
@@ -123,16 +131,24 @@ def check_hosts(hosts: Sequence[Host]) -> None:
             places.add(place)
 
 
-def _host(name: str, text: str, where: str) -> Host:
+def _host(name: str, text: str, where: str, via: str | None = None) -> Host:
     check_name(name, "name")
-    if text == "-":
+    if text == "-" and via is None:
         return Host(name, None)
+    place = _place(text, PORT, where)
+    if via is not None:
+        relay = _place(via, RELAY_PORT, where)
+        via = f"{bracketed(relay.host)}:{relay.port}"
+    return Host(name, place.host, place.port, via)
+
+
+def _place(text: str, port: int, where: str) -> Endpoint:
+    """host or host:port."""
     bare = text.startswith("[") and text.endswith("]")  # an IPv6 address without a port
     try:
-        place = Endpoint.parse(f"tls/{text}:{PORT}" if bare or ":" not in text else f"tls/{text}")
+        return Endpoint.parse(f"tls/{text}:{port}" if bare or ":" not in text else f"tls/{text}")
     except NodeError:
         raise NodeError(f"{where}={shorten(text)}: it must be a host, host:port or -. Try 192.168.1.11:7447.") from None
-    return Host(name, place.host, place.port)
 
 
 def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed: int) -> Graph:
@@ -186,7 +202,26 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
         "tls": {"ca": "ca.pem", "certificate": f"{host.name}.pem", "key": f"{host.name}.key"},
         "neighbors": neighbors,
     }
+    if host.via is not None:  # the same port on loopback: it is nobody else's, even on one machine
+        relay = {"address": host.via, "name": relays(hosts)[host.via]}
+        return table | {"listen": [str(Endpoint("tls", "127.0.0.1", host.port))], "relay": relay}
     return table if host.address is None else table | {"listen": [_endpoint(host)]}
+
+
+def relays(hosts: Sequence[Host]) -> dict[str, str]:
+    """The names of the relays, by their addresses."""
+    every = list(dict.fromkeys(host.via for host in hosts if host.via is not None))
+    return {via: "relay" if len(every) == 1 else f"relay-{i}" for i, via in enumerate(every, 1)}
+
+
+def _relay_table(via: str, name: str, hosts: Sequence[Host]) -> dict[str, Any]:
+    """The file of a relay."""
+    return {
+        "name": name,
+        "listen": f"0.0.0.0:{Endpoint.parse(f'tls/{via}').port}",
+        "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"},
+        "agents": {host.name: host.port for host in hosts if host.via == via},
+    }
 
 
 def _endpoint(host: Host) -> str:
@@ -207,12 +242,17 @@ def _write(
     from colme.node import keys
 
     keys.make_authority(draft / AUTHORITY, network)
+    good_for = keys.DAYS if days is None else days
     for host in hosts:
         own = draft / host.name
         places = [] if host.address is None else [host.address]
-        good_for = keys.DAYS if days is None else days
         keys.make_certificate(draft / AUTHORITY, host.name, places, folder=own, days=good_for)
         (own / "node.toml").write_bytes(to_toml(tables[host.name]))
+        own.chmod(0o700)
+    for via, name in relays(hosts).items():
+        own = draft / name  # its certificate holds no host, so that it cannot answer in an agent's place
+        keys.make_certificate(draft / AUTHORITY, name, [], folder=own, days=good_for)
+        (own / "relay.toml").write_bytes(to_toml(_relay_table(via, name, hosts)))
         own.chmod(0o700)
 
 

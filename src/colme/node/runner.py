@@ -8,19 +8,17 @@ saved and the network left.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import random
-import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 from colme.node.config import NodeConfig
 from colme.node.core import Core
 from colme.node.device import Device
+from colme.node.outlets import open_outlet
 from colme.node.sources import Say, Source, open_source
 from colme.node.status import Desk, Status, report_of, status_of
 from colme.node.store import Store
@@ -46,15 +44,16 @@ class Runner:
     report_every   seconds between two reports; `report` gets them
     until_end      stop when there will be no more samples
     phase          of the first tick, in periods (default: random, so that the agents of a fleet do not speak at once)
+    besides        who else has something to tell in the status
     """
 
     def __init__(
         self, device: Device, source: Source, desk: Desk, *, period: float, report_every: float = 1.0,
         report: Callable[[Status], None] = lambda _: None, until_end: bool = False, phase: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, besides: Sequence[Callable[[], Status]] = (),
     ):  # fmt: skip
         self.device, self.source, self.desk = device, source, desk
-        self.report_every, self.report, self.until_end = report_every, report, until_end
+        self.report_every, self.report, self.until_end, self.besides = report_every, report, until_end, besides
         self.clock, self.began, self.stopping = clock, clock(), False
         self.ticker = Ticker(period, self.began, random.random() if phase is None else phase)
         self._report_due = self.began
@@ -80,12 +79,15 @@ class Runner:
 
     def status(self) -> Status:
         now = self.clock()
-        return status_of(self.device, now) | {
+        found = status_of(self.device, now) | {
             "seconds": now - self.began,
             "late": self.ticker.late,
             "bad_lines": self.source.bad,
             "samples_ended": self.source.ended,
         }
+        for tell in self.besides:
+            found |= tell()
+        return found
 
     def _tick(self, now: float) -> None:
         first, *more = self.source.take() or [float("nan")]
@@ -119,7 +121,7 @@ def run_node(
         config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
         sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
     )  # fmt: skip
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:
         desk = Desk(path=config.socket, metrics=metrics)  # first: it tells whether this node runs already
         undo.callback(desk.close)
         source = open_source(config, say)
@@ -128,30 +130,20 @@ def run_node(
         undo.callback(store.close)
         transport = ZenohTransport(config)
         undo.callback(transport.close)
+        outlet = aside.enter_context(contextlib.closing(open_outlet(config, say, output)))
+        besides: list[Callable[[], Status]] = [lambda: {"dropped_lines": outlet.dropped}]
+        if config.relay is not None:
+            from colme.node.tunnel import Tunnel
+
+            besides.append(aside.enter_context(contextlib.closing(Tunnel(config, say))).status)
         device = Device(core, transport, store, save_every=config.save_every, reading=source)
-        runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
-                        report=LinePrinter(output), until_end=until_end)  # fmt: skip
+        runner = Runner(device, source, desk, period=config.period, report_every=config.report_every, report=outlet,
+                        until_end=until_end, besides=besides)  # fmt: skip
         undo.pop_all()
-    say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
-    with _signals(runner):
-        runner.run()
+        say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
+        with _signals(runner):
+            runner.run()
     say(f"{config.name} has saved its state and left.")
-
-
-class LinePrinter:
-    """Reports as JSON lines. If nobody reads them they are dropped, for the next tick does not wait."""
-
-    def __init__(self, descriptor: int):
-        self.dropped = 0
-        self._descriptor = descriptor
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLOUT)
-
-    def __call__(self, report: Status) -> None:
-        if self._poll.poll(0):  # a pipe is ready if 4096 bytes fit, which is more than a line
-            os.write(self._descriptor, json.dumps(report).encode() + b"\n")
-        else:
-            self.dropped += 1
 
 
 @contextlib.contextmanager
