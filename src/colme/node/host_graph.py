@@ -1,0 +1,159 @@
+"""Who lives on a host, and who their neighbors are, there and on other hosts: a text file with a line per neighbor.
+
+    agent,neighbor
+    0,17
+    0,pi-2/33              # number 33 of another host
+    1,                     # nobody
+
+Agents of a host are numbers from 0. Neighbors are added up in the order of the file. An edge within the host stands in
+it twice, once for each end; one between hosts once in the file of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._files import write_text
+from colme.errors import NodeError, shorten
+from colme.graphs import Graph
+from colme.node.names import check_name
+
+HEADER = "agent,neighbor"
+MOST_AGENTS = 2**31 - 1
+Edge = tuple[int, str, int]
+"""(own agent, host of the neighbor or "" for this one, its number there)."""
+
+
+class HostGraph:
+    """The agents of one host in compressed rows. The neighbors of a are ends[indptr[a]:indptr[a+1]]: other agents of
+    this host by their numbers, then "ghosts", those of others that are neighbors of mine, host by host.
+
+    backs[k] is the other end of slot k, or -1 where it is elsewhere."""
+
+    def __init__(self, n_agents: int, edges: Iterable[Edge], name: str = ""):
+        self.n_agents = n_agents
+        own, hosts, numbers = (list(column) for column in zip(*edges, strict=True)) if (edges := list(edges)) else ([],) * 3
+        self.hosts: tuple[str, ...] = tuple(sorted({host for host in hosts if host}))
+        for host in self.hosts:
+            check_name(host, "neighbor")
+        if name in self.hosts:
+            raise NodeError(f"{name}/... is a neighbor on {name!r} itself: its own agents are plain numbers.")
+        place = {host: i for i, host in enumerate(("", *self.hosts))}
+        agent = np.array(own, np.int64)
+        where = np.array([place[host] for host in hosts], np.int64)  # 0: here
+        number = np.array(numbers, np.int64)
+        for column, most in ((agent, n_agents - 1), (number[where == 0], n_agents - 1), (number, MOST_AGENTS)):
+            if len(column) and not 0 <= column.min() <= column.max() <= most:
+                raise NodeError(f"agent {column.max()}: numbers here go from 0 to {most}. Correct the list.")
+        order = np.argsort(agent, kind="stable")
+        agent, where, number = agent[order], where[order], number[order]
+        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(agent, minlength=n_agents))]).astype(np.int64)
+        self.rows = agent
+        self._build(where, number)
+
+    def _build(self, where: NDArray[np.int64], number: NDArray[np.int64]) -> None:
+        """Give the ghosts their places, find the other ends, and refuse what is no graph."""
+        ghosts, back = np.unique(where[where > 0] << 32 | number[where > 0], return_inverse=True)
+        self.ghost_host, self.ghost_number = ghosts >> 32, ghosts & 0xFFFFFFFF  # the first host is 1
+        self.ends = number.astype(np.int64)
+        self.ends[where > 0] = self.n_agents + back
+        there = self.rows << 32 | self.ends
+        order = np.argsort(there)
+        if np.any(np.diff(there[order]) == 0) or np.any(self.rows == self.ends):
+            bad = int(self.rows[order][:-1][np.diff(there[order]) == 0][:1].sum())
+            raise NodeError(f"agent {bad}: a neighbor is somebody else, and listed once. Correct the list.")
+        self.backs = np.full(len(self.ends), -1, np.int64)
+        here = np.flatnonzero(where == 0)
+        wanted = self.ends[here] << 32 | self.rows[here]
+        found = np.searchsorted(there[order], wanted)
+        found[found == len(there)] = 0
+        missing = there[order][found] != wanted if len(here) else np.zeros(0, bool)
+        if missing.any():
+            k = here[missing][0]
+            raise NodeError(f"{self.rows[k]},{self.ends[k]}: an edge of this host is listed at both its ends. "
+                            f"Add {self.ends[k]},{self.rows[k]}.")  # fmt: skip
+        self.backs[here] = order[found]
+
+    @property
+    def n_ghosts(self) -> int:
+        return len(self.ghost_number)
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr)
+
+    @property
+    def crossing(self) -> NDArray[np.int64]:
+        """Slots whose other end is elsewhere."""
+        return np.flatnonzero(self.ends >= self.n_agents)
+
+    @cached_property
+    def spans(self) -> dict[str, slice]:
+        """Where the ghosts of each host stand among all."""
+        bounds = np.searchsorted(self.ghost_host, np.arange(1, len(self.hosts) + 2)).tolist()
+        return {host: slice(bounds[i], bounds[i + 1]) for i, host in enumerate(self.hosts)}
+
+    @classmethod
+    def read(cls, path: str | Path, name: str = "") -> HostGraph:
+        try:
+            head, *lines = Path(path).read_text(encoding="utf-8").splitlines() or [""]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise NodeError(f"cannot read {path}: {reason}. Make it with: colme node plan --agents.") from None
+        if head.strip() != HEADER:
+            raise NodeError(f"{path}, line 1: {shorten(head)} must be {HEADER!r}. Add that line.")
+        edges: list[Edge] = []
+        most = -1
+        for row, line in enumerate(lines, 2):
+            agent, comma, neighbor = line.partition("#")[0].replace(" ", "").partition(",")
+            host, _, number = neighbor.rpartition("/")
+            if not (comma and agent.isdigit() and (number.isdigit() or not neighbor)):
+                raise NodeError(f"{path}, line {row}: {shorten(line)} must be agent,neighbor. Try 0,17 or 0,pi-2/33.")
+            most = max(most, int(agent))
+            if neighbor:
+                edges.append((int(agent), host, int(number)))
+        if most < 0:
+            raise NodeError(f"{path} names no agents: there must be one. Add a line: 0,")
+        return cls(most + 1, edges, name)
+
+    def write(self, path: str | Path) -> None:
+        names = ("", *(f"{host}/" for host in self.hosts))
+        lines = [HEADER]
+        for a in range(self.n_agents):
+            row = self.ends[self.indptr[a] : self.indptr[a + 1]].tolist()
+            lines += [f"{a},{self._name(b, names)}" for b in row] or [f"{a},"]
+        write_text(path, "\n".join(lines) + "\n")
+
+    def _name(self, end: int, names: Sequence[str]) -> str:
+        if end < self.n_agents:
+            return str(end)
+        ghost = end - self.n_agents
+        return f"{names[self.ghost_host[ghost]]}{self.ghost_number[ghost]}"
+
+
+def split(graph: Graph, owner: Sequence[int], names: Sequence[str]) -> tuple[list[HostGraph], list[NDArray[Any]]]:
+    """A graph over hosts, agent a on host names[owner[a]]: their graphs, and the agents of each in the order of their
+    numbers there."""
+    owners = np.asarray(owner)
+    agents = [np.flatnonzero(owners == host) for host in range(len(names))]
+    number = np.empty(len(owners), np.int64)
+    for own in agents:
+        number[own] = np.arange(len(own))
+    label: Mapping[tuple[int, int], str] = {
+        (a, b): "" if a == b else names[b] for a in range(len(names)) for b in range(len(names))
+    }
+    ends = graph.indices.astype(np.int64)
+    rows = np.repeat(np.arange(graph.n_agents), graph.degrees)
+    graphs = []
+    for host, own in enumerate(agents):
+        mine = np.flatnonzero(owners[rows] == host)
+        columns = number[rows[mine]].tolist(), owners[ends[mine]].tolist(), number[ends[mine]].tolist()
+        edges = [(a, label[host, there], b) for a, there, b in zip(*columns, strict=True)]
+        graphs.append(HostGraph(len(own), edges, names[host]))
+    return graphs, agents
