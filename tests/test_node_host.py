@@ -1,5 +1,5 @@
-"""Many agents in one process: to the bit what is simulated where there is a barrier, however they are spread over hosts,
-and nearly as good where there is none."""
+"""Many agents in one process: to the bit what is simulated where there is a barrier, however they are spread over
+hosts, and nearly as good where there is none."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_hosts_in_lockstep_equal_the_array_to_the_bit(method: Any, n_hosts: int)
 
 @pytest.mark.parametrize(
     ("method", "how", "factor"),
-    # those of test_node_core, where every agent is a device: here half of what an agent hears is as fresh as in lockstep
+    # the bounds of test_node_core, where every agent is a device of its own
     [(colme.CLColME(), {}, 1.2), (colme.CLColME(), LOSSY, 2.5), (FLOW, {}, 1.2), (FLOW, LOSSY, 1.5),
      (colme.CColME(), {}, 1.2), (colme.CColME(), LOSSY, 2.5)],
     ids=repr,

@@ -76,7 +76,7 @@ class Links:
         order = np.argsort(keys)
         return keys[order], slots[order]
 
-    def _find(self, host: str, theirs: Index, mine: Index) -> Index:
+    def _find(self, host: str, theirs: NDArray[Any], mine: NDArray[Any]) -> Index:
         """The slots of edges from agents of another host to mine; -1: there is none."""
         keys, slots = self._edges[host]
         wanted = theirs.astype(np.int64) << 32 | mine.astype(np.int64)
@@ -96,8 +96,8 @@ class Links:
         self.marks[host, frame.part] = frame.age_mark
 
     def ghosts_in(self, host: str, frame: Frame) -> tuple[Index, Any]:
-        """(ghosts, rows of the frame) for those of its agents who are neighbors of mine. Most parts name the same agents
-        as the one before, so what was found is kept."""
+        """(ghosts, rows of the frame) for those of its agents who are neighbors of mine. Most parts name the same
+        agents as the one before, so what was found is kept."""
         raw, key = frame.rows["agent"].tobytes(), (host, frame.part)
         if key not in self._found or self._found[key][0] != raw:
             span = self.graph.spans[host]
@@ -110,7 +110,9 @@ class Links:
     def slots_in(self, host: str, frame: Frame) -> tuple[Index, Index]:
         """(slots, items of the frame) for those of its edges that lead here."""
         items, key = frame.items, (host, frame.part)
-        raw = b"".join([frame.rows["agent"].tobytes(), *(items[name].tobytes() for name in ("row", "host", "neighbor"))])
+        raw = b"".join(
+            [frame.rows["agent"].tobytes(), *(items[name].tobytes() for name in ("row", "host", "neighbor"))]
+        )
         if key not in self._found_slots or self._found_slots[key][0] != raw:
             here = np.flatnonzero(items["host"] == self.me)
             slots = self._find(host, frame.rows["agent"][items["row"][here]], items["neighbor"][here])
@@ -194,10 +196,11 @@ class Links:
             return none, False
         cuts = unpack_cuts(raw)
         slots = self._find(host, cuts.mine, cuts.yours)
-        refused["stranger"] += int((slots < 0).sum())
-        if cuts.kind == CUT_HEARD:
-            refused["sense"] += int(alive[slots[slots >= 0]].sum())  # nobody said that these are cut
         there = slots[slots >= 0]
+        senseless = int(alive[there].sum()) if cuts.kind == CUT_HEARD else 0  # nobody said that these are cut
+        for reason, times in (("stranger", len(slots) - len(there)), ("sense", senseless)):
+            if times:
+                refused[reason] += times
         cut = there[~alive[there]]
         news = bool((~self.known[cut]).any())
         self.known[cut] = True
@@ -225,7 +228,7 @@ class Links:
             if turn[0] == 0:
                 for first in range(0, min(len(slots), MOST_TOLD * MOST_PAIRS), MOST_PAIRS):
                     some = slots[first : first + MOST_PAIRS]
-                    cuts = Cuts(CUT, incarnation, epoch, self.graph.rows[some], self._number[some])  # type: ignore[arg-type]
+                    cuts = Cuts(CUT, incarnation, epoch, self.graph.rows[some], self._number[some])
                     told.append((host, pack_cuts(cuts)))
                 turn[:] = [min(2 ** turn[1], SLOWEST), min(turn[1] + 1, SLOWEST)]
             turn[0] -= 1

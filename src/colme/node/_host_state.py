@@ -67,8 +67,9 @@ def thaw_host(core: HostCore, raw: bytes) -> None:
 def _identity(core: HostCore) -> dict[str, Any]:
     graph = core.graph
     digest = hashlib.blake2b(digest_size=8)
-    for part in (graph.indptr, graph.ends, graph.ghost_host, graph.ghost_number, "/".join(graph.hosts).encode()):
-        digest.update(part)
+    for part in (graph.indptr, graph.ends, graph.ghost_host, graph.ghost_number):
+        digest.update(part.tobytes())
+    digest.update("/".join(graph.hosts).encode())
     return {
         "name": core.name,
         "method": msgspec.json.encode(core.method).decode(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from colme.errors import NodeError, whole
 from colme.node.core import Core
@@ -55,6 +55,13 @@ class Device:
             door.send(name, message)
         for name in core.gone(now):
             door.drop(name)
+
+    def feed(self, now: float, samples: list[Any]) -> None:
+        """A tick with the samples that came since the last."""
+        first, *more = samples or [float("nan")]
+        for sample in more:
+            self.core.observe(sample)
+        self.tick(now, first)
 
     def save(self) -> None:
         """What must survive, on the disk."""

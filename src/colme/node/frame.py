@@ -5,9 +5,9 @@ is useful on its own and fits into one batch of the transport. Which host sent i
 so, and a host speaks for its own agents only, which are numbers of its own. A part has 32 bytes of head, then columns:
 
     magic 4s, version u8, kind u8, turn u8, zero u8, incarnation u32, part u32, n_agents u32, n_items u32, epoch u64
-    all     mean f64, radius f64, estimate f32, degree u32, agent u32
-    hello   restart i64, generation u32                 (CL-colME and C-colME; n_items = 0)
-    loans   flow f64, row u32, host u32, neighbor u32   (one for each of n_items edges: by flows)
+    hello   mean f64, radius f64, restart i64, estimate f32, degree u32, agent u32, generation u32
+    loans   mean f64, radius f64, estimate f32, degree u32, agent u32, and for each of n_items edges
+            flow f64, row u32, host u32, neighbor u32
 
 incarnation: starts of the host; epoch: its ticks; turn: the exchange within a step, where there are barriers. A loan is
 of the agent in this row of the part, to the neighbor of this number on the host with this hash. A mean or estimate of
@@ -37,9 +37,12 @@ MOST_ROWS = MOST_PARTS * MOST_AGENTS
 
 _HEAD = struct.Struct("<4sBBBBIIIIQ")
 _CUTS = struct.Struct("<4sBBHIIQ")
-_STATE = {HELLO: (("mean", "<f8"), ("radius", "<f8"), ("restart", "<i8"), ("estimate", "<f4"), ("degree", "<u4"),
-                  ("agent", "<u4"), ("generation", "<u4")),
-          LOANS: (("mean", "<f8"), ("radius", "<f8"), ("estimate", "<f4"), ("degree", "<u4"), ("agent", "<u4"))}  # fmt: skip
+_STATE = {
+    HELLO: (("mean", "<f8"), ("radius", "<f8"), ("restart", "<i8"), ("estimate", "<f4"), ("degree", "<u4"),
+            ("agent", "<u4"), ("generation", "<u4")),
+    LOANS: (("mean", "<f8"), ("radius", "<f8"), ("estimate", "<f4"), ("degree", "<u4"), ("agent", "<u4")),
+}  # fmt: skip
+"""Columns, the widest first, so that all are aligned."""
 _ITEMS = {HELLO: (), LOANS: (("flow", "<f8"), ("row", "<u4"), ("host", "<u4"), ("neighbor", "<u4"))}
 ROW_BYTES = {kind: sum(np.dtype(form).itemsize for _, form in columns) for kind, columns in _STATE.items()}
 ITEM_BYTES = {kind: sum(np.dtype(form).itemsize for _, form in columns) for kind, columns in _ITEMS.items()}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,11 @@ class HostCore:
         return self.graph.n_agents
 
     @property
+    def neighbors(self) -> list[str]:
+        """Other hosts, where neighbors of agents here live."""
+        return list(self.graph.hosts)
+
+    @property
     def estimate(self) -> NDArray[np.float64]:
         """Of every agent here; NaN before its first sample."""
         return self.estimates + self.origin
@@ -158,7 +163,9 @@ class HostCore:
         values = values - self.origin
         good = (np.abs(values) <= LARGEST) & (agents >= 0) & (agents < self.n_agents)
         if not good.all():
-            self.refused["sample"] += int((~good & ~np.isnan(values)).sum())
+            bad = int((~good & ~np.isnan(values)).sum())
+            if bad:
+                self.refused["sample"] += bad
             agents, values = agents[good], values[good]
         bound = self._bound
         gamma, kurtosis, fourth = (0.5, 3.0, False) if bound is None else (
@@ -215,7 +222,7 @@ class HostCore:
         if isinstance(self.method, Local):
             self.estimates[:] = self.means[: self.n_agents]
             return
-        if self.flows is not None:
+        if self.flows is not None and self.theirs is not None:
             kernels.lend(
                 graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.estimates, self.flows,
                 self.theirs, self.step_size,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from colme.errors import NodeError
 from colme.node.device import Device
 from colme.node.host import NO_SAMPLES, HostCore, Samples
+from colme.node.host_samples import together
 from colme.node.store import Store
 from colme.node.transport import Transport
 
 PATIENCE = 5
-"""Ticks between two saves because of cuts: when many edges part, nearly every tick cuts one, and a save takes longer than
-a tick of all agents."""
+"""Ticks between two saves because of cuts: when many edges part, nearly every tick cuts one, and a save takes about as
+long as a tick of all agents."""
 
 
 class HostDevice(Device):
@@ -35,6 +39,11 @@ class HostDevice(Device):
                 f"Set parts = {core.links.n_parts} on all hosts."
             )
         self._last_save = core.epoch
+        self._before = core.estimates.copy()
+
+    def feed(self, now: float, samples: list[Any]) -> None:
+        """A tick with the blocks of samples that came since the last."""
+        self.tick(now, together(samples))
 
     def tick(self, now: float, samples: Samples = NO_SAMPLES) -> None:  # type: ignore[override]
         """One step; see `HostCore.tick`."""
@@ -43,6 +52,7 @@ class HostDevice(Device):
             (host, raw) for host in core.graph.hosts for part in range(self.parts)
             if (raw := door.latest(host, part)) is not None
         ]  # fmt: skip
+        self._before[:] = core.estimates
         frame = core.tick(now, samples, heard, door.control())
         if core.epoch - self._last_save >= (PATIENCE if core.urgent else self.save_every):
             self.save()
@@ -55,3 +65,10 @@ class HostDevice(Device):
         super().save()
         self.core.saved()
         self._last_save = self.core.epoch
+
+    @property
+    def moved(self) -> float | None:
+        """How far estimates moved at the last tick, root of the mean square; None before there are any."""
+        squares = (self.core.estimates - self._before) ** 2
+        there = ~np.isnan(squares)
+        return math.sqrt(squares[there].mean()) if there.any() else None

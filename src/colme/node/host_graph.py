@@ -11,14 +11,15 @@ it twice, once for each end; one between hosts once in the file of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from colme._fields import located
 from colme._files import write_text
 from colme.errors import NodeError, shorten
 from colme.graphs import Graph
@@ -26,8 +27,6 @@ from colme.node.names import check_name
 
 HEADER = "agent,neighbor"
 MOST_AGENTS = 2**31 - 1
-Edge = tuple[int, str, int]
-"""(own agent, host of the neighbor or "" for this one, its number there)."""
 
 
 class HostGraph:
@@ -36,26 +35,19 @@ class HostGraph:
 
     backs[k] is the other end of slot k, or -1 where it is elsewhere."""
 
-    def __init__(self, n_agents: int, edges: Iterable[Edge], name: str = ""):
-        self.n_agents = n_agents
-        own, hosts, numbers = (list(column) for column in zip(*edges, strict=True)) if (edges := list(edges)) else ([],) * 3
-        self.hosts: tuple[str, ...] = tuple(sorted({host for host in hosts if host}))
-        for host in self.hosts:
-            check_name(host, "neighbor")
-        if name in self.hosts:
-            raise NodeError(f"{name}/... is a neighbor on {name!r} itself: its own agents are plain numbers.")
-        place = {host: i for i, host in enumerate(("", *self.hosts))}
-        agent = np.array(own, np.int64)
-        where = np.array([place[host] for host in hosts], np.int64)  # 0: here
-        number = np.array(numbers, np.int64)
-        for column, most in ((agent, n_agents - 1), (number[where == 0], n_agents - 1), (number, MOST_AGENTS)):
+    def __init__(self, n_agents: int, hosts: Sequence[str], agent: ArrayLike, host: ArrayLike, number: ArrayLike):
+        """An edge per row: an agent here, where its neighbor is (0: here, 1: on hosts[0], ..), and its number there."""
+        self.n_agents, self.hosts = n_agents, tuple(hosts)
+        for name in self.hosts:
+            check_name(name, "neighbor")
+        rows, where, numbers = (np.asarray(column, np.int64) for column in (agent, host, number))
+        for column, most in ((rows, n_agents - 1), (numbers[where == 0], n_agents - 1), (numbers, MOST_AGENTS)):
             if len(column) and not 0 <= column.min() <= column.max() <= most:
                 raise NodeError(f"agent {column.max()}: numbers here go from 0 to {most}. Correct the list.")
-        order = np.argsort(agent, kind="stable")
-        agent, where, number = agent[order], where[order], number[order]
-        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(agent, minlength=n_agents))]).astype(np.int64)
-        self.rows = agent
-        self._build(where, number)
+        order = np.argsort(rows, kind="stable")
+        self.rows = rows[order]
+        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_agents))]).astype(np.int64)
+        self._build(where[order], numbers[order])
 
     def _build(self, where: NDArray[np.int64], number: NDArray[np.int64]) -> None:
         """Give the ghosts their places, find the other ends, and refuse what is no graph."""
@@ -108,7 +100,7 @@ class HostGraph:
             raise NodeError(f"cannot read {path}: {reason}. Make it with: colme node plan --agents.") from None
         if head.strip() != HEADER:
             raise NodeError(f"{path}, line 1: {shorten(head)} must be {HEADER!r}. Add that line.")
-        edges: list[Edge] = []
+        agents, places, numbers = [], [], []
         most = -1
         for row, line in enumerate(lines, 2):
             agent, comma, neighbor = line.partition("#")[0].replace(" ", "").partition(",")
@@ -117,10 +109,18 @@ class HostGraph:
                 raise NodeError(f"{path}, line {row}: {shorten(line)} must be agent,neighbor. Try 0,17 or 0,pi-2/33.")
             most = max(most, int(agent))
             if neighbor:
-                edges.append((int(agent), host, int(number)))
+                agents.append(int(agent))
+                places.append(host)
+                numbers.append(int(number))
         if most < 0:
             raise NodeError(f"{path} names no agents: there must be one. Add a line: 0,")
-        return cls(most + 1, edges, name)
+        if name in places:
+            raise NodeError(f"{path}: {name}/... is on {name!r} itself, whose own agents are plain numbers. "
+                            f"Leave {name}/ out.")  # fmt: skip
+        hosts = sorted(set(places) - {""})
+        place = {host: i for i, host in enumerate(("", *hosts))}
+        with located(f"{path}: ", NodeError):
+            return cls(most + 1, hosts, agents, [place[host] for host in places], numbers)
 
     def write(self, path: str | Path) -> None:
         names = ("", *(f"{host}/" for host in self.hosts))
@@ -128,7 +128,7 @@ class HostGraph:
         for a in range(self.n_agents):
             row = self.ends[self.indptr[a] : self.indptr[a + 1]].tolist()
             lines += [f"{a},{self._name(b, names)}" for b in row] or [f"{a},"]
-        write_text(path, "\n".join(lines) + "\n")
+        write_text(Path(path), "\n".join(lines) + "\n")
 
     def _name(self, end: int, names: Sequence[str]) -> str:
         if end < self.n_agents:
@@ -145,15 +145,17 @@ def split(graph: Graph, owner: Sequence[int], names: Sequence[str]) -> tuple[lis
     number = np.empty(len(owners), np.int64)
     for own in agents:
         number[own] = np.arange(len(own))
-    label: Mapping[tuple[int, int], str] = {
-        (a, b): "" if a == b else names[b] for a in range(len(names)) for b in range(len(names))
-    }
     ends = graph.indices.astype(np.int64)
     rows = np.repeat(np.arange(graph.n_agents), graph.degrees)
     graphs = []
     for host, own in enumerate(agents):
         mine = np.flatnonzero(owners[rows] == host)
-        columns = number[rows[mine]].tolist(), owners[ends[mine]].tolist(), number[ends[mine]].tolist()
-        edges = [(a, label[host, there], b) for a, there, b in zip(*columns, strict=True)]
-        graphs.append(HostGraph(len(own), edges, names[host]))
+        there = owners[ends[mine]]
+        others = [
+            other for other in sorted(range(len(names)), key=names.__getitem__) if other != host and other in there
+        ]
+        place = np.zeros(len(names), np.int64)
+        place[others] = np.arange(1, len(others) + 1)
+        hosts = [names[other] for other in others]
+        graphs.append(HostGraph(len(own), hosts, number[rows[mine]], place[there], number[ends[mine]]))
     return graphs, agents
