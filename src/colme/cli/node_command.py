@@ -183,7 +183,8 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
     folder = write_plan(known, output, method=method_of(table), **options)
-    _say(f"{folder} holds {len(known)} agents. Copy each folder to its device; keep {folder / 'authority'} here.")
+    what = "hosts" if options["agents"] else "agents"
+    _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:
         click.echo(folder / host.name / "node.toml")
 

@@ -262,10 +262,13 @@ class HostCore:
             self.refused[error.reason] += 1
             return
         self.urgent |= news
-        if len(slots):
-            graph = self.graph
-            kernels.sever_all(graph.rows, self.slots, graph.backs, self.degree, self.cut_now, self.flows, slots)
-            self._parted(slots, known=True)
+        self.sever(slots)
+        self._parted(slots, known=True)
+
+    def sever(self, slots: NDArray[np.int64]) -> None:
+        """Cut these slots, which live."""
+        graph = self.graph
+        kernels.sever_all(graph.rows, self.slots, graph.backs, self.degree, self.cut_now, self.flows, slots)
 
     def messages(self) -> list[tuple[str, bytes]]:
         """Control messages for other hosts. While it is urgent to save there are none."""

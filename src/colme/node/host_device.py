@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from colme.errors import NodeError
+from colme.errors import NodeError, one_of
+from colme.node.config import NodeConfig
 from colme.node.device import Device
 from colme.node.host import NO_SAMPLES, HostCore, Samples
+from colme.node.host_graph import HostGraph
 from colme.node.host_samples import together
 from colme.node.store import Store
 from colme.node.transport import Transport
@@ -25,6 +27,7 @@ class HostDevice(Device):
     parts   of the frames that the hosts of this network send (default: as many as this one's)
     """
 
+    many: ClassVar[bool] = True
     core: HostCore  # type: ignore[assignment]
 
     def __init__(
@@ -72,3 +75,24 @@ class HostDevice(Device):
         squares = (self.core.estimates - self._before) ** 2
         there = ~np.isnan(squares)
         return math.sqrt(squares[there].mean()) if there.any() else None
+
+
+def host_core(config: NodeConfig) -> HostCore:
+    """The agents of a configuration, ready to tick."""
+    assert config.host is not None
+    graph = HostGraph.read(config.host.agents, config.name)
+    for host in graph.hosts:
+        one_of(host, [each.name for each in config.neighbors], "neighbor", NodeError)
+    core = HostCore(
+        config.method, config.name, graph, n_agents=config.n_agents, n_edges=config.n_edges, degree=config.degree,
+        sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
+    )  # fmt: skip
+    warm_up(core)
+    return core
+
+
+def warm_up(core: HostCore) -> None:
+    """Compile what a tick needs, which takes seconds, before the clock starts."""
+    alone = HostCore(core.method, core.name, HostGraph(1, (), [], [], []), sigma=1.0, width=1.0)
+    alone.tick(0.0, (np.zeros(1, np.int64), np.zeros(1)))
+    alone.sever(np.empty(0, np.int64))

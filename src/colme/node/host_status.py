@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,15 @@ import numpy as np
 from colme._files import write_text
 
 if TYPE_CHECKING:
+    from colme.node.config import NodeConfig
     from colme.node.host import HostCore
-    from colme.node.host_device import HostDevice
+
+Report = Callable[[dict[str, Any]], None]
 
 
-def report_of_host(device: HostDevice) -> dict[str, Any]:
+def report_of_host(device: Any) -> dict[str, Any]:
     """All agents in one line. What only one agent has is None: `host.estimates` names the file for that."""
-    core = device.core
+    core: HostCore = device.core
     return {
         "name": core.name,
         "tick": core.epoch,
@@ -32,9 +35,9 @@ def report_of_host(device: HostDevice) -> dict[str, Any]:
     }
 
 
-def status_of_host(device: HostDevice, now: float) -> dict[str, Any]:
+def status_of_host(device: Any, now: float) -> dict[str, Any]:
     """All there is to know, but for the estimates."""
-    core = device.core
+    core: HostCore = device.core
     graph, present = core.graph, device.transport.present()
     wanted = np.zeros(graph.n_ghosts, bool)  # by somebody here
     wanted[graph.ends[graph.crossing[core.alive[graph.crossing]]] - graph.n_agents] = True
@@ -70,3 +73,15 @@ def write_estimates(core: HostCore, path: str) -> None:
     rows = zip(range(core.n_agents), *(column.tolist() for column in columns), strict=True)
     lines = [f"{a},{n},{mean!r},{radius!r},{estimate!r}" for a, n, mean, radius, estimate in rows]
     write_text(Path(path), "\n".join(["agent,samples,mean,radius,estimate", *lines]) + "\n")
+
+
+def with_estimates(report: Report, core: HostCore, config: NodeConfig) -> Report:
+    """Reports as before; at each, the estimates go to their file, if there is to be one."""
+    path = config.host.estimates if config.host else ""
+
+    def both(status: dict[str, Any]) -> None:
+        report(status)
+        if path:
+            write_estimates(core, path)
+
+    return both

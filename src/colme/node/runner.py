@@ -8,6 +8,7 @@ saved and the network left.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -16,17 +17,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-from colme.errors import NodeError, one_of
 from colme.node.config import NodeConfig
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.host import HostCore
-from colme.node.host_device import HostDevice
-from colme.node.host_graph import HostGraph
-from colme.node.host_samples import AgentLines
-from colme.node.host_status import write_estimates
 from colme.node.sources import Lines, Say, Source, open_source
 from colme.node.status import Desk, Status, report_of, status_of
 from colme.node.store import Store
@@ -117,22 +112,20 @@ def run_node(
     """The node of a configuration, over zenoh, until a signal: JSON lines to a descriptor, words to `say`."""
     from colme.node.zenoh_transport import ZenohTransport
 
-    core: Any = _host_core(config) if config.host else _core(config)
+    parts = _one_agent(config) if config.host is None else _many_agents(config)
+    core = parts.core
     with contextlib.ExitStack() as undo:
         desk = Desk(path=config.socket, metrics=metrics)  # first: it tells whether this node runs already
         undo.callback(desk.close)
-        source = open_source(config, say, AgentLines if config.host else Lines)
+        source = open_source(config, say, parts.lines)
         undo.callback(source.close)
         store = Store(config.store)
         undo.callback(store.close)
         transport = ZenohTransport(config)
         undo.callback(transport.close)
-        options: dict[str, Any] = {"save_every": config.save_every, "reading": source}
-        if config.host:
-            options["parts"] = config.parts
-        device = (HostDevice if config.host else Device)(core, transport, store, **options)
+        device = parts.device(core, transport, store, save_every=config.save_every, reading=source)
         runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
-                        report=_reporter(config, core, output), until_end=until_end)  # fmt: skip
+                        report=parts.report(LinePrinter(output)), until_end=until_end)  # fmt: skip
         undo.pop_all()
     say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
     with _signals(runner):
@@ -140,35 +133,36 @@ def run_node(
     say(f"{config.name} has saved its state and left.")
 
 
-def _core(config: NodeConfig) -> Core:
+Report = Callable[[Status], None]
+
+
+class Parts(NamedTuple):
+    """What differs between a node of one agent and a host of many."""
+
+    core: Any
+    device: Callable[..., Device]
+    lines: type[Lines]
+    report: Callable[[Report], Report]
+    """Does more at each report than to print it."""
+
+
+def _one_agent(config: NodeConfig) -> Parts:
     n_agents = config.n_agents or len(config.everyone) + 1
-    return Core(
+    core = Core(
         config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
         sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
     )  # fmt: skip
+    return Parts(core, Device, Lines, lambda report: report)
 
 
-def _host_core(config: NodeConfig) -> HostCore:
-    assert config.host is not None
-    graph = HostGraph.read(config.host.agents, config.name)
-    for host in graph.hosts:
-        one_of(host, [each.name for each in config.neighbors], "neighbor", NodeError)
-    return HostCore(
-        config.method, config.name, graph, n_agents=config.n_agents, n_edges=config.n_edges, degree=config.degree,
-        sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
-    )  # fmt: skip
+def _many_agents(config: NodeConfig) -> Parts:
+    from colme.node.host_device import HostDevice, host_core
+    from colme.node.host_samples import AgentLines
+    from colme.node.host_status import with_estimates
 
-
-def _reporter(config: NodeConfig, core: Any, output: int) -> Callable[[Status], None]:
-    """What gets the reports: lines, and the file of a host's estimates."""
-    path, print_line = config.host.estimates if config.host else "", LinePrinter(output)
-
-    def report(status: Status) -> None:
-        print_line(status)
-        if path:
-            write_estimates(core, path)
-
-    return report
+    core = host_core(config)
+    device = functools.partial(HostDevice, parts=config.parts)
+    return Parts(core, device, AgentLines, lambda report: with_estimates(report, core, config))
 
 
 class LinePrinter:

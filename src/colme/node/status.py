@@ -15,8 +15,6 @@ import msgspec
 from colme.errors import NodeError
 from colme.node._sockets import accept, listen_tcp, listen_unix, remove
 from colme.node.device import Device
-from colme.node.host_device import HostDevice
-from colme.node.host_status import report_of_host, status_of_host
 
 Status = dict[str, Any]
 _MOST_CLIENTS = 8  # of the metrics, at once; who is slow makes room
@@ -26,7 +24,9 @@ _LARGEST_STATUS = 1 << 20  # bytes
 
 def report_of(device: Device) -> Status:
     """The estimate in one line."""
-    if isinstance(device, HostDevice):
+    if device.many:
+        from colme.node.host_status import report_of_host
+
         return report_of_host(device)
     core = device.core
     intervals = getattr(core.agent, "intervals", None)
@@ -44,7 +44,9 @@ def report_of(device: Device) -> Status:
 
 def status_of(device: Device, now: float) -> Status:
     """All there is to know."""
-    if isinstance(device, HostDevice):
+    if device.many:
+        from colme.node.host_status import status_of_host
+
         return status_of_host(device, now)
     core = device.core
     fresh, present = set(core.fresh(now)), device.transport.present()
