@@ -92,7 +92,8 @@ class HostGraph:
         return {host: slice(bounds[i], bounds[i + 1]) for i, host in enumerate(self.hosts)}
 
     @classmethod
-    def read(cls, path: str | Path, name: str = "") -> HostGraph:
+    def read(cls, path: str | Path, name: str) -> HostGraph:
+        """That of the host of this name."""
         try:
             head, *lines = Path(path).read_text(encoding="utf-8").splitlines() or [""]
         except (OSError, UnicodeDecodeError) as error:
@@ -105,15 +106,16 @@ class HostGraph:
         for row, line in enumerate(lines, 2):
             agent, comma, neighbor = line.partition("#")[0].replace(" ", "").partition(",")
             host, _, number = neighbor.rpartition("/")
-            if not (comma and agent.isdigit() and (number.isdigit() or not neighbor)):
+            if not (comma and agent.isdecimal() and (number.isdecimal() or not neighbor)) or len(number) > 10:
                 raise NodeError(f"{path}, line {row}: {shorten(line)} must be agent,neighbor. Try 0,17 or 0,pi-2/33.")
             most = max(most, int(agent))
             if neighbor:
                 agents.append(int(agent))
                 places.append(host)
                 numbers.append(int(number))
-        if most < 0:
-            raise NodeError(f"{path} names no agents: there must be one. Add a line: 0,")
+        if not 0 <= most < len(lines):
+            named = f"agent {most} but not all before it" if lines else "no agents"
+            raise NodeError(f"{path} names {named}: each has a line, from 0 on. Add a line: 0,")
         if name in places:
             raise NodeError(f"{path}: {name}/... is on {name!r} itself, whose own agents are plain numbers. "
                             f"Leave {name}/ out.")  # fmt: skip
