@@ -60,7 +60,8 @@ def run(config: str, name: str | None, metrics: str | None, until_end: bool) -> 
       sensor | colme node run --config node.toml
       colme node run --config node.toml --metrics 127.0.0.1:9464 > estimates.jsonl
     """
-    os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: a device has no use for a compiler
+    if not _has_many_agents(config):
+        os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent has no use for a compiler
     from colme.node.config import NodeConfig
     from colme.node.runner import run_node
 
@@ -167,6 +168,7 @@ def keys(
 @click.option("--preset", default="lan", show_default=True, help="What it is like: local, lan or wan.")
 @click.option("--tick-rate", type=float, default=10.0, show_default=True, help="Records per second.")
 @click.option("--degree", type=int, help="Neighbors of each agent (default: 6, or fewer).")
+@click.option("--agents", type=click.IntRange(min=1), help="Many agents on each host, in one process.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the graph.")
 @click.option("--days", type=click.IntRange(min=1), help="For which certificates are good (default: 365).")
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
@@ -192,7 +194,8 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
     folder = write_plan(known, output, method=method_of(table), **options)
-    _say(f"{folder} holds {len(known)} agents. Copy each folder to its device; keep {folder / 'authority'} here.")
+    what = "hosts" if options["agents"] else "agents"
+    _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:
         click.echo(folder / host.name / "node.toml")
 
@@ -233,6 +236,15 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
     _emit(errors, form)
     if plot is not None:
         _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows it.")
+
+
+def _has_many_agents(config: str) -> bool:
+    """Whether this is the file of a host; one that cannot be read is refused later."""
+    import tomllib
+
+    with contextlib.suppress(OSError, ValueError):
+        return "host" in tomllib.loads(Path(config).read_text(encoding="utf-8"))
+    return False
 
 
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:

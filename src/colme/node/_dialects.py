@@ -217,17 +217,18 @@ def dialect_of(method: Method, agent: Agent) -> Dialect:
 
 
 def device_agent(method: Method, place: Place) -> tuple[Agent, Dialect]:
-    """The agent of a method for a device, where there is no common tick.
-
-    A step b of consensus must be at most 1 / degree: then estimates lean towards averages of what was heard, however
-    old, and flows are stable at any delay (docs/developer/node.md).
-    """
-    if isinstance(method, CLColME) and not isinstance(method.step, str):
-        degree = round(1.0 / place.auto_step)
-        if method.step * degree > 1.0 + 1e-9:
-            raise MethodError(
-                f"step={method.step:g} with up to {degree} neighbors: without a common tick it must be at most "
-                "1 / degree. Try step='auto'."
-            )
+    """The agent of a method for a device, where there is no common tick."""
+    if isinstance(method, CLColME):
+        check_device_step(method, round(1.0 / place.auto_step))
     agent = RollingCensus(method, place) if isinstance(method, Census) else method.agent(place)
     return agent, dialect_of(method, agent)
+
+
+def check_device_step(method: CLColME, degree: int) -> None:
+    """Without a common tick a step b of consensus must be at most 1 / degree: then estimates lean towards averages of
+    what was heard, however old, and flows are stable at any delay (docs/developer/node.md)."""
+    if not isinstance(method.step, str) and method.step * degree > 1.0 + 1e-9:
+        raise MethodError(
+            f"step={method.step:g} with up to {degree} neighbors: without a common tick it must be at most "
+            "1 / degree. Try step='auto'."
+        )

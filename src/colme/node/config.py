@@ -39,6 +39,7 @@ from colme._fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Census, Method
 from colme.node import presets
+from colme.node.frame import MOST_BYTES, MOST_PARTS
 from colme.node.names import Endpoint, check_name, is_loopback
 from colme.node.tables import Estimates, Via
 from colme.node.wire import MOST_ITEMS
@@ -108,6 +109,27 @@ class Samples(Configuration, frozen=True, kw_only=True):
                 )
 
 
+class HostTable(Configuration, frozen=True, kw_only=True):
+    """Many agents in one process: those of this host.
+
+    agents     a file that lists their neighbors, see colme.node.host_graph
+    estimates  a file that gets all estimates at each report, as CSV; left out: none
+    parts      of the frames that hosts of this network send, on all hosts the same
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    agents: str
+    estimates: str = ""
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self.parts, "host.parts", "parts = 10", NodeError)
+        if self.parts > MOST_PARTS:
+            raise NodeError(f"host.parts={self.parts}: there can be {MOST_PARTS} at most. Use more hosts.")
+
+
 class Limits(Configuration, frozen=True, kw_only=True):
     """Knobs that the preset would set (formulas: see colme.node.presets).
 
@@ -162,6 +184,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     report_every  seconds between two lines about the estimate
     save_every    ticks between two saves: what a crash may forget
     limits     knobs
+    host       many agents in this process; its name is then that of the host, and its neighbors are hosts
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -185,6 +208,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     report_every: float = 1.0
     save_every: int = 20
     limits: Limits = Limits()
+    host: HostTable | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -268,6 +292,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             fields["samples"] = Samples(source=fields["samples"].source, address=address)
         if "estimates" in fields and fields["estimates"].to == "file":
             fields["estimates"] = Estimates(to="file", address=str(home / fields["estimates"].address))
+        if "host" in fields:
+            files = {
+                key: str(home / value) for key in ("agents", "estimates") if (value := getattr(fields["host"], key))
+            }
+            fields["host"] = msgspec.structs.replace(fields["host"], **files)
         return cls(method=method_of(table["method"]), **fields)
 
     @property
@@ -290,7 +319,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @property
     def degree(self) -> int:
         """The largest in the network, as far as this agent can tell."""
-        own = max(1, len(self.neighbors))
+        own = max(1, len(self.neighbors)) if self.host is None else 1
         if self.n_agents is None or self.n_edges is None:
             return own
         return max(own, -(-2 * self.n_edges // self.n_agents))
@@ -309,7 +338,14 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.freshness or presets.freshness(self.period, self.lease)
 
     @property
+    def parts(self) -> int:
+        """Of a state on the wire."""
+        return 1 if self.host is None else self.host.parts
+
+    @property
     def max_record(self) -> int:
+        if self.host is not None:
+            return self.limits.max_record or MOST_BYTES
         n_items = MOST_ITEMS if isinstance(self.method, Census) else self.max_neighbors
         return self.limits.max_record or presets.max_record(n_items)
 

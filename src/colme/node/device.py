@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from colme.errors import NodeError, whole
 from colme.node.core import Core
@@ -26,6 +26,9 @@ class Device:
     save_every   ticks between saves: a crash forgets at most the samples of so many, and of the one under way
     reading      where the samples come from: its position is saved with what was learned, all or nothing
     """
+
+    many: ClassVar[bool] = False
+    """Runs a host of many agents."""
 
     def __init__(
         self, core: Core, transport: Transport, store: Store | None = None, *, save_every: int = 20,
@@ -55,6 +58,13 @@ class Device:
             door.send(name, message)
         for name in core.gone(now):
             door.drop(name)
+
+    def feed(self, now: float, samples: list[Any]) -> None:
+        """A tick with the samples that came since the last."""
+        first, *more = samples or [float("nan")]
+        for sample in more:
+            self.core.observe(sample)
+        self.tick(now, first)
 
     def save(self) -> None:
         """What must survive, on the disk."""

@@ -38,7 +38,8 @@ class MemoryNetwork:
         self._random = random.Random(seed)
         self._doors: dict[str, MemoryTransport] = {}
         self._parts: list[frozenset[str]] = []
-        self._flying: list[tuple[float, int, str, str, bytes, bool]] = []  # when, number, from, to, what, state or not
+        # when, number, from, to, what, the part of a state (None: a control message)
+        self._flying: list[tuple[float, int, str, str, bytes, int | None]] = []
 
     def join(self, name: str, neighbors: Iterable[str] = ()) -> MemoryTransport:
         """The door of an agent that comes, or comes back."""
@@ -54,13 +55,13 @@ class MemoryNetwork:
     def run_until(self, time: float) -> None:
         """Let time pass, and what is due arrive."""
         while self._flying and self._flying[0][0] <= time:
-            self.now, _, sender, to, message, is_state = heapq.heappop(self._flying)
+            self.now, _, sender, to, message, part = heapq.heappop(self._flying)
             door = self._doors.get(to)
             if door is None or not self._connected(sender, to):
                 self.lost += 1
-            elif is_state and sender in door.neighbors:
-                door.newest[sender] = message
-            elif not is_state:
+            elif part is not None and sender in door.neighbors:
+                door.newest[sender, part] = message
+            elif part is None:
                 door.messages.append((sender, message))
         self.now = max(self.now, time)
 
@@ -72,14 +73,14 @@ class MemoryNetwork:
     def _connected(self, a: str, b: str) -> bool:
         return not self._parts or any(a in part and b in part for part in self._parts)
 
-    def _carry(self, sender: str, to: str, message: bytes, is_state: bool) -> None:
+    def _carry(self, sender: str, to: str, message: bytes, part: int | None) -> None:
         for _ in range(2 if self._random.random() < self.duplication else 1):
             self.sent += 1
             due = self.now + self._random.uniform(*self.delay)
             if self._random.random() < self.loss or not self._connected(sender, to):
                 self.lost += 1
             else:
-                heapq.heappush(self._flying, (due, self.sent, sender, to, message, is_state))
+                heapq.heappush(self._flying, (due, self.sent, sender, to, message, part))
 
 
 class MemoryTransport:
@@ -88,18 +89,18 @@ class MemoryTransport:
     def __init__(self, network: MemoryNetwork, name: str, neighbors: Iterable[str]):
         self.network, self.name = network, name
         self.neighbors = dict.fromkeys(neighbors)
-        self.newest: dict[str, bytes] = {}
+        self.newest: dict[tuple[str, int], bytes] = {}
         self.messages: list[tuple[str, bytes]] = []
 
-    def publish(self, record: bytes) -> None:
+    def publish(self, record: bytes, part: int = 0) -> None:
         for b in self.neighbors:
-            self.network._carry(self.name, b, record, True)
+            self.network._carry(self.name, b, record, part)
 
-    def latest(self, neighbor: str) -> bytes | None:
-        return self.newest.pop(neighbor, None)
+    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
+        return self.newest.pop((neighbor, part), None)
 
     def send(self, neighbor: str, message: bytes) -> None:
-        self.network._carry(self.name, neighbor, message, False)
+        self.network._carry(self.name, neighbor, message, None)
 
     def control(self) -> list[tuple[str, bytes]]:
         heard, self.messages = self.messages, []
@@ -114,7 +115,7 @@ class MemoryTransport:
 
     def drop(self, neighbor: str) -> None:
         self.neighbors.pop(neighbor, None)
-        self.newest.pop(neighbor, None)
+        self.newest = {key: record for key, record in self.newest.items() if key[0] != neighbor}
 
     def close(self) -> None:
         if self.network._doors.get(self.name) is self:

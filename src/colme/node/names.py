@@ -66,8 +66,9 @@ class Keys:
 
     network: str
 
-    def state(self, agent: str) -> str:
-        return f"cme/{self.network}/a/{agent}"
+    def state(self, agent: str, part: int = 0) -> str:
+        """The states of hosts of many agents have parts."""
+        return f"cme/{self.network}/a/{agent}" + (f"/{part}" if part else "")
 
     def control(self, sender: str, receiver: str) -> str:
         return f"cme/{self.network}/x/{sender}/{receiver}"
@@ -75,6 +76,7 @@ class Keys:
     def live(self, agent: str) -> str:
         return f"cme/{self.network}/live/{agent}"
 
-    def said_by(self, speaker: str, listener: str) -> list[str]:
+    def said_by(self, speaker: str, listener: str, parts: int = 1) -> list[str]:
         """All that one agent may say to another."""
-        return [self.state(speaker), self.control(speaker, listener), self.live(speaker)]
+        states = [self.state(speaker, part) for part in range(parts)]
+        return [*states, self.control(speaker, listener), self.live(speaker)]

@@ -29,6 +29,7 @@ from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Method
 from colme.node.config import NodeConfig
+from colme.node.host_plan import Crowd
 from colme.node.names import Endpoint, bracketed, check_name
 from colme.node.relay import PORT as RELAY_PORT
 from colme.node.relay import RelayConfig
@@ -78,6 +79,7 @@ def plan(
     graph: Graph | None = None,
     seed: int = 0,
     days: int | None = None,
+    agents: int | None = None,
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
@@ -85,13 +87,20 @@ def plan(
     graph   who talks to whom, instead; agents are numbered as in `hosts`
     seed    of the graph
     days    for which certificates are good (default: a year)
+    agents  many on each host, neighbors across hosts at random: a file that lists them goes into each folder
     """
     target = Path(folder)
     if target.exists():
         raise NodeError(f"{target} exists: a plan is not overwritten, for it holds keys. Choose another folder.")
     check_hosts(hosts)
+    crowd = None if agents is None else Crowd([host.name for host in hosts], agents, method, degree=degree, seed=seed)
+    if crowd is not None:
+        degree, graph = None, crowd.between_hosts
     edges = [(hosts[a], hosts[b]) for a, b in _graph(hosts, degree, graph, seed).edges()]
     tables = {host.name: _table(host, hosts, edges, method) for host in hosts}
+    if crowd is not None:
+        for table in tables.values():
+            table |= crowd.table
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         NodeConfig.parse(table)
@@ -104,6 +113,8 @@ def plan(
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
     try:
         _write(draft, hosts, tables, network, days)
+        if crowd is not None:
+            crowd.write(draft)
         os.rename(draft, target)
     except OSError as error:
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder with room.") from None

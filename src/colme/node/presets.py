@@ -17,7 +17,8 @@ max_neighbors twice those at the start, at least 14, and no more than there are 
 rx_threads    max_neighbors + 2: closing a dead link may hold a thread for ten seconds, and two must be free to listen
 max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
 max_record    twice 128 bytes for the head and intervals and 16 for each item: flows have one per neighbor, the ballots
-              of a census at most 1024; twice, so that a later version may say more
+              of a census at most 1024; twice, so that a later version may say more. For hosts of many agents 60 000,
+              a part of a frame: with what zenoh adds it is below its batch of 65 535
 max_rate      4 records per period from each neighbor: room for jitter, none for a flood
 """
 

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -37,8 +37,8 @@ class Source(Protocol):
     ended: bool
     """There will be no more."""
 
-    def take(self) -> list[float]:
-        """Those that have come since the last call."""
+    def take(self) -> list[Any]:
+        """Those that have come since the last call, as the `Lines` of the source read them."""
 
     def position(self) -> bytes | None:
         """How far it has been read, to be saved together with what was learned from it; None: it cannot go back."""
@@ -52,13 +52,16 @@ class Source(Protocol):
 class Lines:
     """Numbers from bytes, one per line."""
 
+    rule: ClassVar[str] = "is no number: it is skipped, as others will be. Send one number per line."
+    chunk: ClassVar[int] = CHUNK
+
     def __init__(self, complain: Callable[[bytes], None]):
         self.held = 0  # bytes since the last end of a line
         self._complain = complain
         self._begun = b""
 
-    def feed(self, chunk: bytes) -> list[float]:
-        """The numbers in the lines that end here."""
+    def feed(self, chunk: bytes) -> list[Any]:
+        """What is in the lines that end here."""
         *whole, rest = chunk.split(b"\n")
         if not whole:
             self._begun = (self._begun + rest)[: LONGEST + 1]
@@ -66,32 +69,43 @@ class Lines:
             return []
         whole[0] = self._begun + whole[0]
         self._begun, self.held = rest[: LONGEST + 1], len(rest)
-        return [x for line in whole if (x := self._number(line)) is not None]
+        return self.read(whole)
+
+    def read(self, lines: list[bytes]) -> list[Any]:
+        """The numbers in these lines."""
+        return [x for line in lines if (x := self._number(line)) is not None]
 
     def _number(self, line: bytes) -> float | None:
         text = line.strip()
         if not text:
             return None
-        if len(line) <= LONGEST and b"_" not in text:  # Python reads 1_000 as a thousand
-            with contextlib.suppress(ValueError):
-                if math.isfinite(x := float(text)):
-                    return x
+        if len(line) <= LONGEST and (x := number_in(text)) is not None:
+            return x
         self._complain(text)
         return None
 
 
-class _Base:
-    """What all sources share: a count of bad lines, of which the first is told."""
+def number_in(text: bytes) -> float | None:
+    """The finite number that this is."""
+    if b"_" not in text:  # Python reads 1_000 as a thousand
+        with contextlib.suppress(ValueError):
+            if math.isfinite(x := float(text)):
+                return x
+    return None
 
-    def __init__(self, say: Say):
+
+class _Base:
+    """What all sources share: what lines mean, and a count of bad ones, of which the first is told."""
+
+    def __init__(self, say: Say, form: type[Lines] = Lines):
         self.bad, self.ended = 0, False
-        self._say = say
+        self._say, self._form = say, form
 
     def _complain(self, text: bytes) -> None:
         self.bad += 1
         if self.bad == 1:
             shown = shorten(text[:LONGEST].decode(errors="replace"))
-            self._say(f"{shown} is no number: it is skipped, as others will be. Send one number per line.")
+            self._say(f"{shown} {self._form.rule}")
 
     def position(self) -> bytes | None:
         return None
@@ -106,23 +120,24 @@ class _Base:
 class Stdin(_Base):
     """Lines of a pipe, a terminal or a file that was redirected."""
 
-    def __init__(self, say: Say, descriptor: int = 0):
-        super().__init__(say)
-        self._descriptor, self._lines = descriptor, Lines(self._complain)
+    def __init__(self, say: Say, descriptor: int = 0, form: type[Lines] = Lines):
+        super().__init__(say, form)
+        self._descriptor, self._lines = descriptor, form(self._complain)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
-    def take(self) -> list[float]:
-        if self.ended or not self._poll.poll(0):
-            return []
-        try:
-            chunk = os.read(self._descriptor, CHUNK)
-        except OSError:  # closed, or a terminal that went away
-            chunk = b""
-        if chunk:
-            return self._lines.feed(chunk)
-        self.ended = True
-        return self._lines.feed(b"\n")
+    def take(self) -> list[Any]:
+        found: list[Any] = []
+        left = self._form.chunk
+        while left > 0 and not self.ended and self._poll.poll(0):  # a pipe gives what it holds, which may be less
+            try:
+                chunk = os.read(self._descriptor, left)
+            except OSError:  # closed, or a terminal that went away
+                chunk = b""
+            self.ended = not chunk
+            left -= len(chunk)
+            found += self._lines.feed(chunk or b"\n")
+        return found
 
 
 class _Place(msgspec.Struct):
@@ -137,26 +152,26 @@ class GrowingFile(_Base):
     """A file that grows, followed by its name: if it is rotated, the old one is read to its end and then the new one;
     if it is cut short, from its beginning. It may come later. What it holds at the first start counts, too."""
 
-    def __init__(self, path: str, say: Say):
-        super().__init__(say)
+    def __init__(self, path: str, say: Say, form: type[Lines] = Lines):
+        super().__init__(say, form)
         self.path = path
-        self._lines = Lines(self._complain)
+        self._lines = form(self._complain)
         self._descriptor: int | None = None
         self._saved: _Place | None = None
         self._told = False
 
-    def take(self) -> list[float]:
+    def take(self) -> list[Any]:
         if self._descriptor is None and not self._open():
             return []
         assert self._descriptor is not None
         moved = self._moved()  # before reading: what is written to the old file until then is read below
-        chunk = os.read(self._descriptor, CHUNK)
+        chunk = os.read(self._descriptor, self._form.chunk)
         if chunk:
             return self._lines.feed(chunk)
         if not moved:
             return []
         self.close()
-        self._lines = Lines(self._complain)  # a line that was not ended is none: it may be torn
+        self._lines = self._form(self._complain)  # a line that was not ended is none: it may be torn
         return []
 
     def position(self) -> bytes | None:
@@ -204,19 +219,19 @@ class GrowingFile(_Base):
 class Listener(_Base):
     """Lines from whoever connects to a socket of this machine."""
 
-    def __init__(self, listener: socket.socket, say: Say, path: str | None = None):
-        super().__init__(say)
+    def __init__(self, listener: socket.socket, say: Say, path: str | None = None, form: type[Lines] = Lines):
+        super().__init__(say, form)
         self._listener, self._path = listener, path
         self._senders: dict[socket.socket, Lines] = {}
 
-    def take(self) -> list[float]:
+    def take(self) -> list[Any]:
         while len(self._senders) < MOST_SENDERS and (sender := accept(self._listener)) is not None:
-            self._senders[sender] = Lines(self._complain)
+            self._senders[sender] = self._form(self._complain)
         return [x for sender, lines in list(self._senders.items()) for x in self._read(sender, lines)]
 
-    def _read(self, sender: socket.socket, lines: Lines) -> list[float]:
+    def _read(self, sender: socket.socket, lines: Lines) -> list[Any]:
         try:
-            chunk = sender.recv(CHUNK)
+            chunk = sender.recv(self._form.chunk)
         except BlockingIOError:
             return []
         except OSError:
@@ -234,32 +249,32 @@ class Listener(_Base):
             remove(self._path)
 
 
-def open_source(config: NodeConfig, say: Say) -> Source:
+def open_source(config: NodeConfig, say: Say, form: type[Lines] = Lines) -> Source:
     """What the file of the node asks for."""
     kind, address = config.samples.source, config.samples.address
     if kind == "stdin":
-        return Stdin(say)
+        return Stdin(say, form=form)
     if kind == "file":
-        return GrowingFile(address, say)
+        return GrowingFile(address, say, form)
     if kind == "unix":
-        return Listener(listen_unix(address), say, address)
+        return Listener(listen_unix(address), say, address, form)
     if kind == "tcp":
-        return Listener(listen_tcp(address, "samples.address"), say)
+        return Listener(listen_tcp(address, "samples.address"), say, form=form)
     from colme.node.brokers import open_broker
 
-    return open_broker(config, Messages(say))
+    return open_broker(config, Messages(say, form))
 
 
 class Messages(_Base):
     """Samples that come as messages, each with lines of numbers; `pull` gets those that wait."""
 
-    def __init__(self, say: Say):
-        super().__init__(say)
+    def __init__(self, say: Say, form: type[Lines] = Lines):
+        super().__init__(say, form)
         self.pull: Callable[[], list[bytes]] = list
         self.leave: Callable[[], None] = lambda: None
 
-    def take(self) -> list[float]:
-        return [x for message in self.pull() for x in Lines(self._complain).feed(message + b"\n")]
+    def take(self) -> list[Any]:
+        return [x for message in self.pull() for x in self._form(self._complain).feed(message + b"\n")]
 
     def close(self) -> None:
         self.leave()

@@ -24,6 +24,10 @@ _LARGEST_STATUS = 1 << 20  # bytes
 
 def report_of(device: Device) -> Status:
     """The estimate in one line."""
+    if device.many:
+        from colme.node.host_status import report_of_host
+
+        return report_of_host(device)
     core = device.core
     intervals = getattr(core.agent, "intervals", None)
     return {
@@ -40,6 +44,10 @@ def report_of(device: Device) -> Status:
 
 def status_of(device: Device, now: float) -> Status:
     """All there is to know."""
+    if device.many:
+        from colme.node.host_status import status_of_host
+
+        return status_of_host(device, now)
     core = device.core
     fresh, present = set(core.fresh(now)), device.transport.present()
     rows = []

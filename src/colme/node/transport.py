@@ -11,11 +11,12 @@ class Transport(Protocol):
     Who is at the other end is for the transport to know: what `latest(n)` and `control()` ascribe to n was said by n,
     as far as the transport can tell (by certificate off loopback)."""
 
-    def publish(self, record: bytes) -> None:
-        """The newest state, to all neighbors. It may get lost: the next one follows at the next tick."""
+    def publish(self, record: bytes, part: int = 0) -> None:
+        """The newest state, to all neighbors. It may get lost: the next one follows at the next tick. That of a host of
+        many agents has parts."""
 
-    def latest(self, neighbor: str) -> bytes | None:
-        """The newest record heard from a neighbor since the last call; None if there is none."""
+    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
+        """The newest record (part of a state) heard from a neighbor since the last call; None if there is none."""
 
     def send(self, neighbor: str, message: bytes) -> None:
         """A control message (a cut, an introduction, a flow). It may get lost: the core repeats it until it is

@@ -40,7 +40,7 @@ _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQ")
 _PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
-_MOST_NUMBER = 2**62
+MOST_NUMBER = 2**62
 """Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
 
 MOST_BYTES = _HEAD.size + MOST_INTERVALS * _PAIR.size + _POLL.size + MOST_ITEMS * 16
@@ -152,7 +152,7 @@ def unpack(raw: bytes) -> Record:
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
-    _check_beginning(magic, RECORD, version)
+    check_beginning(magic, RECORD, version)
     incarnation, epoch, count = numbers
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
@@ -161,7 +161,7 @@ def unpack(raw: bytes) -> Record:
     tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 12)[kind]
     if len(raw) != _HEAD.size + n_intervals * _PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
-    if incarnation == 0 or max(epoch, count) > _MOST_NUMBER:
+    if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
         raise WireError("range", f"incarnation {incarnation}, epoch {epoch}, count {count}")
     _check_number(mean, "mean", missing=count == 0)
     if count == 0 and mean == mean:
@@ -193,7 +193,7 @@ def unpack(raw: bytes) -> Record:
 
 def _votes(raw: bytes, items: int) -> VotesBody:
     census, began, since = _POLL.unpack_from(raw)
-    if max(census, began, since) > _MOST_NUMBER:
+    if max(census, began, since) > MOST_NUMBER:
         raise WireError("range", f"census {census}, begun at {began}, {since} ago")
     codes = np.frombuffer(raw, "<i8", items, _POLL.size).astype(np.int64)
     values = np.frombuffer(raw, "<f4", items, _POLL.size + 8 * items).astype(np.float32)
@@ -213,13 +213,13 @@ def unpack_control(raw: bytes) -> Control:
     if len(raw) != _CONTROL.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, incarnation, epoch = _CONTROL.unpack(raw)
-    _check_beginning(magic, CONTROL, version)
-    if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > _MOST_NUMBER:
+    check_beginning(magic, CONTROL, version)
+    if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > MOST_NUMBER:
         raise WireError("range", f"kind {kind}, incarnation {incarnation}, epoch {epoch}")
     return Control(kind, incarnation, epoch)
 
 
-def _check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
+def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
     if magic != wanted:
         raise WireError("magic", f"{magic!r}")
     if version != VERSION:

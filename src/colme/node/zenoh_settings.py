@@ -4,7 +4,7 @@ Every session is a peer (peers relay nothing: the graph of links is the graph of
 kind, without admin space, and with an access list that denies by default. Agent n may say to agent m, and m may ask n
 for,
 
-    cme/<network>/a/<n>          its state
+    cme/<network>/a/<n>          its state (a host of many agents: also .../1, .../2, the other parts of its frame)
     cme/<network>/x/<n>/<m>      control messages
     cme/<network>/live/<n>       that it is there
 
@@ -77,7 +77,7 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "transport/link/rx/buffer_size": batch,
         # guards what is put together from fragments; single messages are bounded by the filter below
         "transport/link/rx/max_message_size": config.max_record + _FRAME,
-        "access_control": _access(keys, config.name, others, by_certificate=config.tls is not None),
+        "access_control": _access(keys, config.name, others, config.parts, by_certificate=config.tls is not None),
         "low_pass_filter": [
             {
                 "id": "size", "messages": ["put", "delete", "query", "reply"], "flows": ["ingress"],
@@ -87,7 +87,8 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "downsampling": [
             {
                 "id": "rate", "messages": ["put"], "flows": ["ingress"],
-                "rules": [{"key_expr": keys.state("*"), "freq": config.max_rate}],
+                # one for each part: of messages under the same rule that come at once only the first is heard
+                "rules": [{"key_expr": keys.state("*", part), "freq": config.max_rate} for part in range(config.parts)],
             }
         ],
     }  # fmt: skip
@@ -106,12 +107,12 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _access(keys: Keys, me: str, others: Sequence[str], *, by_certificate: bool) -> dict[str, Any]:
+def _access(keys: Keys, me: str, others: Sequence[str], parts: int, *, by_certificate: bool) -> dict[str, Any]:
     """Deny, but for what this agent and each of the others may say to and ask of each other."""
     rules: list[dict[str, Any]] = []
     subjects, policies = [], []
     for i, other in enumerate(others):
-        mine, theirs = keys.said_by(me, other), keys.said_by(other, me)
+        mine, theirs = keys.said_by(me, other, parts), keys.said_by(other, me, parts)
         own = [
             _rule(f"hear-{i}", "ingress", _SAY, theirs),
             _rule(f"asked-{i}", "ingress", _ASK, mine),

@@ -77,14 +77,15 @@ class ZenohTransport:
         elif self._listening is not None:
             self._listening.drop(neighbor)
 
-    def publish(self, record: bytes) -> None:
-        self._settle()
+    def publish(self, record: bytes, part: int = 0) -> None:
+        if part == 0:
+            self._settle()
         for line in self._lines():
-            line.publish(record)
+            line.publish(record, part)
 
-    def latest(self, neighbor: str) -> bytes | None:
+    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
         line = self._line(neighbor)
-        record = None if line is None else line.latest(neighbor)
+        record = None if line is None else line.latest(neighbor, part)
         if record is not None:
             self._present.add(neighbor)  # it spoke after whatever said that it left
         return record
@@ -102,8 +103,8 @@ class ZenohTransport:
             for name in line.boxes:
                 for there in line.signs(name):
                     (self._present.add if there else self._present.discard)(name)
-                    if not there:
-                        line.latest(name)  # said before it left, and no sign of its being there
+                    for part in () if there else range(self.config.parts):
+                        line.latest(name, part)  # said before it left, and no sign of its being there
         return set(self._present)
 
     def close(self) -> None:
@@ -143,7 +144,8 @@ class _Line:
 
     def __init__(self, zenoh: ModuleType, config: NodeConfig, settings: dict[str, Any], neighbor: str | None = None):
         self.zenoh, self.me, self.keys = zenoh, config.name, Keys(config.network)
-        self.boxes: dict[str, tuple[Any, Any, Any]] = {}  # state, control and presence of each neighbor
+        self.parts = range(config.parts)
+        self.boxes: dict[str, tuple[Any, ...]] = {}  # control, presence and parts of the state of each neighbor
         raw = zenoh.Config()
         for key, value in settings.items():
             raw.insert_json5(key, json.dumps(value))
@@ -154,7 +156,10 @@ class _Line:
             raise NodeError(f"cannot {'listen at ' if neighbor is None else ''}{where}: {error}.") from None
         self._events = self.session.info.declare_transport_events_listener(zenoh.handlers.RingChannel(1), history=True)
         drop = zenoh.CongestionControl.DROP
-        self._publisher = self.session.declare_publisher(self.keys.state(self.me), congestion_control=drop)
+        self._publishers = [
+            self.session.declare_publisher(self.keys.state(self.me, part), congestion_control=drop)
+            for part in self.parts
+        ]
         self._token = self.session.liveliness().declare_token(self.keys.live(self.me))
         if neighbor is not None:
             self.add(neighbor)
@@ -162,9 +167,9 @@ class _Line:
     def add(self, neighbor: str) -> None:
         ring, session = self.zenoh.handlers.RingChannel, self.session
         self.boxes[neighbor] = (
-            session.declare_subscriber(self.keys.state(neighbor), ring(1)),
             session.declare_subscriber(self.keys.control(neighbor, self.me), ring(CONTROL_ROOM)),
             session.liveliness().declare_subscriber(self.keys.live(neighbor), ring(_SIGNS), history=True),
+            *(session.declare_subscriber(self.keys.state(neighbor, part), ring(1)) for part in self.parts),
         )
 
     def drop(self, neighbor: str) -> None:
@@ -172,9 +177,9 @@ class _Line:
             with contextlib.suppress(self.zenoh.ZError):
                 box.undeclare()
 
-    def publish(self, record: bytes) -> None:
+    def publish(self, record: bytes, part: int) -> None:
         with contextlib.suppress(self.zenoh.ZError):  # the link has just gone
-            self._publisher.put(record)
+            self._publishers[part].put(record)
 
     def send(self, neighbor: str, message: bytes) -> None:
         # DROP here too: BLOCK would wait five seconds for a neighbor that hangs, and then cut it off
@@ -183,12 +188,12 @@ class _Line:
                 self.keys.control(self.me, neighbor), message, congestion_control=self.zenoh.CongestionControl.DROP
             )
 
-    def latest(self, neighbor: str) -> bytes | None:
-        found = self.boxes[neighbor][0].try_recv()
+    def latest(self, neighbor: str, part: int) -> bytes | None:
+        found = self.boxes[neighbor][2 + part].try_recv()
         return None if found is None else bytes(found.payload)
 
     def control(self, neighbor: str) -> list[bytes]:
-        box = self.boxes[neighbor][1]
+        box = self.boxes[neighbor][0]
         heard: list[bytes] = []
         while len(heard) < CONTROL_ROOM and (found := box.try_recv()) is not None:  # a flood must not hold the tick
             heard.append(bytes(found.payload))
@@ -196,7 +201,7 @@ class _Line:
 
     def signs(self, neighbor: str) -> list[bool]:
         """Whether the neighbor came or went, in order."""
-        box = self.boxes[neighbor][2]
+        box = self.boxes[neighbor][1]
         heard: list[bool] = []
         while len(heard) < _SIGNS and (found := box.try_recv()) is not None:
             heard.append(found.kind == self.zenoh.SampleKind.PUT)
@@ -207,8 +212,9 @@ class _Line:
         return self._events.try_recv() is not None
 
     def close(self) -> None:
-        with contextlib.suppress(self.zenoh.ZError):
-            self._publisher.undeclare()  # or the session is never freed: zenoh's publishers hold it
+        for publisher in self._publishers:
+            with contextlib.suppress(self.zenoh.ZError):
+                publisher.undeclare()  # or the session is never freed: zenoh's publishers hold it
         with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links end with their leases
             self.session.close()
 
