@@ -19,7 +19,7 @@ from colme.errors import NodeError
 from colme.node import relay as relay_module
 from colme.node import splice
 from colme.node import tunnel as tunnel_module
-from colme.node.config import Limits
+from colme.node.config import Limits, NodeConfig
 from colme.node.keys import make_certificate
 from colme.node.relay import Relay, RelayConfig
 from tests.node_fleet import config, free_port, make_keys, tls, until
@@ -125,6 +125,7 @@ def test_there_are_no_more_links_than_allowed_and_an_agent_that_is_away_has_none
     ports = carried.config.agents
     for port, reason in ((ports["ann"], "full"), (ports["bob"], "absent")):
         with connect(port) as third:
+            third.sendall(GREETING)
             assert closed(third) and carried.refused[reason] == 1
     for each in ends[0]:
         each.close()
@@ -154,7 +155,9 @@ def test_strangers_do_not_trouble_the_agent(carried: Relay, inner: socket.socket
             assert closed(line)
             until(lambda reason=reason, before=before: carried.refused[reason] == before + 1)  # type: ignore[misc]
     silent = [connect(port) for port in (public, own) for _ in range(2)]
-    until(lambda: carried.refused["slow"] == 4)
+    silent.append(connect(own))
+    silent[-1].sendall(splice.MAGIC + splice.CONTROL + splice.NO_TOKEN)  # and then no TLS
+    until(lambda: carried.refused["slow"] == 5)
     assert all(closed(line) for line in silent)
     for line in silent:
         line.close()
@@ -263,7 +266,7 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
     "port": ({"agents": {"ann": 70000}}, r"agents.ann=70000: it must be a port, 1 to 65535. Try 7501"),
     "twice": ({"agents": {"ann": 7501, "bob": 7501}}, r"agents.bob=7501: it is that of ann. Give it another"),
     "own": ({"agents": {"ann": 7460}}, r"agents.ann=7460: it is that of the relay itself"),
-    "listen": ({"listen": "7460"}, r"listen='tls/7460': it must be protocol/host:port"),
+    "listen": ({"listen": "7460"}, r"listen='7460': it must be host:port. Try '0.0.0.0:7460'"),
     "idle": ({"idle": 0.0}, r"idle=0.0: it must be positive"),
     "key": ({"lisen": "x"}, r"unknown key 'lisen'.* Did you mean 'listen'"),
 }
@@ -286,6 +289,23 @@ def test_a_relay_needs_its_keys_and_its_ports(keys: Path) -> None:
         Relay(RelayConfig(agents={"ann": free_port()}, tls=tls(keys, "bob")), lambda _: None)
     with pytest.raises(NodeError, match=r"agent 'ann' has no relay"):
         tunnel_module.Tunnel(config("ann", keys=keys, port=free_port()), lambda _: None)
+
+
+def test_what_a_node_must_have_to_be_relayed() -> None:
+    table = {
+        "name": "ann", "method": {"method": "local"}, "listen": ["tls/127.0.0.1:7447"], "relay": {"address": "r:1"},
+        "tls": {"ca": "a", "certificate": "b", "key": "c"},
+    }  # fmt: skip
+    assert NodeConfig.parse(table).inner is not None
+    bare = {key: value for key, value in table.items() if key != "tls"} | {"listen": ["tcp/127.0.0.1:7447"]}
+    for wrong, sentence in (
+        (table | {"relay": {"address": "relay"}}, r"relay: address='relay': it must be host:port. Try 'relay.example:"),
+        (table | {"relay": {"address": "r:1", "name": "a b"}}, r"name='a b'"),
+        (table | {"listen": ["tls/10.0.0.1:7447"]}, r"relay.address='r:1': what a relay carries is TLS for a listener"),
+        (bare, r"relay.address='r:1': what a relay carries is TLS.* Add \[tls\]"),
+    ):
+        with pytest.raises(NodeError, match=sentence):
+            NodeConfig.parse(wrong)
 
 
 def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
