@@ -165,7 +165,7 @@ def test_agents_behind_nat_collaborate_and_outlive_their_relay(tmp_path: Path) -
             until(lambda: site.fresh() == [0, 0], 30.0)
             site.relay.stdin.close()  # type: ignore[union-attr]
             site.relay = site.start_relay()
-            until(lambda: site.fresh() == [1, 1], 30.0)
+            print(f"fresh {until(lambda: site.fresh() == [1, 1], 30.0):.1f} s after the relay was started again")
         until(lambda: all(site.status(name)["relay_connected"] for name in site.names), 30.0)
     finally:
         site.stop()

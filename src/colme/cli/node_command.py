@@ -184,7 +184,7 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     from colme.cli.fields import parse_word
     from colme.node.config import method_of
     from colme.node.plan import plan as write_plan
-    from colme.node.plan import read_hosts
+    from colme.node.plan import read_hosts, relays
 
     table: dict[str, Any] = {"method": method}
     for field in fields:
@@ -198,6 +198,8 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:
         click.echo(folder / host.name / "node.toml")
+    for name in relays(known).values():
+        click.echo(folder / name / "relay.toml")
 
 
 @command.command("demo")

@@ -48,6 +48,14 @@ class Endpoint:
         return is_loopback(self.host)
 
 
+def host_and_port(text: str, what: str, example: str) -> Endpoint:
+    """Where TLS is spoken, from host:port."""
+    try:
+        return Endpoint.parse(f"tls/{text}")
+    except NodeError:
+        raise NodeError(f"{what}={shorten(text)}: it must be host:port. Try {example!r}.") from None
+
+
 def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

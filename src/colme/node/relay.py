@@ -41,7 +41,7 @@ from colme.errors import ColmeError, NodeError, one_of, positive, whole
 from colme.node import splice
 from colme.node.config import Tls
 from colme.node.identity import check_identity, common_name
-from colme.node.names import Endpoint, bracketed, check_name
+from colme.node.names import Endpoint, bracketed, check_name, host_and_port
 from colme.node.sources import Say
 from colme.node.splice import Links, exactly, speak_tls, tls_context
 
@@ -94,7 +94,7 @@ class RelayConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Endpoint:
-        return Endpoint.parse(f"tls/{self.listen}", "listen")
+        return host_and_port(self.listen, "listen", f"0.0.0.0:{PORT}")
 
     @classmethod
     def read(cls, path: str | Path) -> RelayConfig:
@@ -260,27 +260,35 @@ class Relay:
 
     async def _caller(self, line: socket.socket, name: str) -> None:
         """Somebody at the port of an agent."""
+        first = await exactly(line, len(_GREETING))
+        if first != _GREETING:
+            raise _Refusal("greeting")
         agent = self.present.get(name)
         if agent is None:
             raise _Refusal("absent")
         if self.links_of[name] >= self.config.max_links:
             raise _Refusal("full")
-        first = await exactly(line, len(_GREETING))
-        if first != _GREETING:
-            raise _Refusal("greeting")
+        self.links_of[name] += 1
+        try:
+            other = await self._ask(agent)
+        except BaseException:
+            self.links_of[name] -= 1
+            raise
+        await self.links.join(line, other, first=first, ended=lambda: self.links_of.subtract((name,)))
+
+    async def _ask(self, agent: asyncio.StreamWriter) -> socket.socket:
+        """The second connection of an agent, for somebody who calls it."""
         token = secrets.token_bytes(splice.TOKEN)
         answer = self._asked[token] = asyncio.get_running_loop().create_future()
+        agent.write(splice.OPEN + token)
         try:
-            agent.write(splice.OPEN + token)
-            other = await answer
+            return await answer
         except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled():
+            if answer.done() and not answer.cancelled():  # it came at the last moment
                 answer.result().close()
             raise
         finally:
             self._asked.pop(token, None)
-        self.links_of[name] += 1
-        await self.links.join(line, other, first=first, ended=lambda: self.links_of.subtract((name,)))
 
 
 class _Refusal(Exception):

@@ -54,9 +54,9 @@ class Links:
         link = Link(self, ended)
         self.open.add(link)
         try:
-            await loop.connect_accepted_socket(lambda: link.ends[1], other)
+            await loop.connect_accepted_socket(lambda: link.ends[1], _taken(other))
             link.ends[1].write(first)
-            await loop.connect_accepted_socket(lambda: link.ends[0], one)
+            await loop.connect_accepted_socket(lambda: link.ends[0], _taken(one))
         except BaseException:
             link.abort()
             raise
@@ -156,7 +156,11 @@ async def dial(host: str, port: int) -> socket.socket:
     """A connection, at whichever address of the host answers first, in order."""
     loop = asyncio.get_running_loop()
     failure: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # a name that cannot be one, like a..b
+        raise failure from None
+    for family, kind, protocol, _, address in places:
         line = socket.socket(family, kind, protocol)
         try:
             line.setblocking(False)
@@ -193,12 +197,18 @@ async def speak_tls(
     protocol = asyncio.StreamReaderProtocol(reader)
     transport: asyncio.BaseTransport
     if server_name is None:
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, line, ssl=context)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, _taken(line), ssl=context)
     else:
         transport, _ = await loop.create_connection(
-            lambda: protocol, sock=line, ssl=context, server_hostname=server_name
+            lambda: protocol, sock=_taken(line), ssl=context, server_hostname=server_name
         )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _taken(line: socket.socket) -> socket.socket:
+    """The same connection, for a transport, which closes it. Whoever closes `line` later closes nothing: else the
+    descriptor's number might be given to a new connection while the transport still watches it."""
+    return socket.socket(fileno=line.detach())
 
 
 def tls_context(files: Tls, purpose: int) -> ssl.SSLContext:

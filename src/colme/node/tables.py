@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from colme._configuration import Configuration
 from colme.errors import ColmeError, NodeError, one_of, shorten
-from colme.node.names import Endpoint, check_name
+from colme.node.names import Endpoint, check_name, host_and_port
 
 OUTLETS = ("stdout", "file", "zenoh", "mqtt")
 
@@ -43,12 +43,13 @@ class Via(Configuration, frozen=True, kw_only=True):
 
     address: str
     name: str = "relay"
+    _EXAMPLE: ClassVar[str] = "relay.example:7460"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Endpoint.parse(f"tls/{self.address}", "address")
         check_name(self.name, "name")
+        host_and_port(self.address, "address", self._EXAMPLE)
 
     @property
     def place(self) -> Endpoint:
-        return Endpoint.parse(f"tls/{self.address}")
+        return host_and_port(self.address, "address", self._EXAMPLE)

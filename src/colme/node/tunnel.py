@@ -119,7 +119,6 @@ class Tunnel:
                 here = await dial(self._inner.host, self._inner.port)
                 undo.callback(here.close)
                 await self.links.join(there, here)
-                undo.pop_all()
 
     async def _hello(self, kind: bytes, token: bytes) -> socket.socket:
         line = await dial(self._via.place.host, self._via.place.port)
