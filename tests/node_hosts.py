@@ -76,7 +76,8 @@ def _host(name: str, keys: str, folder: str, port: str, n: str, seconds: str, ra
         samples = truth + SIGMA * rng.standard_normal(n_agents)
         sampling += time.thread_time() - start
         device.tick(now, (everybody, samples))
-        fresh.append(float(core.fresh(now).mean()))
+        if core.epoch % 20 == 0:
+            fresh.append(float(core.fresh(now)[core.wanted].mean()))
     used = time.process_time() - cpu - sampling
     device.save()
     device.transport.close()
@@ -85,7 +86,7 @@ def _host(name: str, keys: str, folder: str, port: str, n: str, seconds: str, ra
     print(json.dumps({
         "name": name, "ticks": core.epoch, "cpu": used / (time.monotonic() - begun), "late": ticker.late,
         "us_per_agent_tick": 1e6 * used / core.epoch / n_agents, "parts": config.parts,
-        "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "fresh": float(np.mean(fresh[5:])),
+        "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "fresh": float(np.mean(fresh[1:])),
         "rms": error, "rms_local": local, "alive": float(core.alive.mean()), "refused": dict(core.refused),
     }))  # fmt: skip
 

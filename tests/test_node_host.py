@@ -18,7 +18,6 @@ from colme.node.core import SLOWEST
 from colme.node.frame import Cuts, pack_cuts, unpack_cuts, unpack_frame
 from colme.node.host import HostCore
 from colme.node.host_device import HostDevice
-from colme.node.lockstep import lockstep
 from colme.node.memory import MemoryNetwork
 from colme.node.store import Store
 from colme.node.wire import CUT, CUT_HEARD
@@ -63,7 +62,8 @@ def test_without_a_barrier_errors_are_nearly_those_of_the_simulation(method: Any
         samples, truth = two_classes(n, n_steps, seed)
         fleet = HostFleet(method, graph, spread(n, 3), MemoryNetwork(seed=seed, **how), sigma=SIGMA)
         estimates = fleet.run(samples)
-        simulated, local = lockstep(method, samples, graph, sigma=SIGMA)[-1], samples.mean(axis=0)
+        simulated = LockstepHosts(method, graph, np.zeros(n, np.int64), sigma=SIGMA).run(samples)[-1]
+        local = samples.mean(axis=0)
         errors += [((each - truth) ** 2).mean() for each in (estimates, simulated, local)]
         assert fleet.one_sided == 0
         assert all((a - b) % 2 == 0 for a, b in fleet.edges()), "strangers are still believed"

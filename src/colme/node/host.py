@@ -139,6 +139,14 @@ class HostCore:
         """Of the ghosts: those that were heard lately."""
         return np.asarray(now - self.heard_at <= self.stale_after)
 
+    @property
+    def wanted(self) -> NDArray[np.bool_]:
+        """Of the ghosts: those who are still neighbors of somebody here."""
+        graph = self.graph
+        found = np.zeros(graph.n_ghosts, bool)
+        found[graph.ends[graph.crossing[self.alive[graph.crossing]]] - graph.n_agents] = True
+        return found
+
     def tick(
         self, now: float, samples: Samples = NO_SAMPLES, frames: Iterable[tuple[str, bytes]] = (),
         control: Iterable[tuple[str, bytes]] = (),

@@ -39,8 +39,7 @@ def status_of_host(device: Any, now: float) -> dict[str, Any]:
     """All there is to know, but for the estimates."""
     core: HostCore = device.core
     graph, present = core.graph, device.transport.present()
-    wanted = np.zeros(graph.n_ghosts, bool)  # by somebody here
-    wanted[graph.ends[graph.crossing[core.alive[graph.crossing]]] - graph.n_agents] = True
+    wanted = core.wanted
     fresh = core.fresh(now) & wanted
     rows = []
     for host, span in graph.spans.items():

@@ -93,6 +93,8 @@ def plan(
     if target.exists():
         raise NodeError(f"{target} exists: a plan is not overwritten, for it holds keys. Choose another folder.")
     check_hosts(hosts)
+    if agents is not None and graph is not None:
+        raise NodeError(f"agents={agents} and graph={graph}: the graph of many agents is drawn. Leave one out.")
     crowd = None if agents is None else Crowd([host.name for host in hosts], agents, method, degree=degree, seed=seed)
     if crowd is not None:
         degree, graph = None, crowd.between_hosts
