@@ -76,7 +76,7 @@ def test_agents_do_not_grow_in_ten_minutes(tmp_path: Path) -> None:
         quarter = len(own) // 4
         assert own[-quarter:, 1].min() <= own[:quarter, 1].max()  # descriptors: as few as before, at some time
         assert own[-1, 2] <= own[:quarter, 2].max() + 2  # threads: zenoh keeps idle ones for seconds
-        assert own[-1, 3] <= own[0, 3] + 0.1 and own[-1, 3] < 5.0
+        assert own[-1, 3] < 5.0  # SQLite starts its log anew after 1000 pages, that is 4 MiB
 
 
 def _looked_at(swarm: Swarm, name: str) -> tuple[float, ...]:
