@@ -67,16 +67,18 @@ def test_agents_do_not_grow_in_ten_minutes(tmp_path: Path) -> None:
     figures = np.array([rows for _, rows in seen])[times > WARM * times[-1]]  # times, agents, figures
     times = times[times > WARM * times[-1]]
     span = times[-1] - times[0]
+    trends = []
     for name, own in zip(survivors, np.moveaxis(figures, 1, 0), strict=True):
-        growth, error = (span * each for each in _trend(times, own[:, 0]))
-        print(f"{name}: {own[0, 0]:.2f} to {own[-1, 0]:.2f} MiB, trend {growth:+.2f} +- {error:.2f} in {span:.0f} s; "
-              f"descriptors {own[0, 1]:.0f} to {own[-1, 1]:.0f}, threads {own[0, 2]:.0f} to {own[-1, 2]:.0f}, "
-              f"store {own[0, 3]:.2f} to {own[-1, 3]:.2f} MiB")  # fmt: skip
-        assert growth < MOST + 2 * error
-        quarter = len(own) // 4
-        assert own[-quarter:, 1].min() <= own[:quarter, 1].max()  # descriptors: as few as before, at some time
-        assert own[-1, 2] <= own[:quarter, 2].max() + 2  # threads: zenoh keeps idle ones for seconds
-        assert own[-1, 3] <= own[0, 3] + 0.1 and own[-1, 3] < 5.0
+        trends.append([span * each for each in _trend(times, own[:, 0])])
+        print(f"{name}: {own[0, 0]:.2f} to {own[-1, 0]:.2f} MiB, trend {trends[-1][0]:+.2f} +- {trends[-1][1]:.2f} in "
+              f"{span:.0f} s; descriptors {own[0, 1]:.0f} to {own[-1, 1]:.0f}, threads {own[0, 2]:.0f} to "
+              f"{own[-1, 2]:.0f}, store {own[0, 3]:.2f} to {own[-1, 3]:.2f} MiB")  # fmt: skip
+    quarter = len(figures) // 4
+    first, end = figures[:quarter].max(axis=0), figures[-quarter:].min(axis=0)
+    assert all(growth < MOST + 2 * error for growth, error in trends)
+    assert np.all(end[:, 1] <= first[:, 1])  # descriptors: as few as before, at some time
+    assert np.all(end[:, 2] <= first[:, 2])  # threads, too: zenoh keeps idle ones for seconds
+    assert figures[:, :, 3].max() < 5.0  # MiB: SQLite starts its log anew after 1000 pages, which are 4 MiB
 
 
 def _looked_at(swarm: Swarm, name: str) -> tuple[float, ...]:

@@ -243,6 +243,11 @@ class IntervalAgent(Agent):
         second, _, fourth = self.moments
         return tuple(interval_of(each, self.count, self.mean, second, fourth, unit) for each in self.statistics)
 
+    @property
+    def n_intervals(self) -> int:
+        """How many, at every step."""
+        return max(1, len(self.statistics))
+
 
 PARTED: Final = None
 """The message to somebody who does not know yet that the edge is cut."""

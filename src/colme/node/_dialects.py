@@ -110,11 +110,13 @@ class ConsensusDialect(Dialect):
 
     def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
-        if not isinstance(body, HelloBody) or len(body.intervals) != len(self.agent.intervals):
+        if not isinstance(body, HelloBody) or len(body.intervals) != self.agent.n_intervals:
             return None
         restart = START
         if body.generation > self.generation:
             restart = max(START, t - max(record.epoch - body.restart, 0))
+        if restart == body.restart:
+            return record
         return msgspec.structs.replace(record, body=msgspec.structs.replace(body, restart=restart))
 
     def after(self, restart: int, used: Mapping[str, Record]) -> None:
@@ -165,7 +167,7 @@ class FlowDialect(Dialect):
 
     def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, LoansBody) and len(body.intervals) == len(self.agent.intervals)
+        fits = isinstance(body, LoansBody) and len(body.intervals) == self.agent.n_intervals
         return record if fits else None
 
 
