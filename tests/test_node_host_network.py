@@ -24,6 +24,7 @@ from colme.graphs import complete_graph
 from colme.node import zenoh_settings
 from colme.node.config import HostTable, Limits, NodeConfig
 from colme.node.frame import MOST_BYTES, MOST_PARTS
+from colme.node.host_device import host_core
 from colme.node.host_graph import HostGraph
 from colme.node.plan import Host, plan
 from colme.node.status import ask, metrics
@@ -114,6 +115,23 @@ def test_a_plan_is_for_drawn_graphs_only(tmp_path: Path) -> None:
     hosts = [Host(name, "127.0.0.1", port) for name, port in (("ann", 1), ("bob", 2))]
     with pytest.raises(NodeError, match=r"agents=5 and graph=.*Leave one out\."):
         plan(hosts, tmp_path / "fleet", method=METHOD, agents=5, graph=complete_graph(2))
+
+
+def test_the_command_plans_for_many_agents(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("ann 127.0.0.1:7001\nbob 127.0.0.1:7002\n")
+    asked = ["plan", str(hosts), "-o", str(tmp_path / "fleet"), "--agents", "5", "--degree", "2", "--set", "sigma=1"]
+    done = CliRunner().invoke(command, asked)
+    assert done.exit_code == 0 and "holds 2 hosts." in done.stderr
+    graph = HostGraph.read(tmp_path / "fleet" / "ann" / "agents.csv", "ann")
+    assert graph.n_agents == 5 and set(graph.degrees.tolist()) == {2}
+
+
+def test_a_list_that_names_unknown_hosts_is_refused(fleet: Path) -> None:
+    path = fleet / "ann" / "agents.csv"
+    path.write_text(path.read_text() + "0,cid/3\n")
+    with pytest.raises(NodeError, match=r"'cid'.*'bob'"):
+        host_core(NodeConfig.read(fleet / "ann" / "node.toml"))
 
 
 class Pair:

@@ -25,7 +25,7 @@ from colme.consensus import (
 )  # fmt: skip
 from colme.samples import running_mean
 
-f32 = np.float32
+f32, f64 = np.float32, np.float64
 
 MOST_GENERATIONS = 2**32 - 1
 GOSSIP, OWN, STILL = range(3)
@@ -123,7 +123,7 @@ def lean(
             known = now
         news[0, a] = known
         alpha = fixed if fixed >= 0.0 else clock_rate(t, known)  # (3)
-        estimate[a] = next_estimate(mean[a], estimate[a], pull, alpha, step, degree[a])  # (5), C-colME: (6)
+        estimate[a] = next_estimate(mean[a], estimate[a], f64(pull), alpha, step, degree[a])  # (5), C-colME: (6)
         spare[a] = estimate[a]
 
 
