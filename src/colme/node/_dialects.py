@@ -52,6 +52,11 @@ class Dialect:
         if hasattr(self.agent, "neighbors"):
             self.agent.neighbors = sorted({*self.agent.neighbors, name})
 
+    def forget(self, name: str) -> None:
+        """A neighbor no more."""
+        if hasattr(self.agent, "neighbors"):
+            self.agent.neighbors = [b for b in self.agent.neighbors if b != name]
+
     def resume(self, names: list[str]) -> None:
         """After a restart, with these neighbors: not those that are saved but no longer wanted."""
         if hasattr(self.agent, "neighbors"):
@@ -138,6 +143,9 @@ class FlowDialect(Dialect):
 
     def meet(self, name: str) -> None:
         self.agent.flows = dict(sorted({name: 0.0, **self.agent.flows}.items(), key=lambda item: str(item[0])))
+
+    def forget(self, name: str) -> None:
+        self.agent.flows.pop(name, None)
 
     def resume(self, names: list[str]) -> None:
         self.agent.flows = {b: self.agent.flows.get(b, 0.0) for b in names}

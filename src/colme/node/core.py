@@ -134,6 +134,11 @@ class Core:
         self._dialect.meet(name)
         return True
 
+    def forget(self, name: str) -> None:
+        """A neighbor no more, though it was not given up: it may be met again."""
+        self._dialect.forget(name)
+        self._heard.pop(name, None)
+
     def observe(self, sample: float) -> None:
         """One more sample than one per tick."""
         t = self.agent.t

@@ -13,6 +13,11 @@ incarnation: starts of the agent; epoch: its steps; turn: the exchange within a 
 name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
+
+A letter, to one agent that may be a stranger (see `introductions`), is 16 bytes, its own intervals, and up to 8 agents:
+
+    magic 4s, version u8, kind u8, n_intervals u8, n_agents u8, n_near u8, 3 bytes of zero, token u32
+    n_intervals x (center f64, radius f64), n_agents x (n u8, n bytes of a name, m u8, m bytes of an endpoint or none)
 """
 
 from __future__ import annotations
@@ -26,19 +31,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError
+from colme.errors import ColmeError, NodeError, shorten
 from colme.methods._intervals import AgentIntervals
+from colme.node.names import Endpoint, check_name
 
 VERSION: Final = 1
-RECORD, CONTROL = b"cmeR", b"cmeC"
+RECORD, CONTROL, LETTER = b"cmeR", b"cmeC", b"cmeL"
 LARGEST = 1e30
 """No mean, estimate or flow is larger: differences and sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
 CUT, CUT_HEARD = 1, 2
 """Kinds of control messages: this edge is cut; I know, you can stop telling me."""
+ASK, NAMES, MEET, YES, NO, BYE = range(1, 7)
+"""Kinds of letters: whom do you know; these; be my neighbor; yes; no; I leave."""
+MOST_NAMES, MOST_LETTER, LONGEST_ENDPOINT = 8, 640, 128
+"""Agents in a letter; its bytes; those of an endpoint."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
+_LETTER = struct.Struct("<4sBBBBB3xI")
 _HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQ")
 _PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 _MOST_NUMBER = 2**62
@@ -112,6 +123,21 @@ class Control(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class Letter(msgspec.Struct, frozen=True):
+    """A message to one agent that need not be a neighbor. An answer repeats the token of the question.
+
+    intervals   of the sender: in a question to be neighbors and in its answer
+    agents      (name, endpoint; None: nobody can dial it): in a question its sender, in an answer whom it knows,
+    near        of whom the first so many are its neighbors
+    """
+
+    kind: int
+    token: int = 0
+    intervals: AgentIntervals = ()
+    agents: tuple[tuple[str, str | None], ...] = ()
+    near: int = 0
+
+
 def name_hash(name: object) -> int:
     """64 bits that stand for a name."""
     return int.from_bytes(hashlib.blake2b(str(name).encode(), digest_size=8).digest(), "little")
@@ -166,11 +192,7 @@ def unpack(raw: bytes) -> Record:
     if count == 0 and mean == mean:
         raise WireError("value", f"mean {mean} of no samples")
     at = _HEAD.size + n_intervals * _PAIR.size
-    intervals = tuple(_PAIR.unpack_from(raw, _HEAD.size + k * _PAIR.size) for k in range(n_intervals))
-    for center, radius in intervals:
-        _check_number(center, "center", missing=True)
-        if radius < 0.0:
-            raise WireError("value", f"radius {radius}")
+    intervals = _intervals(raw, _HEAD.size, n_intervals)
     body: Body = None
     if kind == 1:
         estimate, restart, generation = _HELLO.unpack_from(raw, at)
@@ -216,6 +238,69 @@ def unpack_control(raw: bytes) -> Control:
     if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > _MOST_NUMBER:
         raise WireError("range", f"kind {kind}, incarnation {incarnation}, epoch {epoch}")
     return Control(kind, incarnation, epoch)
+
+
+def pack_letter(letter: Letter) -> bytes:
+    """The bytes of a letter: of many agents, those that fit."""
+    pairs = b"".join(_PAIR.pack(*pair) for pair in letter.intervals)
+    tail, n_agents = b"", 0
+    for name, endpoint in letter.agents[:MOST_NAMES]:
+        texts = name.encode(), (endpoint or "").encode()
+        more = b"".join(bytes([len(text)]) + text for text in texts)
+        if _LETTER.size + len(pairs) + len(tail) + len(more) > MOST_LETTER:
+            break
+        tail, n_agents = tail + more, n_agents + 1
+    near = min(letter.near, n_agents)
+    head = (LETTER, VERSION, letter.kind, len(letter.intervals), n_agents, near, letter.token)
+    return _LETTER.pack(*head) + pairs + tail
+
+
+def unpack_letter(raw: bytes) -> Letter:
+    """The letter in these bytes, or a WireError."""
+    if not _LETTER.size <= len(raw) <= MOST_LETTER:
+        raise WireError("size", f"{len(raw)} bytes")
+    magic, version, kind, n_intervals, n_agents, near, token = _LETTER.unpack_from(raw)
+    _check_beginning(magic, LETTER, version)
+    if not ASK <= kind <= BYE or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_NAMES:
+        raise WireError("range", f"kind {kind} with {n_intervals} intervals and {near} of {n_agents} agents")
+    at = _LETTER.size + n_intervals * _PAIR.size
+    if len(raw) < at:
+        raise WireError("size", f"{len(raw)} bytes")
+    intervals = _intervals(raw, _LETTER.size, n_intervals)
+    agents: list[tuple[str, str | None]] = []
+    for _ in range(n_agents):
+        name, at = _text(raw, at)
+        endpoint, at = _text(raw, at)
+        try:
+            check_name(name, "name")
+            if endpoint:
+                Endpoint.parse(endpoint)
+        except NodeError:
+            raise WireError("value", f"{shorten(name)} at {shorten(endpoint)}") from None
+        if len(endpoint) > LONGEST_ENDPOINT:
+            raise WireError("value", f"{len(endpoint)} bytes of an endpoint")
+        agents.append((name, endpoint or None))
+    if len(raw) != at:
+        raise WireError("size", f"{len(raw)} bytes")
+    return Letter(kind, token, intervals, tuple(agents), near)
+
+
+def _text(raw: bytes, at: int) -> tuple[str, int]:
+    """A text behind its length, and where it ends."""
+    end = at + 1 + raw[at] if at < len(raw) else len(raw) + 1
+    text = raw[at + 1 : end]
+    if end > len(raw) or not text.isascii():
+        raise WireError("value", "a text that is none")
+    return text.decode(), end
+
+
+def _intervals(raw: bytes, at: int, n: int) -> AgentIntervals:
+    intervals = tuple(_PAIR.unpack_from(raw, at + k * _PAIR.size) for k in range(n))
+    for center, radius in intervals:
+        _check_number(center, "center", missing=True)
+        if radius < 0.0:
+            raise WireError("value", f"radius {radius}")
+    return intervals
 
 
 def _check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
