@@ -13,7 +13,8 @@ from colme.graphs import Graph, from_edges
 from colme.methods import Method
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.introductions import ROOM, Introductions
+from colme.node.introductions import Introductions
+from colme.node.join import ROOM
 from colme.node.memory import MemoryNetwork
 from tests.nodes import PERIOD, Fleet
 

@@ -159,6 +159,9 @@ def keys(
 @click.option("--degree", type=int, help="Neighbors of each agent (default: 6, or fewer).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the graph.")
 @click.option("--days", type=click.IntRange(min=1), help="For which certificates are good (default: 365).")
+@click.option("--replace/--no-replace", default=True, show_default=True, help="Neighbors that are lost.")
+@click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
+              help="As neighbors: agents of this plan, or whoever has a certificate of its authority.")  # fmt: skip
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
     """Write a folder for each agent of a fleet, from a list of hosts: configuration, key and certificates.
 

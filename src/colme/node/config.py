@@ -37,10 +37,11 @@ import msgspec
 from colme._configuration import Configuration
 from colme._fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.methods import METHODS, Census, Method
+from colme.methods import METHODS, Census, Local, Method
 from colme.node import presets
-from colme.node.names import Endpoint, check_name, is_loopback
-from colme.node.wire import MOST_ITEMS
+from colme.node.join import Join
+from colme.node.names import Endpoint, check_name, is_loopback, is_unspecified
+from colme.node.wire import MOST_ITEMS, MOST_LETTER
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
 
@@ -159,6 +160,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     report_every  seconds between two lines about the estimate
     save_every    ticks between two saves: what a crash may forget
     limits     knobs
+    join       how it finds further neighbors; left out: it has those of the file
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -180,6 +182,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     report_every: float = 1.0
     save_every: int = 20
     limits: Limits = Limits()
+    join: Join | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,6 +204,21 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         self._check_neighbors()
         for i, endpoint in enumerate(self.listen):
             self._check_endpoint(endpoint, f"listen[{i}]")
+        if self.join is not None:
+            self._check_join(self.join)
+
+    def _check_join(self, join: Join) -> None:
+        if isinstance(self.method, Local):
+            raise NodeError(f"join with method={self.method!r}: it has no neighbors. Leave [join] out.")
+        if join.admit == "certified" and self.tls is None:
+            raise NodeError("join.admit='certified': without keys nobody proves a name. Add [tls], or admit members.")
+        if join.seed == self.name:
+            raise NodeError(f"join.seed={self.name!r}: that is this agent itself. Name another, or none.")
+        for field in ("endpoint", "advertise"):
+            if getattr(join, field) is not None:
+                self._check_endpoint(getattr(join, field), f"join.{field}")
+        if self.advertised is not None and is_unspecified(Endpoint.parse(self.advertised).host):
+            raise NodeError(f"{self.advertised!r}: nobody can dial that. Add advertise = 'tls/host:port' to [join].")
 
     def _check_neighbors(self) -> None:
         seen = {self.name}
@@ -262,7 +280,30 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def everyone(self) -> tuple[str, ...]:
         """All who may speak to this agent, in order."""
         names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
+        if self.join is not None and self.join.seed is not None:
+            names.add(self.join.seed)
         return tuple(sorted(names - {self.name}))
+
+    @property
+    def advertised(self) -> str | None:
+        """Where others can dial it."""
+        chosen = None if self.join is None else self.join.advertise
+        return chosen or (self.listen[0] if self.listen else None)
+
+    @property
+    def admits_certified(self) -> bool:
+        """Whether a certificate is enough to speak to this agent."""
+        return self.join is not None and self.join.admit == "certified"
+
+    def admits(self, name: str, endpoint: str) -> bool:
+        """Whether somebody of whom it was told may be dialled there."""
+        if name == self.name or not (self.admits_certified or name in self.everyone):
+            return False
+        try:
+            self._check_endpoint(endpoint, "endpoint")
+        except NodeError:
+            return False
+        return True
 
     @property
     def socket(self) -> str:
@@ -272,7 +313,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @property
     def degree(self) -> int:
         """The largest in the network, as far as this agent can tell."""
-        own = max(1, len(self.neighbors))
+        own = max(1, len(self.neighbors), 0 if self.join is None else self.join.most)
         if self.n_agents is None or self.n_edges is None:
             return own
         return max(own, -(-2 * self.n_edges // self.n_agents))
@@ -293,7 +334,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @property
     def max_record(self) -> int:
         n_items = MOST_ITEMS if isinstance(self.method, Census) else self.max_neighbors
-        return self.limits.max_record or presets.max_record(n_items)
+        letter = 0 if self.join is None else MOST_LETTER
+        return self.limits.max_record or max(presets.max_record(n_items), letter)
 
     @property
     def max_rate(self) -> float:
@@ -301,6 +343,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def max_neighbors(self) -> int:
+        if self.limits.max_neighbors is None and self.join is not None:
+            return max(self.join.most, len(self.neighbors))
         return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.everyone))
 
     @property

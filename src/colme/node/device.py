@@ -67,8 +67,10 @@ class Device:
         door.publish(record)
         for name, message in messages:
             door.send(name, message)
+        busy = () if met is None else met.errands
         for name in core.gone(now):
-            door.drop(name)
+            if name not in busy:
+                door.drop(name)
 
     def leave(self) -> None:
         """Say goodbye, so that nobody waits for this agent."""

@@ -29,6 +29,7 @@ from colme.methods._intervals import AgentIntervals, parted
 from colme.node._book import Book
 from colme.node._state import from_bytes, to_bytes
 from colme.node.core import SLOWEST, Core
+from colme.node.join import ROOM
 from colme.node.wire import (
     ASK,
     BYE,
@@ -44,8 +45,6 @@ from colme.node.wire import (
     unpack_letter,
 )  # fmt: skip
 
-ROOM = 3
-"""Times r that an agent takes. Who comes brings r edges, so that the mean is 2 r when all came one by one."""
 OVERLAP = 0.5
 """Share of both radii within which strangers must be. Radii are some 4 deviations of a mean, so twins are."""
 MIX = 128
@@ -235,7 +234,7 @@ class Introductions:
             if name in core.neighbors:
                 if errand.kind == ASK and now >= errand.until:
                     self._end(core, name)
-            elif name in core.partings or now >= errand.until:
+            elif now >= errand.until or (name in core.partings and errand.kind == MEET):
                 self._in_vain += errand.kind == MEET
                 self.book.shun(name, self.ticks + LATER)
                 self._strike(name)
@@ -271,13 +270,13 @@ class Introductions:
                 self._begin(ASK, self.rng.choice(free), now)
 
     def _ask(self, core: Core, now: float, counting: list[str]) -> None:
-        """For names: a neighbor, or else a seed, or else anybody."""
+        """For names: a neighbor, or else a seed, or else anybody, also whom it cut."""
         self._new = False
         if free := [b for b in counting if b not in self.errands]:
             self._begin(ASK, self.rng.choice(free), now)
             if self._asked_in_vain < 3:  # neighbors first; if they know nobody, the seed may
                 return
-        others = [b for b in self.seeds or self.book.endpoints if b not in {*counting, *self.errands, *core.partings}]
+        others = [b for b in self.seeds or self.book.endpoints if b not in {*counting, *self.errands}]
         if others:
             self._call(ASK, self.rng.choice(others), now)
 
@@ -306,7 +305,7 @@ class Introductions:
         self.calls.append((name, self.book.endpoints.get(name) or self.seeds[name]))
 
     def _end(self, core: Core, name: str) -> None:
-        """No more questions; whoever is neither neighbor nor to be told of a cut is no longer spoken to."""
+        """No more questions; who is no neighbor, and need not be told of a cut, is no longer spoken to."""
         asked = self.errands.pop(name, None) is not None
         if asked and name not in core.neighbors and name not in core.partings:
             self.hangups.append(name)

@@ -25,7 +25,7 @@ import msgspec
 
 from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
-from colme.methods import Method
+from colme.methods import Local, Method
 from colme.node.config import NodeConfig
 from colme.node.names import Endpoint, bracketed, check_name
 
@@ -72,6 +72,8 @@ def plan(
     graph: Graph | None = None,
     seed: int = 0,
     days: int | None = None,
+    replace: bool = True,
+    admit: str = "members",
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
@@ -79,6 +81,8 @@ def plan(
     graph   who talks to whom, instead; agents are numbered as in `hosts`
     seed    of the graph
     days    for which certificates are good (default: a year)
+    replace neighbors that are lost, by introduction; without, agents have the neighbors of the graph and no others
+    admit   "members" of the fleet as neighbors, or whoever has a certificate of its authority ("certified")
     """
     target = Path(folder)
     if target.exists():
@@ -86,6 +90,9 @@ def plan(
     check_hosts(hosts)
     edges = [(hosts[a], hosts[b]) for a, b in _graph(hosts, degree, graph, seed).edges()]
     tables = {host.name: _table(host, hosts, edges, method) for host in hosts}
+    if replace and not isinstance(method, Local):
+        for i, host in enumerate(hosts):
+            tables[host.name]["join"] = _join([*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         NodeConfig.parse(table)
@@ -187,6 +194,13 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
         "neighbors": neighbors,
     }
     return table if host.address is None else table | {"listen": [_endpoint(host)]}
+
+
+def _join(others: Sequence[Host], n_edges: int, admit: str) -> dict[str, Any]:
+    """How an agent finds neighbors: as many as agents have in the mean, and the next of the list for a seed."""
+    seed = next((host for host in others if host.address is not None), None)
+    table: dict[str, Any] = {"degree": max(1, round(2 * n_edges / (len(others) + 1))), "admit": admit}
+    return table if seed is None else table | {"seed": seed.name, "endpoint": _endpoint(seed)}
 
 
 def _endpoint(host: Host) -> str:

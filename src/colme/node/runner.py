@@ -21,6 +21,7 @@ from typing import Any
 from colme.node.config import NodeConfig
 from colme.node.core import Core
 from colme.node.device import Device
+from colme.node.introductions import Introductions
 from colme.node.sources import Say, Source, open_source
 from colme.node.status import Desk, Status, report_of, status_of
 from colme.node.store import Store
@@ -105,6 +106,7 @@ class Runner:
             last.callback(self.source.close)
             last.callback(self.desk.close)
             last.callback(self.device.transport.close)
+            last.callback(self.device.leave)
             last.callback(self.device.save)
 
 
@@ -128,7 +130,8 @@ def run_node(
         undo.callback(store.close)
         transport = ZenohTransport(config)
         undo.callback(transport.close)
-        device = Device(core, transport, store, save_every=config.save_every, reading=source)
+        device = Device(core, transport, store, save_every=config.save_every, reading=source,
+                        introductions=introductions_of(config))  # fmt: skip
         runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
                         report=LinePrinter(output), until_end=until_end)  # fmt: skip
         undo.pop_all()
@@ -136,6 +139,20 @@ def run_node(
     with _signals(runner):
         runner.run()
     say(f"{config.name} has saved its state and left.")
+
+
+def introductions_of(config: NodeConfig) -> Introductions | None:
+    """How the node of a configuration finds neighbors; None: it has those of the file."""
+    join = config.join
+    if join is None:
+        return None
+    seeds = {} if join.seed is None or join.endpoint is None else {join.seed: join.endpoint}
+    return Introductions(
+        config.name, degree=join.degree, endpoint=config.advertised, seeds=seeds, replace=join.replace,
+        known={each.name: each.endpoint for each in config.neighbors if each.endpoint is not None},
+        patience=join.patience or 60 * config.freshness, answer_in=config.freshness + 4 * config.lease,
+        admits=config.admits,
+    )  # fmt: skip
 
 
 class LinePrinter:

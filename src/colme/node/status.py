@@ -40,7 +40,7 @@ def report_of(device: Device) -> Status:
 
 def status_of(device: Device, now: float) -> Status:
     """All there is to know."""
-    core = device.core
+    core, met = device.core, device.introductions
     fresh, present = set(core.fresh(now)), device.transport.present()
     rows = []
     for name in core.neighbors:
@@ -52,6 +52,7 @@ def status_of(device: Device, now: float) -> Status:
                 "name": name,
                 "fresh": name in fresh,
                 "present": name in present,
+                "met": met is not None and name in met.met,
                 "age": None if heard is None else now - heard.at,
                 "incarnation": None if heard is None else heard.record.incarnation,
                 "samples": None if heard is None else heard.record.count,
@@ -66,6 +67,8 @@ def status_of(device: Device, now: float) -> Status:
         "refused": dict(core.refused),
         "cut_names": sorted(core.partings),
         "neighbor_rows": rows,
+        "asked": [] if met is None else sorted(met.errands),
+        "known": 0 if met is None else len(met.book.endpoints),
     }
 
 
