@@ -28,6 +28,11 @@ SILENCE: Final = object()
 """No message: not even the one that says that an edge is cut."""
 
 
+NOVICE = 16
+"""Who has so many times fewer samples is not leaned on, for it would weigh as much as those who know; it leans on them.
+Flows, which remember nothing, need nothing of the kind."""
+
+
 class Dialect:
     """Local: nothing is said but the head of a record."""
 
@@ -121,7 +126,8 @@ class ConsensusDialect(Dialect):
         restart = START
         if body.generation > self.generation:
             restart = max(START, t - max(record.epoch - body.restart, 0))
-        return msgspec.structs.replace(record, body=msgspec.structs.replace(body, restart=restart))
+        estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
+        return msgspec.structs.replace(record, body=HelloBody(body.intervals, estimate, restart, body.generation))
 
     def after(self, restart: int, used: Mapping[str, Record]) -> None:
         told = [record.body for record in used.values() if isinstance(record.body, HelloBody)]

@@ -19,6 +19,7 @@ if there is no room left is one of them forgotten. Forgetting is not a cut: both
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Mapping
 
@@ -33,6 +34,7 @@ from colme.node.join import ROOM
 from colme.node.wire import (
     ASK,
     BYE,
+    CUT,
     LETTER,
     MEET,
     MOST_NAMES,
@@ -42,6 +44,7 @@ from colme.node.wire import (
     Letter,
     WireError,
     pack_letter,
+    unpack_control,
     unpack_letter,
 )  # fmt: skip
 
@@ -127,6 +130,7 @@ class Introductions:
         for name, raw in control:
             if raw[: len(LETTER)] != LETTER:
                 rest.append((name, raw))
+                self._cut_by_stranger(core, now, name, raw)
                 continue
             try:
                 letter = unpack_letter(raw)
@@ -141,6 +145,13 @@ class Introductions:
             else:
                 self._answered(core, now, name, letter)
         return rest
+
+    def _cut_by_stranger(self, core: Core, now: float, name: str, raw: bytes) -> None:
+        """An edge of which this end did not know, or no longer, is cut all the same: the other can stop telling."""
+        with contextlib.suppress(WireError):
+            if name not in core.neighbors and unpack_control(raw).kind == CUT:
+                core.part(name, now)
+                self.urgent = True
 
     def _asked(self, core: Core, now: float, name: str, letter: Letter) -> None:
         if len(letter.agents) != 1 or letter.agents[0][0] != name or name == self.name:
