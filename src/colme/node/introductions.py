@@ -55,7 +55,8 @@ MIX = 128
 LATER = 1024
 """Ticks before somebody who did not want to, or did not answer, is asked again."""
 _NEVER = 2**62
-_RARE = 4096  # ticks between two questions for names, at most
+_RAREST = 12  # 2^12 ticks between two questions for names, while they are in vain
+_PACE = 4  # ticks between two looks around, while nothing happens
 
 
 class Errand(msgspec.Struct):
@@ -140,7 +141,8 @@ class Introductions:
             if letter.kind in (ASK, MEET):
                 self._asked(core, now, name, letter)
             elif letter.kind == BYE:
-                self.left[name] = now
+                if name in core.neighbors:
+                    self.left[name] = now
                 self._strike(name)
             else:
                 self._answered(core, now, name, letter)
@@ -224,6 +226,12 @@ class Introductions:
     def speak(self, core: Core, now: float) -> list[tuple[str, bytes]]:
         """After the core's tick: letters to send."""
         self.ticks += 1
+        if self.errands or self.ticks % _PACE == 0:
+            self._look_around(core, now)
+        letters = [(name, pack_letter(letter)) for name, letter in self._answers.items()]
+        return letters + [(name, pack_letter(letter)) for name, letter in self._questions(core)]
+
+    def _look_around(self, core: Core, now: float) -> None:
         kept = set(core.neighbors)
         for name in [b for b in {**self.met, **self._since} if b not in kept]:  # cut, or forgotten
             self.met.pop(name, None)
@@ -232,8 +240,6 @@ class Introductions:
         self.left = {b: at for b, at in self.left.items() if b in kept and self._gone(core, b)}
         self._tend(core, now)
         self._seek(core, now)
-        letters = [(name, pack_letter(letter)) for name, letter in self._answers.items()]
-        return letters + [(name, pack_letter(letter)) for name, letter in self._questions(core)]
 
     def goodbye(self, core: Core) -> list[tuple[str, bytes]]:
         """To say when leaving."""
@@ -273,8 +279,8 @@ class Introductions:
                 self._next_try = self.ticks + min(1 + self._in_vain // 4, SLOWEST)
             elif name is None and self.ticks >= self._next_ask:
                 self._ask(core, now, counting)
-                self._next_ask = self.ticks + min(2**self._asked_in_vain, _RARE)
-                self._asked_in_vain += 1
+                self._next_ask = self.ticks + 2**self._asked_in_vain
+                self._asked_in_vain = min(self._asked_in_vain + 1, _RAREST)
         if self.ticks >= self._next_mix:
             self._next_mix = self.ticks + self.rng.randrange(MIX // 2, 2 * MIX)
             if free := [b for b in core.fresh(now) if b not in self.errands]:
@@ -352,7 +358,7 @@ class Introductions:
             book, met = dict(saved["book"]), dict(saved["met"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
-        for name, endpoint in {**book, **met}.items():
+        for name, endpoint in book.items():
             self.book.note(name, endpoint, self.name, ())
         for name, endpoint in met.items():
             if (endpoint is None or self.book.admits(name, endpoint)) and core.meet(name):
