@@ -188,6 +188,14 @@ def test_joining_has_room_for_more_and_says_where_it_is() -> None:
     assert closed.admits("pi-2", "tcp/127.0.0.1:2") and not closed.admits("pi-9", "tcp/127.0.0.1:2")
 
 
+def test_the_newcomer_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "node.md").read_text(encoding="utf-8")
+    text = page.partition("$ cat pi-9/node.toml")[2].partition("```")[0]
+    found = NodeConfig.parse(tomllib.loads(text))
+    assert found.join is not None and found.join.seed == "pi-1" and found.admits_certified
+    assert found.everyone == ("pi-1",) and found.advertised == "tls/192.168.1.19:7447"
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
