@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import colme
-from colme.node.config import Limits, Neighbor, NodeConfig, Tls
+from colme.node.config import NodeConfig
+from colme.node.tables import Limits, Neighbor, Tls
 from colme.node.zenoh_transport import ZenohTransport
 
 NAMES = ("ann", "bob", "cid", "dan", "eve", "flo", "gus")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from colme.node import zenoh_transport
-from colme.node.config import Limits
+from colme.node.tables import Limits
 from tests.node_fleet import NAMES, config, start_peer
 
 ALL = NAMES[:5]

@@ -15,12 +15,13 @@ import numpy as np
 
 import colme
 from colme.graphs import random_regular_graph
-from colme.node.config import HostTable, Neighbor, NodeConfig
+from colme.node.config import NodeConfig
 from colme.node.host import HostCore
 from colme.node.host_device import HostDevice
 from colme.node.host_graph import split
 from colme.node.runner import Ticker
 from colme.node.store import Store
+from colme.node.tables import HostTable, Neighbor
 from colme.node.zenoh_transport import ZenohTransport
 from tests.node_fleet import environment, free_port, tls
 

@@ -14,8 +14,10 @@ import colme
 from colme.errors import NodeError
 from colme.node import config as module
 from colme.node import presets
-from colme.node.config import Limits, Neighbor, NodeConfig, Samples, Tls
+from colme.node.config import NodeConfig
+from colme.node.join import Join
 from colme.node.names import Endpoint, check_name, is_loopback
+from colme.node.tables import Limits, Neighbor, Samples, Tls
 from colme.node.zenoh_settings import dialling, listening, runtime
 
 # the example in the docstring is the one that is tested
@@ -169,6 +171,53 @@ def test_every_knob_follows_its_formula() -> None:
     set_by_hand = node(limits=own)
     for field in own.__struct_fields__:
         assert getattr(set_by_hand, field) == getattr(own, field)
+
+
+def test_joining_has_room_for_more_and_says_where_it_is() -> None:
+    """Three times the degree that is wanted: neighbors, threads, sessions, and the step that is stable with so many."""
+    keys = Tls(ca="c", certificate="p", key="k")
+    method = colme.CLColME(sigma=1.0)
+    join = Join(degree=4, admit="certified")
+    found = node(method=method, listen=("tls/192.168.1.13:7447",), tls=keys, join=join)
+    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 14, 26, 12)
+    assert found.max_record == 640 and found.advertised == "tls/192.168.1.13:7447"
+    assert found.admits("anybody", "tls/192.168.1.14:7447")
+    for name, endpoint in ((found.name, "tls/a:1"), ("x", "tcp/127.0.0.1:1"), ("x", "tls/a:1?key=2"), ("x", "")):
+        assert not found.admits(name, endpoint)
+    closed = node(method=method, listen=(), join=Join(seed="pi-1", endpoint="tcp/127.0.0.1:1"), members=("pi-2",))
+    assert closed.everyone == ("pi-1", "pi-2") and closed.advertised is None
+    assert closed.admits("pi-2", "tcp/127.0.0.1:2") and not closed.admits("pi-9", "tcp/127.0.0.1:2")
+
+
+def test_the_newcomer_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "node.md").read_text(encoding="utf-8")
+    text = page.partition("$ cat pi-9/node.toml")[2].partition("```")[0]
+    found = NodeConfig.parse(tomllib.loads(text))
+    assert found.join is not None and found.join.seed == "pi-1" and found.admits_certified
+    assert found.everyone == ("pi-1",) and found.advertised == "tls/192.168.1.19:7447"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"join": {"seed": "pi-1"}}, r"they go together\. Add endpoint"),
+        ({"join": {"endpoint": "tls/a:1"}}, r"they go together\. Add seed"),
+        ({"join": {"admit": "everybody"}}, r"unknown admit 'everybody'"),
+        ({"join": {"degree": 0}}, r"degree"),
+        ({"join": {"patience": 0.0}}, r"patience"),
+        ({"join": {"max_members": 0}}, r"max_members"),
+        ({"join": {"admit": "certified"}}, r"without keys nobody proves a name"),
+        ({"join": {"seed": "pi-3", "endpoint": "tcp/127.0.0.1:1"}}, r"that is this agent itself"),
+        ({"join": {"seed": "pi-1", "endpoint": "tcp/192.0.2.1:1"}}, r"join\.endpoint.*off loopback everything is TLS"),
+        ({"join": {}, "method": {"method": "local"}}, r"it has no neighbors\. Leave \[join\] out"),
+        ({"join": {}, "listen": ["tls/0.0.0.0:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"}},
+         r"nobody can dial that\. Add advertise"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_join_is_told(fields: dict[str, Any], words: str) -> None:
+    plain = {"name": "pi-3", "method": {"method": "cl-colme", "sigma": 2.0}}
+    with pytest.raises(NodeError, match=words):
+        NodeConfig.parse(plain | fields)
 
 
 def test_sessions_are_closed_to_all_that_is_not_named() -> None:

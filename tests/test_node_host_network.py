@@ -22,12 +22,13 @@ from colme.cli.node_command import command
 from colme.errors import NodeError
 from colme.graphs import complete_graph
 from colme.node import zenoh_settings
-from colme.node.config import HostTable, Limits, NodeConfig
+from colme.node.config import NodeConfig
 from colme.node.frame import MOST_BYTES, MOST_PARTS
 from colme.node.host_device import host_core
 from colme.node.host_graph import HostGraph
 from colme.node.plan import Host, plan
 from colme.node.status import ask, metrics
+from colme.node.tables import HostTable, Limits
 from tests.node_fleet import config, environment, free_port, make_keys, transports, until
 from tests.node_hosts import run_hosts
 

@@ -43,6 +43,20 @@ def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
         assert keys.identity(node.tls.certificate).hosts == addresses
 
 
+def test_a_fleet_replaces_neighbors_unless_told_not_to(tmp_path: Path) -> None:
+    """Each knows the next in the list that can be dialled, should nobody else know anybody."""
+    hosts = (*PIS, Host("roof", None))
+    nodes = read(plan(hosts, tmp_path / "a", method=METHOD, degree=4, admit="certified"), hosts)
+    joins = {name: node.join for name, node in nodes.items()}
+    for name, seed in (("pi-1", "pi-2"), ("pi-12", "pi-1"), ("roof", "pi-1")):
+        join = joins[name]
+        assert join is not None and (join.seed, join.degree, join.admit) == (seed, 4, "certified")
+        assert join.endpoint == f"tls/192.168.1.{10 + int(seed[3:])}:7447"
+    assert nodes["roof"].advertised is None and nodes["pi-1"].advertised == "tls/192.168.1.11:7447"
+    assert {node.join for node in read(plan(PIS, tmp_path / "b", method=METHOD, replace=False), PIS).values()} == {None}
+    assert {node.join for node in read(plan(PIS, tmp_path / "c", method=colme.Local()), PIS).values()} == {None}
+
+
 def test_the_same_seed_gives_the_same_graph_and_all_are_connected(tmp_path: Path) -> None:
     def edges(folder: str, seed: int) -> set[tuple[str, str]]:
         nodes = read(plan(PIS, tmp_path / folder, method=METHOD, degree=2, seed=seed), PIS)

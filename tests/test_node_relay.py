@@ -20,9 +20,10 @@ from colme.errors import NodeError
 from colme.node import relay as relay_module
 from colme.node import splice
 from colme.node import tunnel as tunnel_module
-from colme.node.config import Limits, NodeConfig
+from colme.node.config import NodeConfig
 from colme.node.keys import make_certificate
 from colme.node.relay import Relay, RelayConfig
+from colme.node.tables import Limits
 from tests.node_fleet import config, free_port, make_keys, tls, until
 from tests.node_relay import connect, relay_config, running, tunnel
 

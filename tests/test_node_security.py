@@ -21,8 +21,9 @@ import zenoh
 
 from colme.errors import NodeError
 from colme.node import keys as node_keys
-from colme.node.config import Limits, NodeConfig
+from colme.node.config import NodeConfig
 from colme.node.keys import make_certificate
+from colme.node.tables import Limits
 from colme.node.zenoh_transport import CONTROL_ROOM, ZenohTransport
 from tests.node_fleet import config, free_port, heard, make_keys, tls, transports, until
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 import colme
 from colme.errors import MissingExtra, NodeError
-from colme.node.config import NodeConfig, Samples
+from colme.node.config import NodeConfig
 from colme.node.sources import CHUNK, LONGEST, MOST_SENDERS, GrowingFile, Lines, Source, Stdin, open_source
+from colme.node.tables import Samples
 from tests.node_fleet import free_port, until
 
 

@@ -12,8 +12,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from colme.node import wire
-from colme.node.wire import Control, HelloBody, LoansBody, Record, VotesBody, WireError, pack, unpack
+from colme.node import letters, wire
+from colme.node.letters import Letter, pack_letter, unpack_letter
+from colme.node.wire import (
+    Control,
+    HelloBody,
+    LoansBody,
+    Record,
+    VotesBody,
+    WireError,
+    pack,
+    unpack,
+)
 
 NAN, INF = math.nan, math.inf
 HELLO = HelloBody(((0.25, 0.5),), 0.125, 7, 3)
@@ -126,6 +136,55 @@ def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
     assert caught.value.reason == reason
     message = Control(wire.CUT_HEARD, 3, 8)
     assert wire.unpack_control(wire.pack_control(message)) == message
+
+
+AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
+LETTER = Letter(letters.MEET, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
+
+
+def test_letters_come_out_as_they_went_in() -> None:
+    for letter in (LETTER, Letter(letters.BYE), Letter(letters.NAMES, 7, (), AGENTS)):
+        assert repr(unpack_letter(pack_letter(letter))) == repr(letter)
+    assert len(pack_letter(Letter(letters.BYE))) == 16
+    long = tuple((f"{k}" * 60, "tls/" + f"{k}" * 100 + ":7447") for k in range(1, 10))
+    raw = pack_letter(Letter(letters.NAMES, 7, ((0.0, 1.0),), long, 8))
+    told = unpack_letter(raw)
+    assert len(raw) <= letters.MOST_LETTER and told.agents == long[:3] and told.near == 3
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\7", "range"), (6, b"\4", "range"),
+     (6, b"\1", "value"), (7, b"\2", "size"), (7, b"\4", "value"), (7, b"\x09", "range"), (8, b"\4", "range"),
+     (16, struct.pack("<d", INF), "value"), (24, struct.pack("<d", -1.0), "value"), (48, b"\0", "value"),
+     (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],
+)  # fmt: skip
+def test_every_field_of_a_letter_is_checked(at: int, value: bytes, reason: str) -> None:
+    raw = pack_letter(LETTER)
+    assert raw[49:53] == b"pi-1" and raw[54:58] == b"tls/"
+    with pytest.raises(WireError) as caught:
+        unpack_letter(raw[:at] + value + raw[at + len(value) :])
+    assert caught.value.reason == reason
+    for wrong in (raw[:-1], raw + b"\0", raw[:20], b"", raw + bytes(600)):
+        with pytest.raises(WireError):
+            unpack_letter(wrong)
+
+
+def test_fuzzed_letters() -> None:
+    rng, tally = random.Random(2), Counter[str]()
+    whole = [pack_letter(letter) for letter in (LETTER, Letter(letters.ASK, 1, (), AGENTS[:1]), Letter(letters.YES, 1))]
+    for k in range(20_000):
+        raw = bytearray(rng.choice(whole) if k % 4 else b"cmeL" + rng.randbytes(rng.randrange(90)))
+        for _ in range(rng.randrange(4)):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        try:
+            letter = unpack_letter(bytes(raw))
+        except WireError as error:
+            tally[error.reason] += 1
+            continue
+        tally["accepted"] += 1
+        assert repr(unpack_letter(pack_letter(letter))) == repr(letter) and len(letter.agents) <= letters.MOST_NAMES
+    assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"} and tally["accepted"] > 1000
 
 
 def test_fuzz() -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from colme.errors import NodeError
-from colme.node.config import Limits, NodeConfig
+from colme.node.config import NodeConfig
+from colme.node.tables import Limits
 from colme.node.transport import Transport
 from colme.node.zenoh_transport import CONTROL_ROOM, ZenohTransport, linger_no_more
 from tests.node_fleet import (

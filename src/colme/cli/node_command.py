@@ -63,7 +63,7 @@ def run(config: str, name: str | None, metrics: str | None, until_end: bool) -> 
     if not _has_many_agents(config):
         os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent has no use for a compiler
     from colme.node.config import NodeConfig
-    from colme.node.runner import run_node
+    from colme.node.running import run_node
 
     run_node(NodeConfig.read(config, name=name), say=_say, until_end=until_end, metrics=metrics)
 
@@ -171,6 +171,9 @@ def keys(
 @click.option("--agents", type=click.IntRange(min=1), help="Many agents on each host, in one process.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the graph.")
 @click.option("--days", type=click.IntRange(min=1), help="For which certificates are good (default: 365).")
+@click.option("--replace/--no-replace", default=True, show_default=True, help="Neighbors that are lost.")
+@click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
+              help="As neighbors: agents of this plan, or whoever has a certificate of its authority.")  # fmt: skip
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
     """Write a folder for each agent of a fleet, from a list of hosts: configuration, key and certificates.
 

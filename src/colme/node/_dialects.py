@@ -28,6 +28,11 @@ SILENCE: Final = object()
 """No message: not even the one that says that an edge is cut."""
 
 
+NOVICE = 16
+"""Who has so many times fewer samples is not leaned on, for it would weigh as much as those who know; it leans on them.
+Flows, which remember nothing, need nothing of the kind."""
+
+
 class Dialect:
     """Local: nothing is said but the head of a record."""
 
@@ -50,6 +55,11 @@ class Dialect:
         """A new neighbor."""
         if hasattr(self.agent, "neighbors"):
             self.agent.neighbors = sorted({*self.agent.neighbors, name})
+
+    def forget(self, name: str) -> None:
+        """A neighbor no more."""
+        if hasattr(self.agent, "neighbors"):
+            self.agent.neighbors = [b for b in self.agent.neighbors if b != name]
 
     def resume(self, names: list[str]) -> None:
         """After a restart, with these neighbors: not those that are saved but no longer wanted."""
@@ -115,9 +125,10 @@ class ConsensusDialect(Dialect):
         restart = START
         if body.generation > self.generation:
             restart = max(START, t - max(record.epoch - body.restart, 0))
-        if restart == body.restart:
+        estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
+        if restart == body.restart and estimate == body.estimate:
             return record
-        return msgspec.structs.replace(record, body=msgspec.structs.replace(body, restart=restart))
+        return msgspec.structs.replace(record, body=HelloBody(body.intervals, estimate, restart, body.generation))
 
     def after(self, restart: int, used: Mapping[str, Record]) -> None:
         told = [record.body for record in used.values() if isinstance(record.body, HelloBody)]
@@ -143,6 +154,9 @@ class FlowDialect(Dialect):
 
     def meet(self, name: str) -> None:
         self.agent.flows = dict(sorted({name: 0.0, **self.agent.flows}.items(), key=lambda item: str(item[0])))
+
+    def forget(self, name: str) -> None:
+        self.agent.flows.pop(name, None)
 
     def resume(self, names: list[str]) -> None:
         self.agent.flows = {b: self.agent.flows.get(b, 0.0) for b in names}

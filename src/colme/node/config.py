@@ -37,129 +37,14 @@ import msgspec
 from colme._configuration import Configuration
 from colme._fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.methods import METHODS, Census, Method
+from colme.methods import METHODS, Census, Local, Method
 from colme.node import presets
-from colme.node.frame import MOST_BYTES, MOST_PARTS
-from colme.node.names import Endpoint, check_name, is_loopback
-from colme.node.tables import Estimates, Via
+from colme.node.frame import MOST_BYTES
+from colme.node.join import Join
+from colme.node.letters import MOST_LETTER
+from colme.node.names import Endpoint, check_name, is_unspecified
+from colme.node.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via
 from colme.node.wire import MOST_ITEMS
-
-SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
-
-
-class Neighbor(Configuration, frozen=True, kw_only=True):
-    """An agent to talk to.
-
-    name      its common name
-    endpoint  where to dial it; left out: it dials this agent
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    name: str
-    endpoint: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name(self.name, "name")
-        if self.endpoint is not None:
-            Endpoint.parse(self.endpoint)
-
-
-class Tls(Configuration, frozen=True, kw_only=True):
-    """Files of the agent's identity (see colme.node.keys).
-
-    ca           certificates of the authorities to trust
-    certificate  of this agent
-    key          of this agent, readable by its owner only
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    ca: str
-    certificate: str
-    key: str
-
-
-class Samples(Configuration, frozen=True, kw_only=True):
-    """Where samples come from: one number per line or message.
-
-    source   stdin, file (one that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
-    address  a path, host:port, a key, or host:port/topic
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    source: str = "stdin"
-    address: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self.source, SOURCES, "source", NodeError)
-        if (self.source == "stdin") != (self.address == ""):
-            rule = "stdin has no address" if self.address else f"{self.source} needs one"
-            remedy = "Leave it out" if self.address else "Try address = 'readings.txt'"
-            raise NodeError(f"address={shorten(self.address)}: {rule}. {remedy}.")
-        if self.source == "tcp":
-            host = Endpoint.parse(f"tcp/{self.address}", "address").host
-            if not is_loopback(host):
-                raise NodeError(
-                    f"address={shorten(self.address)}: a socket for samples has no TLS, so it must be on loopback. "
-                    "Try 127.0.0.1, or a zenoh key."
-                )
-
-
-class HostTable(Configuration, frozen=True, kw_only=True):
-    """Many agents in one process: those of this host.
-
-    agents     a file that lists their neighbors, see colme.node.host_graph
-    estimates  a file that gets all estimates at each report, as CSV; left out: none
-    parts      of the frames that hosts of this network send, on all hosts the same
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    agents: str
-    estimates: str = ""
-    parts: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole(self.parts, "host.parts", "parts = 10", NodeError)
-        if self.parts > MOST_PARTS:
-            raise NodeError(f"host.parts={self.parts}: there can be {MOST_PARTS} at most. Use more hosts.")
-
-
-class Limits(Configuration, frozen=True, kw_only=True):
-    """Knobs that the preset would set (formulas: see colme.node.presets).
-
-    lease         seconds of silence after which a neighbor is taken for gone
-    freshness     seconds for which a record counts
-    max_record    bytes; longer messages are dropped before they are looked at
-    max_rate      records per second accepted from a neighbor
-    max_neighbors how many neighbors it may come to have
-    rx_threads    threads that listen
-    max_sessions  links accepted
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    lease: float | None = None
-    freshness: float | None = None
-    max_record: int | None = None
-    max_rate: float | None = None
-    max_neighbors: int | None = None
-    rx_threads: int | None = None
-    max_sessions: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for field, example in (("lease", 2.0), ("freshness", 5.0), ("max_rate", 40.0)):
-            if getattr(self, field) is not None:
-                positive(getattr(self, field), field, f"{field} = {example}", NodeError)
-        for field, low in (("max_record", 64), ("max_neighbors", 1), ("rx_threads", 2), ("max_sessions", 1)):
-            if getattr(self, field) is not None:
-                whole(getattr(self, field), field, f"{field} = {4 * low}", NodeError, low=low)
 
 
 class NodeConfig(Configuration, frozen=True, kw_only=True):
@@ -185,6 +70,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     save_every    ticks between two saves: what a crash may forget
     limits     knobs
     host       many agents in this process; its name is then that of the host, and its neighbors are hosts
+    join       how it finds further neighbors; left out: it has those of the file
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -209,6 +95,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     save_every: int = 20
     limits: Limits = Limits()
     host: HostTable | None = None
+    join: Join | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -235,6 +122,23 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
                 f"relay.address={shorten(self.relay.address)}: what a relay carries is TLS for a listener on loopback. "
                 "Add [tls] and listen = ['tls/127.0.0.1:7447']."
             )
+        if self.join is not None:
+            self._check_join(self.join)
+
+    def _check_join(self, join: Join) -> None:
+        if self.host is not None:
+            raise NodeError("[host] and [join]: a host has the neighbors of its file. Leave [join] out.")
+        if isinstance(self.method, Local):
+            raise NodeError(f"join with method={self.method!r}: it has no neighbors. Leave [join] out.")
+        if join.admit == "certified" and self.tls is None:
+            raise NodeError("join.admit='certified': without keys nobody proves a name. Add [tls], or admit members.")
+        if join.seed == self.name:
+            raise NodeError(f"join.seed={self.name!r}: that is this agent itself. Name another, or none.")
+        for field in ("endpoint", "advertise"):
+            if getattr(join, field) is not None:
+                self._check_endpoint(getattr(join, field), f"join.{field}")
+        if self.advertised is not None and is_unspecified(Endpoint.parse(self.advertised).host):
+            raise NodeError(f"{self.advertised!r}: nobody can dial that. Add advertise = 'tls/host:port' to [join].")
 
     def _check_neighbors(self) -> None:
         seen = {self.name}
@@ -303,6 +207,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def everyone(self) -> tuple[str, ...]:
         """All who may speak to this agent, in order."""
         names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
+        if self.join is not None and self.join.seed is not None:
+            names.add(self.join.seed)
         return tuple(sorted(names - {self.name}))
 
     @property
@@ -312,6 +218,27 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return next((place for place in places if place.loopback), None)
 
     @property
+    def advertised(self) -> str | None:
+        """Where others can dial it."""
+        chosen = None if self.join is None else self.join.advertise
+        return chosen or (self.listen[0] if self.listen else None)
+
+    @property
+    def admits_certified(self) -> bool:
+        """Whether a certificate is enough to speak to this agent."""
+        return self.join is not None and self.join.admit == "certified"
+
+    def admits(self, name: str, endpoint: str) -> bool:
+        """Whether somebody of whom it was told may be dialled there."""
+        if name == self.name or not (self.admits_certified or name in self.everyone):
+            return False
+        try:
+            self._check_endpoint(endpoint, "endpoint")
+        except NodeError:
+            return False
+        return True
+
+    @property
     def socket(self) -> str:
         """Where the running node answers those who ask for its status: beside its store."""
         return str(Path(self.store).with_suffix(".sock"))
@@ -319,7 +246,10 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @property
     def degree(self) -> int:
         """The largest in the network, as far as this agent can tell."""
-        own = max(1, len(self.neighbors)) if self.host is None else 1
+        if self.host is not None:
+            own = 1  # its file of agents tells more
+        else:
+            own = max(1, len(self.neighbors), 0 if self.join is None else self.join.most)
         if self.n_agents is None or self.n_edges is None:
             return own
         return max(own, -(-2 * self.n_edges // self.n_agents))
@@ -347,7 +277,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if self.host is not None:
             return self.limits.max_record or MOST_BYTES
         n_items = MOST_ITEMS if isinstance(self.method, Census) else self.max_neighbors
-        return self.limits.max_record or presets.max_record(n_items)
+        letter = 0 if self.join is None else MOST_LETTER
+        return self.limits.max_record or max(presets.max_record(n_items), letter)
 
     @property
     def max_rate(self) -> float:
@@ -355,6 +286,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def max_neighbors(self) -> int:
+        if self.limits.max_neighbors is None and self.join is not None:
+            return max(self.join.most, len(self.neighbors))
         return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.everyone))
 
     @property

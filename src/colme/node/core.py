@@ -134,6 +134,15 @@ class Core:
         self._dialect.meet(name)
         return True
 
+    def part(self, name: str, now: float) -> None:
+        """Never to be met: who is no neighbor here says that it has cut the edge."""
+        self.partings.setdefault(name, Parting(known=True, at=now))
+
+    def forget(self, name: str) -> None:
+        """A neighbor no more, though it was not given up: it may be met again."""
+        self._dialect.forget(name)
+        self._heard.pop(name, None)
+
     def observe(self, sample: float) -> None:
         """One more sample than one per tick."""
         t = self.agent.t

@@ -68,6 +68,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_unspecified(host: str) -> bool:
+    """Whether it stands for all addresses of a machine: one can listen there, but not dial it."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True)
 class Keys:
     """What an agent of a network speaks on."""

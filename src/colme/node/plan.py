@@ -27,7 +27,7 @@ import msgspec
 
 from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
-from colme.methods import Method
+from colme.methods import Local, Method
 from colme.node.config import NodeConfig
 from colme.node.host_plan import Crowd
 from colme.node.names import Endpoint, bracketed, check_name
@@ -80,6 +80,8 @@ def plan(
     seed: int = 0,
     days: int | None = None,
     agents: int | None = None,
+    replace: bool = True,
+    admit: str = "members",
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
@@ -88,6 +90,8 @@ def plan(
     seed    of the graph
     days    for which certificates are good (default: a year)
     agents  many on each host, neighbors across hosts at random: a file that lists them goes into each folder
+    replace neighbors that are lost, by introduction; without, agents have the neighbors of the graph and no others
+    admit   "members" of the fleet as neighbors, or whoever has a certificate of its authority ("certified")
     """
     target = Path(folder)
     if target.exists():
@@ -103,6 +107,9 @@ def plan(
     if crowd is not None:
         for table in tables.values():
             table |= crowd.table
+    elif replace and not isinstance(method, Local):
+        for i, host in enumerate(hosts):
+            tables[host.name]["join"] = _join(host, [*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         NodeConfig.parse(table)
@@ -235,6 +242,15 @@ def _relay_table(via: str, name: str, hosts: Sequence[Host]) -> dict[str, Any]:
         "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"},
         "agents": {host.name: host.port for host in hosts if host.via == via},
     }
+
+
+def _join(host: Host, others: Sequence[Host], n_edges: int, admit: str) -> dict[str, Any]:
+    """How an agent finds neighbors: as many as agents have in the mean, and the next of the list for a seed."""
+    seed = next((host for host in others if host.address is not None), None)
+    table: dict[str, Any] = {"degree": max(1, round(2 * n_edges / (len(others) + 1))), "admit": admit}
+    if host.via is not None:
+        table["advertise"] = _endpoint(host)  # at the relay: it listens on loopback
+    return table if seed is None else table | {"seed": seed.name, "endpoint": _endpoint(seed)}
 
 
 def _endpoint(host: Host) -> str:

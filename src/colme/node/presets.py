@@ -13,7 +13,8 @@ lease         a neighbor from which nothing came for so long is taken for gone. 
 retry         a dialled neighbor that does not answer is dialled again after two round trips (at least 0.1 s), then
               half as long again each time, up to lease / 2: a healed link is used before a lease has passed
 freshness     a record counts until it is 5 periods + lease old: five lost records in a row or one lost link, no more
-max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go
+max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go; with
+              [join] three times the degree that is wanted
 rx_threads    max_neighbors + 2: closing a dead link may hold a thread for ten seconds, and two must be free to listen
 max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
 max_record    twice 128 bytes for the head and intervals and 16 for each item: flows have one per neighbor, the ballots

@@ -39,11 +39,11 @@ from colme._configuration import Configuration
 from colme._fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, whole
 from colme.node import splice
-from colme.node.config import Tls
 from colme.node.identity import check_identity, common_name
 from colme.node.names import Endpoint, bracketed, check_name, host_and_port
 from colme.node.sources import Say
 from colme.node.splice import Links, exactly, speak_tls, tls_context
+from colme.node.tables import Tls
 
 PORT = 7460
 WAITING = 64

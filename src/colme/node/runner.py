@@ -8,21 +8,16 @@ saved and the network left.
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-from colme.node.config import NodeConfig
-from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.outlets import open_outlet
-from colme.node.sources import Lines, Say, Source, open_source
+from colme.node.sources import Source
 from colme.node.status import Desk, Status, report_of, status_of
-from colme.node.store import Store
 
 
 class Ticker:
@@ -105,76 +100,12 @@ class Runner:
             last.callback(self.source.close)
             last.callback(self.desk.close)
             last.callback(self.device.transport.close)
+            last.callback(self.device.leave)
             last.callback(self.device.save)
 
 
-def run_node(
-    config: NodeConfig, *, say: Say, until_end: bool = False, metrics: str | None = None, output: int = 1
-) -> None:
-    """The node of a configuration, over zenoh, until a signal: JSON lines to a descriptor, words to `say`."""
-    from colme.node.zenoh_transport import ZenohTransport
-
-    parts = _one_agent(config) if config.host is None else _many_agents(config)
-    core = parts.core
-    with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:
-        desk = Desk(path=config.socket, metrics=metrics)  # first: it tells whether this node runs already
-        undo.callback(desk.close)
-        source = open_source(config, say, parts.lines)
-        undo.callback(source.close)
-        store = Store(config.store)
-        undo.callback(store.close)
-        transport = ZenohTransport(config)
-        undo.callback(transport.close)
-        outlet = aside.enter_context(contextlib.closing(open_outlet(config, say, output)))
-        besides: list[Callable[[], Status]] = [lambda: {"dropped_lines": outlet.dropped}]
-        if config.relay is not None:
-            from colme.node.tunnel import Tunnel
-
-            besides.append(aside.enter_context(contextlib.closing(Tunnel(config, say))).status)
-        device = parts.device(core, transport, store, save_every=config.save_every, reading=source)
-        runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
-                        report=parts.report(outlet), until_end=until_end, besides=besides)  # fmt: skip
-        undo.pop_all()
-        say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
-        with _signals(runner):
-            runner.run()
-    say(f"{config.name} has saved its state and left.")
-
-
-Report = Callable[[Status], None]
-
-
-class Parts(NamedTuple):
-    """What differs between a node of one agent and a host of many."""
-
-    core: Any
-    device: Callable[..., Device]
-    lines: type[Lines]
-    report: Callable[[Report], Report]
-    """Does more at each report than to print it."""
-
-
-def _one_agent(config: NodeConfig) -> Parts:
-    n_agents = config.n_agents or len(config.everyone) + 1
-    core = Core(
-        config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
-        sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
-    )  # fmt: skip
-    return Parts(core, Device, Lines, lambda report: report)
-
-
-def _many_agents(config: NodeConfig) -> Parts:
-    from colme.node.host_device import HostDevice, host_core
-    from colme.node.host_samples import AgentLines
-    from colme.node.host_status import with_estimates
-
-    core = host_core(config)
-    device = functools.partial(HostDevice, parts=config.parts)
-    return Parts(core, device, AgentLines, lambda report: with_estimates(report, core, config))
-
-
 @contextlib.contextmanager
-def _signals(runner: Runner) -> Iterator[None]:
+def stopped_by_signals(runner: Runner) -> Iterator[None]:
     """SIGTERM and SIGINT stop it, the second time at once; SIGHUP, from a terminal that closes, is nothing."""
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from colme.node.config import Tls
+from colme.node.tables import Tls
 
 MAGIC = b"colme-relay/1"
 CONTROL, DATA = b"c", b"d"

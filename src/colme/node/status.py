@@ -48,7 +48,7 @@ def status_of(device: Device, now: float) -> Status:
         from colme.node.host_status import status_of_host
 
         return status_of_host(device, now)
-    core = device.core
+    core, met = device.core, device.introductions
     fresh, present = set(core.fresh(now)), device.transport.present()
     rows = []
     for name in core.neighbors:
@@ -60,6 +60,7 @@ def status_of(device: Device, now: float) -> Status:
                 "name": name,
                 "fresh": name in fresh,
                 "present": name in present,
+                "met": met is not None and name in met.met,
                 "age": None if heard is None else now - heard.at,
                 "incarnation": None if heard is None else heard.record.incarnation,
                 "samples": None if heard is None else heard.record.count,
@@ -74,6 +75,8 @@ def status_of(device: Device, now: float) -> Status:
         "refused": dict(core.refused),
         "cut_names": sorted(core.partings),
         "neighbor_rows": rows,
+        "asked": [] if met is None else sorted(met.errands),
+        "known": 0 if met is None else len(met.book.endpoints),
     }
 
 

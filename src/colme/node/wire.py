@@ -39,11 +39,11 @@ CUT, CUT_HEARD = 1, 2
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQ")
-_PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
+PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 MOST_NUMBER = 2**62
 """Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
 
-MOST_BYTES = _HEAD.size + MOST_INTERVALS * _PAIR.size + _POLL.size + MOST_ITEMS * 16
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _POLL.size + MOST_ITEMS * 16
 """No record is longer."""
 
 
@@ -137,7 +137,7 @@ def pack(record: Record) -> bytes:
         RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
     )  # fmt: skip
-    return head + b"".join(_PAIR.pack(*pair) for pair in intervals) + tail
+    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail
 
 
 def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -159,19 +159,15 @@ def unpack(raw: bytes) -> Record:
     if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody)) or (items and kind < 2):
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
     tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 12)[kind]
-    if len(raw) != _HEAD.size + n_intervals * _PAIR.size + tail:
+    if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
     if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
         raise WireError("range", f"incarnation {incarnation}, epoch {epoch}, count {count}")
     _check_number(mean, "mean", missing=count == 0)
     if count == 0 and mean == mean:
         raise WireError("value", f"mean {mean} of no samples")
-    at = _HEAD.size + n_intervals * _PAIR.size
-    intervals = tuple(_PAIR.unpack_from(raw, _HEAD.size + k * _PAIR.size) for k in range(n_intervals))
-    for center, radius in intervals:
-        _check_number(center, "center", missing=True)
-        if radius < 0.0:
-            raise WireError("value", f"radius {radius}")
+    at = _HEAD.size + n_intervals * PAIR.size
+    intervals = intervals_in(raw, _HEAD.size, n_intervals)
     body: Body = None
     if kind == 1:
         estimate, restart, generation = _HELLO.unpack_from(raw, at)
@@ -217,6 +213,15 @@ def unpack_control(raw: bytes) -> Control:
     if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > MOST_NUMBER:
         raise WireError("range", f"kind {kind}, incarnation {incarnation}, epoch {epoch}")
     return Control(kind, incarnation, epoch)
+
+
+def intervals_in(raw: bytes, at: int, n: int) -> AgentIntervals:
+    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(n))
+    for center, radius in intervals:
+        _check_number(center, "center", missing=True)
+        if radius < 0.0:
+            raise WireError("value", f"radius {radius}")
+    return intervals
 
 
 def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:

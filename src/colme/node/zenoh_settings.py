@@ -13,7 +13,7 @@ and nothing else; who is n is told by the common name of the certificate of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from colme.node import presets
@@ -27,9 +27,9 @@ _FRAME = 512  # bytes around a message on the wire: key, header, extensions
 _BATCH = (4096, 65535)  # bytes that go out at once, at least (for the handshake of a link) and at most (zenoh's own)
 
 
-def listening(config: NodeConfig) -> dict[str, Any]:
-    """The session at which others dial this agent."""
-    return _session(config, config.everyone) | {
+def listening(config: NodeConfig, admitted: Iterable[str] = ()) -> dict[str, Any]:
+    """The session at which others dial this agent; some may have been let in besides its members."""
+    return _session(config, sorted({*config.everyone, *admitted})) | {
         "listen/endpoints": list(config.listen),
         "transport/unicast/max_sessions": config.max_sessions,
     }

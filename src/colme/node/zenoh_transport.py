@@ -7,6 +7,9 @@ closes the link.
 
 Nothing calls back: mailboxes (the newest record, the 16 newest control messages, the last signs of presence of each
 neighbor) are looked into at each tick. Sessions are opened and closed in a thread, for both may take seconds.
+
+Who may become a neighbor by introduction (see `zenoh_door`) and has dialled is a visitor: its control messages are
+heard, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import json
 import os
 import socket
 import struct
+import time
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import ModuleType
 from typing import Any
@@ -25,11 +30,13 @@ from colme.node import zenoh_settings
 from colme.node.config import NodeConfig
 from colme.node.identity import check_identity_apart
 from colme.node.names import Endpoint, Keys
+from colme.node.zenoh_door import Doorman
 
 CONTROL_ROOM = 16
 """Control messages of a neighbor that wait for a tick; older ones make room, for they are repeated."""
 _SIGNS = 8
 _CLOSING = 5.0  # seconds that close() waits for links that do not end
+_REOPENING = 5.0  # seconds in which a port that was closed must be free again
 _LINGER = struct.Struct("ii")
 _ZENOH_LINGER = (1, 10)  # what zenoh sets: on, 10 s
 
@@ -46,20 +53,28 @@ class ZenohTransport:
         self._opening: dict[str, Future[_Line]] = {}
         self._present: set[str] = set()
         self._closed = False
+        self._doorman = Doorman(config)
+        self._accepted: set[str] = set()  # neighbors that dial this agent
+        self._reopening: Future[_Line] | None = None
+        self._look = True  # who is at the door
         self._listening = _Line(self._zenoh, config, zenoh_settings.listening(config)) if config.listen else None
         self._threads = ThreadPoolExecutor(4, "colme-links")
         for neighbor in config.neighbors:
             self.add(neighbor.name, neighbor.endpoint)
 
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
-        one_of(neighbor, self.config.everyone, "member", NodeError)
-        if neighbor in self._opening or self._line(neighbor) is not None or self._closed:
+        doorman = self._doorman
+        if not (doorman.let_in(neighbor) if endpoint is None else doorman.may_answer(neighbor)):
+            one_of(neighbor, self.config.everyone, "member", NodeError)
+        if neighbor in {*self._opening, *self._dialled, *self._accepted} or self._closed:
             return
         if endpoint is None:
-            if self._listening is None:
+            if not self.config.listen:
                 raise NodeError(f"{neighbor!r} has no endpoint, and this agent does not listen: one end must dial. "
                                 "Give an endpoint.")  # fmt: skip
-            self._listening.add(neighbor)
+            self._accepted.add(neighbor)
+            if self._listening is not None:  # else it is being opened anew
+                self._listening.add(neighbor)
             return
         self.config.check_endpoint(Endpoint.parse(endpoint))
         settings = zenoh_settings.dialling(self.config, neighbor, endpoint)
@@ -68,6 +83,8 @@ class ZenohTransport:
     def drop(self, neighbor: str) -> None:
         self._settle()
         self._present.discard(neighbor)
+        self._accepted.discard(neighbor)
+        self._look = True
         opening = self._opening.pop(neighbor, None)
         if opening is not None:
             opening.add_done_callback(_close_opened)
@@ -96,7 +113,7 @@ class ZenohTransport:
             line.send(neighbor, message)
 
     def control(self) -> list[tuple[str, bytes]]:
-        return [(name, message) for line in self._lines() for name in line.boxes for message in line.control(name)]
+        return [(name, message) for line in self._lines() for name in line.speakers for message in line.control(name)]
 
     def present(self) -> set[str]:
         for line in self._lines():
@@ -111,7 +128,7 @@ class ZenohTransport:
         if self._closed:
             return
         self._closed = True
-        for opening in self._opening.values():
+        for opening in (*self._opening.values(), *([self._reopening] if self._reopening is not None else [])):
             opening.add_done_callback(_close_opened)
         lines = self._lines()
         self._dialled, self._opening, self._listening = {}, {}, None
@@ -122,7 +139,7 @@ class ZenohTransport:
         """The session over which a neighbor is heard."""
         if neighbor in self._dialled:
             return self._dialled[neighbor]
-        accepted = self._listening is not None and neighbor in self._listening.boxes
+        accepted = self._listening is not None and neighbor in self._listening.speakers
         return self._listening if accepted else None
 
     def _lines(self) -> list[_Line]:
@@ -137,6 +154,38 @@ class ZenohTransport:
         changed = [line.changed() for line in self._lines()]
         if any(changed):
             linger_no_more()
+        if self.config.join is not None and not self._closed:
+            self._look |= any(changed)
+            self._open_door()
+
+    def _open_door(self) -> None:
+        """See who has come to the session that listens, and open it anew for those who are not in its list."""
+        if self._reopening is not None and self._reopening.done():
+            self._listening, self._reopening = self._reopening.result(), None
+            for neighbor in self._accepted:
+                self._listening.add(neighbor)
+            self._look = True
+        if self._listening is None:
+            return
+        if self._look:
+            self._look = False
+            came = self.config.everyone if self.config.tls is None else self._listening.certified()
+            self._listening.welcome(self._doorman.at_the_door(came))
+        if self._doorman.due(now := time.monotonic()):
+            settings = zenoh_settings.listening(self.config, self._doorman.opens(now))
+            self._reopening = self._threads.submit(self._reopen, self._listening, settings)
+            self._listening = None
+
+    def _reopen(self, old: _Line, settings: dict[str, Any]) -> _Line:
+        old.close()
+        end = time.monotonic() + _REOPENING
+        while True:
+            try:
+                return _Line(self._zenoh, self.config, settings)
+            except NodeError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)  # the port may take a moment to be free
 
 
 class _Line:
@@ -146,6 +195,7 @@ class _Line:
         self.zenoh, self.me, self.keys = zenoh, config.name, Keys(config.network)
         self.parts = range(config.parts)
         self.boxes: dict[str, tuple[Any, ...]] = {}  # control, presence and parts of the state of each neighbor
+        self.visitors: dict[str, Any] = {}  # control of others
         raw = zenoh.Config()
         for key, value in settings.items():
             raw.insert_json5(key, json.dumps(value))
@@ -165,12 +215,37 @@ class _Line:
             self.add(neighbor)
 
     def add(self, neighbor: str) -> None:
+        self._dismiss(neighbor)
         ring, session = self.zenoh.handlers.RingChannel, self.session
         self.boxes[neighbor] = (
             session.declare_subscriber(self.keys.control(neighbor, self.me), ring(CONTROL_ROOM)),
             session.liveliness().declare_subscriber(self.keys.live(neighbor), ring(_SIGNS), history=True),
             *(session.declare_subscriber(self.keys.state(neighbor, part), ring(1)) for part in self.parts),
         )
+
+    @property
+    def speakers(self) -> set[str]:
+        """All who are heard."""
+        return {*self.boxes, *self.visitors}
+
+    def certified(self) -> list[str]:
+        """The names in the certificates of those who have a link."""
+        return [link.auth_identifier for link in self.session.info.links() if link.auth_identifier is not None]
+
+    def welcome(self, visitors: Iterable[str]) -> None:
+        """Hear the control messages of these, too, and of no others but the neighbors."""
+        wanted = set(visitors).difference(self.boxes)
+        for gone in set(self.visitors).difference(wanted):
+            self._dismiss(gone)
+        for name in wanted.difference(self.visitors):
+            ring = self.zenoh.handlers.RingChannel(CONTROL_ROOM)
+            self.visitors[name] = self.session.declare_subscriber(self.keys.control(name, self.me), ring)
+
+    def _dismiss(self, visitor: str) -> None:
+        box = self.visitors.pop(visitor, None)
+        if box is not None:
+            with contextlib.suppress(self.zenoh.ZError):
+                box.undeclare()
 
     def drop(self, neighbor: str) -> None:
         for box in self.boxes.pop(neighbor, ()):
@@ -189,11 +264,11 @@ class _Line:
             )
 
     def latest(self, neighbor: str, part: int) -> bytes | None:
-        found = self.boxes[neighbor][2 + part].try_recv()
+        found = self.boxes[neighbor][2 + part].try_recv() if neighbor in self.boxes else None
         return None if found is None else bytes(found.payload)
 
     def control(self, neighbor: str) -> list[bytes]:
-        box = self.boxes[neighbor][0]
+        box = self.boxes[neighbor][0] if neighbor in self.boxes else self.visitors[neighbor]
         heard: list[bytes] = []
         while len(heard) < CONTROL_ROOM and (found := box.try_recv()) is not None:  # a flood must not hold the tick
             heard.append(bytes(found.payload))
