@@ -13,7 +13,7 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
 
-# Also what takes long: neighbors that hang, links that expire, ten minutes of agents that must not grow
+# Also what takes long: neighbors that hang, links that expire, ten minutes of agents that must hardly grow
 # (COLME_SOAK_SECONDS=60: one minute). One at a time, for they measure.
 test-network: $(STAMP)
 	$(BIN)/python -m pytest -m "network or not network" tests/test_node_*.py
