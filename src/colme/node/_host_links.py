@@ -27,7 +27,7 @@ from colme.node.frame import (
     pack_cuts,
     unpack_cuts,
 )  # fmt: skip
-from colme.node.host_graph import HostGraph
+from colme.node.host_graph import HostGraph, looked_up
 from colme.node.wire import CUT, CUT_HEARD
 
 MOST_TOLD = 6
@@ -80,7 +80,7 @@ class Links:
         """The slots of edges from agents of another host to mine; -1: there is none."""
         keys, slots = self._edges[host]
         wanted = theirs.astype(np.int64) << 32 | mine.astype(np.int64)
-        return _looked_up(keys, wanted, slots)
+        return looked_up(keys, wanted, slots)
 
     # Frames of others
 
@@ -102,7 +102,7 @@ class Links:
         if key not in self._found or self._found[key][0] != raw:
             span = self.graph.spans[host]
             numbers = self.graph.ghost_number[span]
-            ghosts = _looked_up(numbers, frame.rows["agent"].astype(np.int64), np.arange(span.start, span.stop))
+            ghosts = looked_up(numbers, frame.rows["agent"].astype(np.int64), np.arange(span.start, span.stop))
             rows = slice(None) if np.all(ghosts >= 0) else np.flatnonzero(ghosts >= 0)
             self._found[key] = raw, ghosts[ghosts >= 0], rows
         return self._found[key][1:]
@@ -233,11 +233,3 @@ class Links:
                 turn[:] = [min(2 ** turn[1], SLOWEST), min(turn[1] + 1, SLOWEST)]
             turn[0] -= 1
         return told
-
-
-def _looked_up(sorted_keys: Index, wanted: Index, values: Index) -> Index:
-    """values[i] where sorted_keys[i] is what is wanted; -1: nowhere."""
-    if len(sorted_keys) == 0:
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
-    return np.where(sorted_keys[at] == wanted, values[at], -1)
