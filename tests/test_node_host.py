@@ -307,3 +307,12 @@ def test_a_host_says_what_it_needs() -> None:
     core = pair().cores[0]
     with pytest.raises(NodeError, match=r"host\.parts=0: the frames of 'host-0' have 1 parts\. Set parts = 1"):
         HostDevice(core, MemoryNetwork().join(core.name), parts=0)
+
+
+def test_who_has_too_many_neighbors_elsewhere_is_refused() -> None:
+    """What an agent says must fit into one part; also if it is not the last one."""
+    edges = [(0, b) for b in range(2, 3502)] + [(1, 2)]
+    with pytest.raises(
+        NodeError, match=r"3501 edges to other hosts do not fit into 256 parts of a frame\. Use more hosts"
+    ):
+        Hosts(FLOW, from_edges(edges), np.repeat([0, 1], [2, 3500]), sigma=1.0)

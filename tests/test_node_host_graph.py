@@ -57,7 +57,7 @@ def test_who_has_no_neighbors_is_listed(tmp_path: Path) -> None:
      (f"{HEADER}\n0,-1\n", "line 2"), (f"{HEADER}\n0,1\n", "agent 1: numbers here go from 0 to 0"),
      (f"{HEADER}\n0,1\n1,\n", r"0,1: an edge of this host is listed at both its ends\. Add 1,0\."),
      (f"{HEADER}\n0,b/1\n0,b/1\n", "agent 0: a neighbor is somebody else, and listed once"),
-     (f"{HEADER}\n0,0\n", "agent 0: a neighbor is somebody else"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
+     (f"{HEADER}\n0,b/1\n1,1\n", "agent 1: a neighbor is somebody else"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
      (f"{HEADER}\n0,b/9999999999\n", "agent 9999999999: numbers"), (f"{HEADER}\n0,b?/1\n", "neighbor='b\\?'")],
 )  # fmt: skip
 def test_bad_lists_are_refused(tmp_path: Path, text: str, words: str) -> None:

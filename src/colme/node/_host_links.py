@@ -27,7 +27,7 @@ from colme.node.frame import (
     pack_cuts,
     unpack_cuts,
 )  # fmt: skip
-from colme.node.host_graph import HostGraph
+from colme.node.host_graph import HostGraph, looked_up
 from colme.node.wire import CUT, CUT_HEARD
 
 MOST_TOLD = 6
@@ -55,9 +55,9 @@ class Links:
         self._edges = {host: self._sorted_edges(i) for i, host in enumerate(graph.hosts, 1)}
         self._part = self._assign_parts()
         self._open = self.crossing  # those that live
-        self._shown: list[tuple[Index, Index, Index]] | None = None
+        self._shown: list[tuple[Index, Index, Columns]] | None = None
         self._found: dict[tuple[str, int], tuple[bytes, Index, Any]] = {}
-        self._found_slots: dict[tuple[str, int], tuple[bytes, Index, Index]] = {}
+        self._found_slots: dict[tuple[str, int], tuple[list[NDArray[Any]], Index, Index]] = {}
         self._waiting: dict[str, list[int]] = {}  # of hosts that do not know of cuts: ticks to wait, times told
         self._answers: list[tuple[str, Cuts]] = []
 
@@ -80,7 +80,7 @@ class Links:
         """The slots of edges from agents of another host to mine; -1: there is none."""
         keys, slots = self._edges[host]
         wanted = theirs.astype(np.int64) << 32 | mine.astype(np.int64)
-        return _looked_up(keys, wanted, slots)
+        return looked_up(keys, wanted, slots)
 
     # Frames of others
 
@@ -102,7 +102,7 @@ class Links:
         if key not in self._found or self._found[key][0] != raw:
             span = self.graph.spans[host]
             numbers = self.graph.ghost_number[span]
-            ghosts = _looked_up(numbers, frame.rows["agent"].astype(np.int64), np.arange(span.start, span.stop))
+            ghosts = looked_up(numbers, frame.rows["agent"].astype(np.int64), np.arange(span.start, span.stop))
             rows = slice(None) if np.all(ghosts >= 0) else np.flatnonzero(ghosts >= 0)
             self._found[key] = raw, ghosts[ghosts >= 0], rows
         return self._found[key][1:]
@@ -110,13 +110,11 @@ class Links:
     def slots_in(self, host: str, frame: Frame) -> tuple[Index, Index]:
         """(slots, items of the frame) for those of its edges that lead here."""
         items, key = frame.items, (host, frame.part)
-        raw = b"".join(
-            [frame.rows["agent"].tobytes(), *(items[name].tobytes() for name in ("row", "host", "neighbor"))]
-        )
-        if key not in self._found_slots or self._found_slots[key][0] != raw:
+        named = [frame.rows["agent"], items["row"], items["host"], items["neighbor"]]
+        if key not in self._found_slots or not all(map(np.array_equal, self._found_slots[key][0], named)):
             here = np.flatnonzero(items["host"] == self.me)
             slots = self._find(host, frame.rows["agent"][items["row"][here]], items["neighbor"][here])
-            self._found_slots[key] = raw, slots[slots >= 0], here[slots >= 0]
+            self._found_slots[key] = named, slots[slots >= 0], here[slots >= 0]
         return self._found_slots[key][1:]
 
     # The own frame
@@ -126,13 +124,14 @@ class Links:
         neighbors elsewhere."""
         part = np.full(self.graph.n_agents, -1, np.int64)
         edges = np.bincount(self.graph.rows[self.crossing], minlength=self.graph.n_agents)
-        at, n, size = 0, 0, HEAD_BYTES
+        at, n, size, largest = 0, 0, HEAD_BYTES, 0
         for a in np.flatnonzero(edges).tolist():
             more = ROW_BYTES[self.kind] + ITEM_BYTES[self.kind] * int(edges[a])
             if n == MOST_AGENTS or size + more > MOST_BYTES:
                 at, n, size = at + 1, 0, HEAD_BYTES
             part[a], n, size = at, n + 1, size + more
-        if at >= MOST_PARTS or size > MOST_BYTES:
+            largest = max(largest, size)
+        if at >= MOST_PARTS or largest > MOST_BYTES:
             raise NodeError(f"{len(self.crossing)} edges to other hosts do not fit into {MOST_PARTS} parts of a frame. "
                             "Use more hosts, or fewer edges between them.")  # fmt: skip
         return part
@@ -142,26 +141,28 @@ class Links:
         if self._shown is None:
             self._shown = [self._show(part) for part in range(self.n_parts)]
         found: list[tuple[Columns, Columns]] = []
-        for agents, slots, rows in self._shown:
+        for agents, slots, items in self._shown:
             columns = {
                 "agent": agents, "mean": core.means[agents], "radius": core.radius[agents],
                 "estimate": core.heard[agents], "degree": core.degree[agents],
             }  # fmt: skip
             if self.kind == LOANS:
-                hosts = self._hashes[self._host[slots]]
-                items = {"flow": core.flows[slots], "row": rows, "host": hosts, "neighbor": self._number[slots]}
-                found.append((columns, items))
+                found.append((columns, items | {"flow": core.flows[slots]}))
             else:
                 more = {"restart": core.restart[agents], "generation": core.generation[agents]}
                 found.append((columns | more, {}))
         return found
 
-    def _show(self, part: int) -> tuple[Index, Index, Index]:
-        """(agents, slots, rows of the slots) of a part."""
+    def _show(self, part: int) -> tuple[Index, Index, Columns]:
+        """(agents, slots, what items say of the slots) of a part, until the next cut."""
         rows = self.graph.rows[self._open]
         slots = self._open[self._part[rows] == part]
         agents, row = np.unique(self.graph.rows[slots], return_inverse=True)
-        return agents, slots, row
+        items = {
+            "row": row.astype(np.uint32), "host": self._hashes[self._host[slots]],
+            "neighbor": self._number[slots].astype(np.uint32),
+        }  # fmt: skip
+        return agents, slots, items
 
     # Cuts
 
@@ -233,11 +234,3 @@ class Links:
                 turn[:] = [min(2 ** turn[1], SLOWEST), min(turn[1] + 1, SLOWEST)]
             turn[0] -= 1
         return told
-
-
-def _looked_up(sorted_keys: Index, wanted: Index, values: Index) -> Index:
-    """values[i] where sorted_keys[i] is what is wanted; -1: nowhere."""
-    if len(sorted_keys) == 0:
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
-    return np.where(sorted_keys[at] == wanted, values[at], -1)

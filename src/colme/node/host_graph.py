@@ -57,20 +57,20 @@ class HostGraph:
         self.ends[where > 0] = self.n_agents + back
         there = self.rows << 32 | self.ends
         order = np.argsort(there)
-        if np.any(np.diff(there[order]) == 0) or np.any(self.rows == self.ends):
-            bad = int(self.rows[order][:-1][np.diff(there[order]) == 0][:1].sum())
-            raise NodeError(f"agent {bad}: a neighbor is somebody else, and listed once. Correct the list.")
+        wrong = self.rows == self.ends
+        wrong[order[1:]] |= np.diff(there[order]) == 0
+        if wrong.any():
+            raise NodeError(
+                f"agent {self.rows[wrong][0]}: a neighbor is somebody else, and listed once. Correct the list."
+            )
         self.backs = np.full(len(self.ends), -1, np.int64)
         here = np.flatnonzero(where == 0)
-        wanted = self.ends[here] << 32 | self.rows[here]
-        found = np.searchsorted(there[order], wanted)
-        found[found == len(there)] = 0
-        missing = there[order][found] != wanted if len(here) else np.zeros(0, bool)
-        if missing.any():
-            k = here[missing][0]
+        self.backs[here] = looked_up(there[order], self.ends[here] << 32 | self.rows[here], order)
+        missing = here[self.backs[here] < 0]
+        if len(missing):
+            k = missing[0]
             raise NodeError(f"{self.rows[k]},{self.ends[k]}: an edge of this host is listed at both its ends. "
                             f"Add {self.ends[k]},{self.rows[k]}.")  # fmt: skip
-        self.backs[here] = order[found]
 
     @property
     def n_ghosts(self) -> int:
@@ -80,7 +80,7 @@ class HostGraph:
     def degrees(self) -> NDArray[np.int64]:
         return np.diff(self.indptr)
 
-    @property
+    @cached_property
     def crossing(self) -> NDArray[np.int64]:
         """Slots whose other end is elsewhere."""
         return np.flatnonzero(self.ends >= self.n_agents)
@@ -137,6 +137,16 @@ class HostGraph:
             return str(end)
         ghost = end - self.n_agents
         return f"{names[self.ghost_host[ghost]]}{self.ghost_number[ghost]}"
+
+
+def looked_up(
+    sorted_keys: NDArray[np.int64], wanted: NDArray[np.int64], values: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """values[i] where sorted_keys[i] is what is wanted; -1: nowhere."""
+    if len(sorted_keys) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
+    return np.where(sorted_keys[at] == wanted, values[at], -1)
 
 
 def split(graph: Graph, owner: Sequence[int], names: Sequence[str]) -> tuple[list[HostGraph], list[NDArray[Any]]]:
