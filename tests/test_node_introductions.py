@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import colme
 from colme.errors import CheckpointError
 from colme.graphs import from_edges, random_regular_graph
-from colme.node import wire
+from colme.node import letters
 from colme.node._state import to_bytes
 from colme.node.device import Device
 from colme.node.letters import ASK, MEET, unpack_letter
@@ -132,7 +132,7 @@ def test_an_agent_without_twins_asks_everybody_once_and_then_is_quiet() -> None:
     send = fleet.devices[alone].transport.send
 
     def watch(to: str, message: bytes) -> None:
-        if message[:4] == wire.LETTER and unpack_letter(message).kind in (MEET, ASK):
+        if message[:4] == letters.LETTER and unpack_letter(message).kind in (MEET, ASK):
             asked.append((fleet.periods, to))
         send(to, message)
 
