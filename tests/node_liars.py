@@ -12,18 +12,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-import colme
 from colme._ballots import cast
-from colme.graphs import Graph, random_regular_graph
+from colme.graphs import Graph
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.memory import MemoryNetwork
 from colme.node.wire import HelloBody, LoansBody, Record, VotesBody, pack, unpack
+from colme.testing._promises import SIGMA
 from tests.nodes import Fleet
 
 FAR = 1e6
 Lie = Callable[[Core, Record], Record]
 """What a liar says instead of what its core would."""
+
+
+def two_classes(n_agents: int, n_steps: int, seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(samples, true means), 2.5 sigma apart."""
+    truth = 2.5 * SIGMA * (np.arange(n_agents) % 2)
+    return truth + SIGMA * np.random.default_rng(seed).standard_normal((n_steps, n_agents)), truth
 
 
 def _with(record: Record, **body: Any) -> Record:
@@ -73,7 +79,16 @@ def lend(core: Core, record: Record) -> Record:
     return _with(record, flows=flows, estimate=FAR, intervals=_wide(core, record))
 
 
-LIES: dict[str, Lie] = {each.__name__: each for each in (far, wide, edge, flip, storm, lend)}
+def stubborn(core: Core, record: Record) -> Record:
+    """Votes of the round that all are in, which are only its own: a tribe of its own, half a class away."""
+    if not isinstance(record.body, VotesBody):
+        return record
+    agent: Any = core.agent
+    codes, values = cast(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)
+    return _with(record, codes=codes, values=values.astype(np.float32), before=values.astype(np.float32))
+
+
+LIES: dict[str, Lie] = {each.__name__: each for each in (far, wide, edge, flip, storm, lend, stubborn)}
 
 
 class Liars(Fleet):

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from colme._ballots import plausible
 from colme.errors import MethodError, NodeError
@@ -21,7 +22,7 @@ from colme.methods._intervals import PARTED
 from colme.methods.census import CensusAgent, Votes
 from colme.methods.local import LocalAgent
 from colme.node._census import Poll, RollingCensus
-from colme.node._doubt import PULL, Restarts, near, own_interval
+from colme.node._doubt import LENT, PULL, SURPRISE, Restarts, near, own_interval
 from colme.node.wire import Body, HelloBody, LoansBody, Record, VotesBody, name_hash
 
 SILENCE: Final = object()
@@ -184,14 +185,14 @@ class FlowDialect(Dialect):
         for b, loan in inbox.items():
             if loan is not PARTED:
                 estimate = near(float(loan.estimate), center, radius)
-                loan = Loan(loan.intervals, number(estimate), near(loan.flow, 0.0, radius))
+                loan = Loan(loan.intervals, number(estimate), near(loan.flow, 0.0, LENT * radius))
             out[b] = loan
         return out
 
     def after(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         center, radius = own_interval(agent)
-        agent.flows = {b: near(flow, 0.0, radius) for b, flow in agent.flows.items()}
+        agent.flows = {b: near(flow, 0.0, LENT * radius) for b, flow in agent.flows.items()}
         agent.estimate = near(agent.estimate, center, radius)
 
 
@@ -206,24 +207,31 @@ class CensusDialect(Dialect):
 
     def state(self) -> Body:
         poll: Poll = self.agent.poll  # type: ignore[attr-defined]  # only devices ask
-        return VotesBody(poll.census, poll.began, poll.since, poll.codes, poll.values)
+        return VotesBody(poll.census, poll.began, poll.since, poll.round, poll.codes, poll.values, poll.before)
 
     def say(self, outbox: Mapping[Hashable, Any]) -> Body:
         votes: Votes = next(iter(outbox.values()))
-        return VotesBody(0, 0, 0, votes.codes, votes.values)
+        return VotesBody(0, 0, 0, 0, votes.codes, votes.values, np.zeros_like(votes.values))
 
     def said(self, record: Record, exchange: int) -> Any:
         body = record.body
         if not isinstance(body, VotesBody):
             return SILENCE
-        values = body.values.astype(self.agent.place.exchange)
-        if isinstance(self.agent, RollingCensus):
-            return Poll(body.codes, values, record.degree, body.census, body.began, body.since)
-        return Votes(body.codes, values, record.degree)
+        values, before = (each.astype(self.agent.place.exchange) for each in (body.values, body.before))
+        if not isinstance(self.agent, RollingCensus):
+            return Votes(body.codes, values, record.degree)
+        return Poll(
+            body.codes, values, before, record.degree, body.census, body.began, body.since, body.round, record.epoch
+        )
 
     def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
-        return record if isinstance(body, VotesBody) and plausible(body.codes, body.values) else None
+        fits = isinstance(body, VotesBody) and all(plausible(body.codes, each) for each in (body.values, body.before))
+        return record if fits else None
+
+    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+        agent = self.agent
+        agent.estimate = near(agent.estimate, agent.latest, SURPRISE * math.sqrt(agent.noise))
 
 
 _DIALECTS: dict[Any, type[Dialect]] = {
