@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme._ballots import at_most_one, plausible
+from colme._ballots import at_most_one, cast, plausible
 from colme.graphs import random_regular_graph
 from colme.node._doubt import MOST_NEWS, PAUSE, SURPRISE, Restarts, near, own_interval
 from colme.node.core import Core
@@ -174,9 +174,7 @@ def test_censuses_cannot_be_stopped_nor_driven() -> None:
 
 
 def test_votes_below_zero_or_above_one_are_cut_off() -> None:
-    body: Any = Core(colme.Census(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
-    body.tick(0.0, 0.3, {})
-    votes: Any = unpack(pack(body.record())).body
-    grown = at_most_one(votes.codes, votes.values * np.float32(3.0))
-    assert plausible(votes.codes, at_most_one(votes.codes, -votes.values)) and grown[1:].sum() == pytest.approx(1.0)
-    np.testing.assert_array_equal(at_most_one(votes.codes, votes.values), votes.values)
+    codes, values = cast(np.float64(0.3), np.float64(SIGMA**2), SIGMA)
+    assert plausible(codes, values) and not plausible(codes, -values) and not plausible(codes, 3.0 * values)
+    assert plausible(codes, at_most_one(codes, -values)) and plausible(codes, at_most_one(codes, values * [1, 3, 3]))
+    np.testing.assert_array_equal(at_most_one(codes, values), values)

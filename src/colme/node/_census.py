@@ -6,7 +6,7 @@ Censuses have numbers, and so have their rounds. From the perspective of agent a
 (2) who hears of a newer number joins with its own ballot, once it is done with the one before
 (3) it goes on to round k + 1 when all neighbors that it hears have told it their votes of round k, by the equation of
     `colme.methods.census`, momentum included. So that nobody misses a round, all tell the votes of the last two: who
-    waits for me is at most one round behind. After some ticks it waits no longer, and a neighbor that it has not heard
+    waits for me is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not heard
     is replaced by oneself; one that is further ahead is heard as it is, in a plain average without momentum
 (4) after the last round it explains the votes by tribes, as ever, but goes on telling them
 
@@ -28,8 +28,8 @@ from colme.methods._census import Plan
 from colme.methods.census import Census, CensusAgent, Votes
 from colme.node._doubt import PAUSE
 
-PATIENCE = 4
-"""Ticks that a round waits for a neighbor."""
+PATIENCE = 2
+"""Ticks that a round waits for a neighbor, at least. Later it may take as long as there is time until the next census."""
 JUMP = 2**40
 """Numbers do not rise faster: 2^22 lies in a row would be needed to use them up."""
 
@@ -113,7 +113,11 @@ class RollingCensus(CensusAgent):
 
     def _ready(self, inbox: dict[Hashable, Poll]) -> bool:
         same = self._same(inbox)
-        return len(same) == len(inbox) > 0 or (self.waited > PATIENCE and len(same) > 0)
+        return len(same) == len(inbox) > 0 or (self.waited > self._patience and len(same) > 0)
+
+    @property
+    def _patience(self) -> float:
+        return max(PATIENCE, (self.plan.refresh - 1.0) * self.t / self.plan.rounds)
 
     def _next_round(self, same: dict[Hashable, Poll]) -> None:
         even = all(poll.round <= self.round + 1 for poll in same.values())
@@ -126,7 +130,7 @@ class RollingCensus(CensusAgent):
         """Nobody else is as far in this census. If others are in the next, or if it takes too long, end this one: half
         of its rounds are worth a fit."""
         rounds = self.plan.rounds_at(self.began)
-        if newest.census > self.census or self.waited >= PATIENCE * rounds:
+        if newest.census > self.census or self.waited >= self._patience * rounds:
             if 2 * self.rounds >= rounds:
                 self._finish()
             self.rounds = -1
