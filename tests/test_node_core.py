@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import colme
 from colme.errors import ColmeError, MethodError, NodeError
@@ -21,6 +20,7 @@ from colme.node.lockstep import lockstep
 from colme.node.memory import MemoryNetwork
 from colme.node.wire import HelloBody, LoansBody, Record, pack
 from colme.testing._promises import SIGMA, WIDTH, Case
+from tests.node_liars import two_classes
 from tests.nodes import PERIOD, Fleet
 
 FLOW = colme.CLColME(consensus="flow")
@@ -32,12 +32,6 @@ DEVICES = [
     colme.CLColME(bound="hoeffding"), colme.Census(fits="own"), colme.Census(fits="own", estimate_sigma=True),
     colme.Census(fits="own", restart=True),
 ]  # fmt: skip
-
-
-def two_classes(n_agents: int, n_steps: int, seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(samples, true means), 2.5 sigma apart."""
-    truth = 1.25 * (np.arange(n_agents) % 2)
-    return truth + SIGMA * np.random.default_rng(seed).standard_normal((n_steps, n_agents)), truth
 
 
 def alone(method: Any = FLOW, neighbors: tuple[str, ...] = ("b",), **known: Any) -> Core:
@@ -239,14 +233,14 @@ def test_nothing_that_is_heard_raises() -> None:
 def test_a_census_cannot_be_stuffed() -> None:
     core = alone(colme.Census())
     other = Core(colme.Census(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
-    for k in range(3):
+    for k in range(8):  # it begins after as many ticks as it has rounds
         record, _ = other.tick(k * PERIOD, 0.1, {"a": pack(core.record())})
     body: Any = wire.unpack(record).body
     for wrong in (body.values * 50, -body.values):
-        lie = wire.VotesBody(body.census, body.began, body.since, body.codes, wrong)
+        lie = wire.VotesBody(body.census, body.began, body.since, body.round, body.codes, wrong, body.before)
         core.tick(0.0, 0.1, {"b": pack(Record(1, 9, 9, 0.1, 1, lie))})
     assert core.refused == {"sense": 2}
-    far = wire.VotesBody(2**41, 1, 1, body.codes, body.values)
+    far = wire.VotesBody(2**41, 1, 1, 0, body.codes, body.values, body.before)
     core.tick(0.0, 0.1, {"b": pack(Record(1, 9, 9, 0.1, 1, far))})
     assert core.agent.census < 3  # type: ignore[attr-defined]
 

@@ -29,7 +29,9 @@ NAN, INF = math.nan, math.inf
 HELLO = HelloBody(((0.25, 0.5),), 0.125, 7, 3)
 THREE = HelloBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
 LOANS = LoansBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
-VOTES = VotesBody(2, 10, 4, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32))
+VOTES = VotesBody(
+    2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
+)  # fmt: skip
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
@@ -42,7 +44,8 @@ def plain(record: Record) -> str:
     """As text, for NaN is not equal to itself."""
     body = record.body
     if isinstance(body, VotesBody):
-        body = msgspec.structs.replace(body, codes=body.codes.tolist(), values=body.values.tolist())
+        lists = {name: getattr(body, name).tolist() for name in ("codes", "values", "before")}
+        body = msgspec.structs.replace(body, **lists)
     return repr(msgspec.structs.replace(record, body=body))
 
 
@@ -57,7 +60,7 @@ def test_what_goes_in_comes_out(name: str) -> None:
 def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
-        "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 24 + 36,
+        "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
         "nobody": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
@@ -65,7 +68,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
 
 def test_a_census_of_too_many_bins_tells_its_largest() -> None:
     values = np.random.default_rng(0).permutation(2000).astype(np.float32)
-    record = Record(1, 5, 4, 0.25, 6, VotesBody(1, 1, 1, np.arange(2000), values))
+    record = Record(1, 5, 4, 0.25, 6, VotesBody(1, 1, 1, 1, np.arange(2000), values, values))
     body: Any = unpack(pack(record)).body
     assert len(body.codes) == wire.MOST_ITEMS and body.values.min() == 2000 - wire.MOST_ITEMS
     assert np.array_equal(values[body.codes], body.values)
@@ -109,8 +112,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "flow": (with_field("loans", BODY + 16, "<d", INF), "value"),
     "twice": (with_field("loans", BODY + 8, "<Q", 3), "range"),
     "census": (with_field("votes", 40, "<Q", 2**63), "range"),
-    "bins out of order": (with_field("votes", 64, "<q", 0), "range"),
-    "vote": (with_field("votes", 88, "<f", NAN), "value"),
+    "bins out of order": (with_field("votes", 72, "<q", 0), "range"),
+    "round": (with_field("votes", 64, "<Q", 2**63), "range"),
+    "vote": (with_field("votes", 96, "<f", NAN), "value"),
+    "vote before": (with_field("votes", 108, "<f", NAN), "value"),
 }
 
 

@@ -89,6 +89,17 @@ def plausible(codes: NDArray[np.int64], values: NDArray[Any]) -> bool:
     )
 
 
+def at_most_one(codes: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
+    """These votes, or if some are below zero or all together more than one, the nearest that are `plausible`."""
+    votes = np.maximum(values, values.dtype.type(0.0))
+    k = codes & ((1 << _BITS) - 1)
+    bins = (codes >> _BITS != _SPECIAL) & (k != 0)
+    total = votes[bins].sum(dtype=np.float64)
+    if total > 1.0:
+        votes[bins] = votes[bins] / total
+    return votes
+
+
 class Bins(NamedTuple):
     """What codes mean, column by column: noise channels have center NaN."""
 

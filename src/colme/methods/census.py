@@ -190,8 +190,8 @@ class CensusAgent(Agent):
         self.before = np.zeros_like(self.votes)
         self.began, self.rounds = self.t, 0
 
-    def _average(self, heard: dict[Hashable, Votes]) -> None:
-        """Equation (3), `colme._ballots.share_votes` for one agent."""
+    def _average(self, heard: dict[Hashable, Votes], *, plain: bool = False) -> None:
+        """Equation (3), `colme._ballots.share_votes` for one agent; `plain`: without momentum."""
         codes = np.unique(np.concatenate([self.codes, *(votes.codes for votes in heard.values())]))
         now, before = (_among(codes, self.codes, values) for values in (self.votes, self.before))
         number = self.place.exchange
@@ -201,7 +201,7 @@ class CensusAgent(Agent):
             own -= weight
             total += weight * _among(codes, votes.codes, votes.values)
         value = total + own * now
-        if self.rounds > 0:
+        if self.rounds > 0 and not plain:
             value = number(self.plan.momentum) * (value - before) + before
         self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, number(0.0)), now
 

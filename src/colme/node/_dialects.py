@@ -11,9 +11,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from colme._ballots import plausible
-from colme.consensus import START
 from colme.errors import MethodError, NodeError
 from colme.methods import Agent, Census, CLColME, Method, Place
 from colme.methods._consensus import ConsensusAgent, Hello
@@ -22,6 +22,7 @@ from colme.methods._intervals import PARTED
 from colme.methods.census import CensusAgent, Votes
 from colme.methods.local import LocalAgent
 from colme.node._census import Poll, RollingCensus
+from colme.node._doubt import LENT, PULL, SURPRISE, Restarts, near, own_interval
 from colme.node.wire import Body, HelloBody, LoansBody, Record, VotesBody, name_hash
 
 SILENCE: Final = object()
@@ -82,11 +83,12 @@ class Dialect:
         """Make sense of a record without a common tick, when it is heard at my step t; None if it makes none."""
         return record
 
-    def after(self, restart: int, used: Mapping[str, Record]) -> None:
-        """A tick is over that found the clock at `restart` and used these records."""
+    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
+        """What I believe of the messages in an exchange, without a common tick; see `colme.node._doubt`."""
+        return inbox
 
-
-_MOST_GENERATIONS = 2**32 - 1
+    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+        """A tick is over that used these records, and cut an edge or did not."""
 
 
 class ConsensusDialect(Dialect):
@@ -94,15 +96,15 @@ class ConsensusDialect(Dialect):
     restart is news if its generation is, and happened as many of my ticks ago as the sender says of its own."""
 
     cuts: ClassVar[bool] = True
-    saved: ClassVar[tuple[str, ...]] = ("generation",)
+    saved: ClassVar[tuple[str, ...]] = ("restarts",)
     agent: ConsensusAgent
 
     def __init__(self, agent: Agent):
         super().__init__(agent)
-        self.generation = 0
+        self.restarts = Restarts()
 
     def state(self) -> Body:
-        return HelloBody(self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.generation)
+        return HelloBody(self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.restarts.generation)
 
     def say(self, outbox: Mapping[Hashable, Any]) -> Body:
         hello = next(iter(outbox.values()))
@@ -122,19 +124,28 @@ class ConsensusDialect(Dialect):
         body = record.body
         if not isinstance(body, HelloBody) or len(body.intervals) != self.agent.n_intervals:
             return None
-        restart = START
-        if body.generation > self.generation:
-            restart = max(START, t - max(record.epoch - body.restart, 0))
         estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
-        if restart == body.restart and estimate == body.estimate:
-            return record
-        return msgspec.structs.replace(record, body=HelloBody(body.intervals, estimate, restart, body.generation))
+        generation, restart = self.restarts.told(body.generation, max(record.epoch - body.restart, 0), t)
+        told = HelloBody(body.intervals, estimate, restart, generation)
+        return msgspec.structs.replace(record, body=told)
 
-    def after(self, restart: int, used: Mapping[str, Record]) -> None:
+    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
+        agent, number = self.agent, self.agent.place.exchange
+        center, radius = own_interval(agent)
+        most = PULL * (1.0 - agent.clock.rate(agent.t, agent.restart)) * radius
+        out = {}
+        for b, hello in inbox.items():
+            if isinstance(hello, Hello):
+                estimate = near(near(float(hello.estimate), float(agent.estimate), most), center, radius)
+                hello = Hello(hello.intervals, number(estimate), hello.restart)
+            out[b] = hello
+        return out
+
+    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+        agent = self.agent
         told = [record.body for record in used.values() if isinstance(record.body, HelloBody)]
-        mine = self.agent.restart > max([restart, *(body.restart for body in told)])
-        newest = max([self.generation, *(body.generation for body in told)])
-        self.generation = min(newest + mine, _MOST_GENERATIONS)
+        self.restarts.after([(body.generation, body.restart) for body in told], agent.t, cut)
+        agent.estimate = near(agent.estimate, *own_interval(agent))
 
 
 class FlowDialect(Dialect):
@@ -184,6 +195,23 @@ class FlowDialect(Dialect):
         fits = isinstance(body, LoansBody) and len(body.intervals) == self.agent.n_intervals
         return record if fits else None
 
+    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
+        number = self.agent.place.exchange
+        center, radius = own_interval(self.agent)
+        out = {}
+        for b, loan in inbox.items():
+            if loan is not PARTED:
+                estimate = near(float(loan.estimate), center, radius)
+                loan = Loan(loan.intervals, number(estimate), near(loan.flow, 0.0, LENT * radius))
+            out[b] = loan
+        return out
+
+    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+        agent = self.agent
+        center, radius = own_interval(agent)
+        agent.flows = {b: near(flow, 0.0, LENT * radius) for b, flow in agent.flows.items()}
+        agent.estimate = near(agent.estimate, center, radius)
+
 
 class CensusDialect(Dialect):
     """The census: votes, and which census they are for."""
@@ -196,24 +224,31 @@ class CensusDialect(Dialect):
 
     def state(self) -> Body:
         poll: Poll = self.agent.poll  # type: ignore[attr-defined]  # only devices ask
-        return VotesBody(poll.census, poll.began, poll.since, poll.codes, poll.values)
+        return VotesBody(poll.census, poll.began, poll.since, poll.round, poll.codes, poll.values, poll.before)
 
     def say(self, outbox: Mapping[Hashable, Any]) -> Body:
         votes: Votes = next(iter(outbox.values()))
-        return VotesBody(0, 0, 0, votes.codes, votes.values)
+        return VotesBody(0, 0, 0, 0, votes.codes, votes.values, np.zeros_like(votes.values))
 
     def said(self, record: Record, exchange: int) -> Any:
         body = record.body
         if not isinstance(body, VotesBody):
             return SILENCE
-        values = body.values.astype(self.agent.place.exchange)
-        if isinstance(self.agent, RollingCensus):
-            return Poll(body.codes, values, record.degree, body.census, body.began, body.since)
-        return Votes(body.codes, values, record.degree)
+        values, before = (each.astype(self.agent.place.exchange) for each in (body.values, body.before))
+        if not isinstance(self.agent, RollingCensus):
+            return Votes(body.codes, values, record.degree)
+        return Poll(
+            body.codes, values, before, record.degree, body.census, body.began, body.since, body.round, record.epoch
+        )
 
     def heard(self, record: Record, t: int) -> Record | None:
         body = record.body
-        return record if isinstance(body, VotesBody) and plausible(body.codes, body.values) else None
+        fits = isinstance(body, VotesBody) and all(plausible(body.codes, each) for each in (body.values, body.before))
+        return record if fits else None
+
+    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+        agent = self.agent
+        agent.estimate = near(agent.estimate, agent.latest, SURPRISE * math.sqrt(agent.noise))
 
 
 _DIALECTS: dict[Any, type[Dialect]] = {

@@ -158,11 +158,12 @@ class Core:
         new = [b for b in self.neighbors if b in records and self._hear(b, records[b], now)]  # (1)
         answers, parted = self._listen(control, now)
         spoken = new if self._dialect.once else self.fresh(now)
-        before, restart = self.neighbors, getattr(self.agent, "restart", 0)
+        before = self.neighbors
         used = {b: self._heard[b].record for b in spoken if b not in parted}
         self._step(self._checked(sample), used, parted)  # (2)
-        self._dialect.after(restart, used)
-        for b in set(before).difference(self.neighbors):
+        lost = set(before).difference(self.neighbors)
+        self._dialect.after(used, bool(lost))
+        for b in lost:
             self.partings[b] = Parting(known=b in parted, at=now)
             self._heard.pop(b, None)
             self.urgent = True
@@ -229,6 +230,7 @@ class Core:
                 step.send(inbox)
                 inbox = {b: self._dialect.said(record, exchange) for b, record in used.items()}
                 inbox = {b: message for b, message in inbox.items() if message is not SILENCE}
+                inbox = self._dialect.believed(inbox)
                 if exchange == 0:
                     inbox |= dict.fromkeys(parted, PARTED)
                 exchange += 1

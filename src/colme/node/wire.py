@@ -7,7 +7,8 @@ transport sees to it that nobody publishes under another's. 40 bytes of head, th
     degree u16, n_items u16
     hello  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
     loans  n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
-    votes  census u64, began u64, since u64, n_items x code i64, n_items x vote f32
+    votes  census u64, began u64, since u64, round u64, n_items x code i64, n_items x vote f32,
+           n_items x vote of the round before f32
 
 incarnation: starts of the agent; epoch: its steps; turn: the exchange within a step, where there are barriers. Loans
 name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
@@ -38,7 +39,7 @@ CUT, CUT_HEARD = 1, 2
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
-_HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQ")
+_HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 MOST_NUMBER = 2**62
 """Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
@@ -73,13 +74,16 @@ class LoansBody(msgspec.Struct, frozen=True):
 
 
 class VotesBody(msgspec.Struct, frozen=True):
-    """The census of this number, that began at step `began` of whoever began it, `since` steps ago."""
+    """The census of this number, that began at step `began` of whoever began it, `since` steps ago; the votes after
+    `round` rounds of it, and those of the round before."""
 
     census: int
     began: int
     since: int
+    round: int
     codes: Any
     values: Any
+    before: Any
 
 
 Body = HelloBody | LoansBody | VotesBody | None
@@ -129,10 +133,10 @@ def pack(record: Record) -> bytes:
         intervals, items = body.intervals, len(body.flows)
         tail = _LOAN.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
     elif isinstance(body, VotesBody):
-        codes, values = _largest(np.asarray(body.codes), np.asarray(body.values))
+        codes, votes = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
         items = len(codes)
-        tail = _POLL.pack(body.census, body.began, body.since) + codes.astype("<i8").tobytes()
-        tail += values.astype("<f4").tobytes()
+        tail = _POLL.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
+        tail += votes.astype("<f4").tobytes()
     head = _HEAD.pack(
         RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
@@ -143,8 +147,8 @@ def pack(record: Record) -> bytes:
 def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     if len(codes) <= MOST_ITEMS:
         return codes, values
-    kept = np.sort(np.argsort(-values, kind="stable")[:MOST_ITEMS])
-    return codes[kept], values[kept]
+    kept = np.sort(np.argsort(-values[0], kind="stable")[:MOST_ITEMS])
+    return codes[kept], values[:, kept]
 
 
 def unpack(raw: bytes) -> Record:
@@ -158,7 +162,7 @@ def unpack(raw: bytes) -> Record:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
     if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody)) or (items and kind < 2):
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
-    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 12)[kind]
+    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16)[kind]
     if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
     if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
@@ -188,16 +192,16 @@ def unpack(raw: bytes) -> Record:
 
 
 def _votes(raw: bytes, items: int) -> VotesBody:
-    census, began, since = _POLL.unpack_from(raw)
-    if max(census, began, since) > MOST_NUMBER:
-        raise WireError("range", f"census {census}, begun at {began}, {since} ago")
+    census, began, since, round_ = _POLL.unpack_from(raw)
+    if max(census, began, since, round_) > MOST_NUMBER:
+        raise WireError("range", f"census {census}, begun at {began}, {since} ago, round {round_}")
     codes = np.frombuffer(raw, "<i8", items, _POLL.size).astype(np.int64)
-    values = np.frombuffer(raw, "<f4", items, _POLL.size + 8 * items).astype(np.float32)
+    votes = np.frombuffer(raw, "<f4", 2 * items, _POLL.size + 8 * items).astype(np.float32).reshape(2, items)
     if np.any(codes[1:] <= codes[:-1]):
         raise WireError("range", "bins out of order")
-    if not np.all(np.abs(values) <= LARGEST):
+    if not np.all(np.abs(votes) <= LARGEST):
         raise WireError("value", "votes that are no numbers")
-    return VotesBody(census, began, since, codes, values)
+    return VotesBody(census, began, since, round_, codes, *votes)
 
 
 def pack_control(message: Control) -> bytes:
