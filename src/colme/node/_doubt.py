@@ -14,13 +14,16 @@ edge of (1), for it pulls at every tick and the own mean ever less. With (2) it 
 this moves what was heard towards what is known: the new estimate remains an average of X, y and what was heard, and the
 two ends of an edge, who have about the same r and alpha, move by the same amount. (3) is more than twins on a random
 graph lend each other, but for the first ticks; docs/developer/node.md has the figures.
+
+A host of many agents doubts the agents of other hosts in the same way (`_host_kernels`), and not its own.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from colme._jit import equation
 from colme.confidence import MEAN, interval_of
 from colme.consensus import START
 from colme.methods._intervals import IntervalAgent
@@ -47,11 +50,12 @@ def own_interval(agent: IntervalAgent) -> tuple[float, float]:
     return interval_of(MEAN, agent.count, agent.mean, second, fourth, agent.bound.radius(agent.count))
 
 
-def near(value: float, center: float, radius: float) -> float:
+@equation
+def near(value: Any, center: Any, radius: Any) -> Any:
     """The value nearest to this one that is within center +- radius; NaN, of which there are no doubts, as it is."""
-    if not math.isfinite(radius) or math.isnan(center):
+    if not radius < math.inf or center != center or value != value:
         return value
-    return min(max(value, center - radius), center + radius) if value == value else value
+    return min(max(value, center - radius), center + radius)
 
 
 class Restarts:

@@ -30,6 +30,7 @@ def freeze_host(core: HostCore) -> bytes:
         | {
             "t": core.t,
             "origin": core.origin,
+            "believed": [core.believed, core.believed_at],
             "marks": [[host, part, *mark] for (host, part), mark in links.marks.items()],
             "arrays": freeze(SimpleNamespace(**arrays), tuple(arrays)),
         }
@@ -51,6 +52,7 @@ def thaw_host(core: HostCore, raw: bytes) -> None:
         alive, known = (np.unpackbits(bits, count=n_slots).astype(bool) for bits in (found.alive, found.known))
         marks = {(str(host), int(part)): (int(i), int(e), int(t)) for host, part, i, e, t in saved["marks"]}
         core.t, core.origin = int(saved["t"]), float(saved["origin"])
+        core.believed, core.believed_at = map(int, saved["believed"])
         core.count[:], core.means[:n], core.radius[:n] = found.count, found.mean, found.radius
         core.estimates[:], core.heard[:n] = found.estimate, found.estimate
         core.restart[:n], core.generation[:n] = found.restart, found.generation

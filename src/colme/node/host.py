@@ -28,6 +28,7 @@ from colme.errors import NodeError, positive, whole
 from colme.methods import CColME, CLColME, Local, Method
 from colme.node import _host_kernels as kernels
 from colme.node._dialects import check_device_step
+from colme.node._doubt import MOST_NEWS, PAUSE
 from colme.node._host_links import Links
 from colme.node._host_state import freeze_host, thaw_host
 from colme.node.frame import HELLO, LOANS, Frame, pack_frame, unpack_frame
@@ -73,6 +74,7 @@ class HostCore:
         self.heard = np.full(n_all, np.nan, np.float32)
         self.restart = np.full(n_all, START, np.int64)
         self.generation = np.zeros(n_all, np.int64)
+        self.believed, self.believed_at = 0, START  # the newest generation, and when news of others last counted
         self.degree = np.concatenate([graph.degrees, np.zeros(graph.n_ghosts, np.int64)])
         self.slots = graph.ends.copy()
         flowing = self.kind == LOANS
@@ -232,15 +234,15 @@ class HostCore:
             return
         if self.flows is not None and self.theirs is not None:
             kernels.lend(
-                graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.estimates, self.flows,
-                self.theirs, self.step_size,
+                graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.radius, self.estimates,
+                self.flows, self.theirs, together, self.step_size,
             )  # fmt: skip
             self.theirs.fill(math.nan)
         else:
             kernels.lean(
-                graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.estimates, self.degree,
-                isinstance(self.method, CColME), self.cut_now, self.clock, self.fixed, self.restart, self.generation,
-                self._news, together, self.step_size, self.t,
+                graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.radius, self.estimates,
+                self.degree, isinstance(self.method, CColME), self.cut_now, self.clock, self.fixed, self.restart,
+                self.generation, self._ceiling(), self._news, together, self.step_size, self.t,
             )  # fmt: skip
             self.restart[: self.n_agents] = self._news[0]
             if self.clock == kernels.GOSSIP:
@@ -248,6 +250,16 @@ class HostCore:
         self.heard[: self.n_agents] = self._spare
         self.cut_now[:] = False
         self._new[:] = False
+
+    def _ceiling(self) -> int:
+        """The newest generation of restarts that counts. News of other hosts are believed a tenth of the time apart."""
+        n = self.n_agents
+        known = max(self.believed, int(self.generation[:n].max()))
+        told = int(self.generation[n:][self.use[n:]].max(initial=0))
+        if told > known and self.t >= PAUSE * self.believed_at:
+            known, self.believed_at = min(told, known + MOST_NEWS), self.t
+        self.believed = known
+        return known
 
     def frame(self, turn: int = 0) -> list[bytes]:
         """The state of those agents whom other hosts ask about, in parts."""
