@@ -16,9 +16,11 @@ from colme._ballots import cast
 from colme.graphs import Graph
 from colme.node.core import Core
 from colme.node.device import Device
+from colme.node.frame import pack_frame, unpack_frame
 from colme.node.memory import MemoryNetwork
 from colme.node.wire import HelloBody, LoansBody, Record, VotesBody, pack, unpack
 from colme.testing._promises import SIGMA
+from tests.hosts import HostFleet
 from tests.nodes import Fleet
 
 FAR = 1e6
@@ -104,3 +106,25 @@ class Liars(Fleet):
     def _lying(self, device: Device, lie: Lie) -> Callable[[bytes], None]:
         tell = device.transport.publish
         return lambda raw: tell(pack(lie(device.core, unpack(raw))))
+
+
+def lying_host(fleet: HostFleet, host: int, lie: str) -> None:
+    """Let this host say of all its agents what the agents above say of themselves."""
+    door = fleet.devices[host].transport
+    tell = door.publish
+
+    def publish(raw: bytes, part: int = 0) -> None:
+        frame = unpack_frame(raw)
+        rows = {name: column.copy() for name, column in frame.rows.items()}
+        items = {name: column.copy() for name, column in frame.items.items()}
+        rows["radius"][:] = 1e3
+        if lie == "storm":
+            rows["restart"][:] = frame.epoch
+            rows["generation"][:] = max(core.generation.max() for core in fleet.cores) + 1
+        else:
+            rows["estimate"][:] = FAR
+        if lie == "lend":
+            items["flow"][:] = -FAR
+        tell(pack_frame(msgspec.structs.replace(frame, rows=rows, items=items)), part)
+
+    door.publish = publish  # type: ignore[method-assign]

@@ -233,7 +233,7 @@ def test_nothing_that_is_heard_raises() -> None:
 def test_a_census_cannot_be_stuffed() -> None:
     core = alone(colme.Census())
     other = Core(colme.Census(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
-    for k in range(8):  # it begins after as many ticks as it has rounds
+    for k in range(20):  # it begins after as many ticks as it has rounds
         record, _ = other.tick(k * PERIOD, 0.1, {"a": pack(core.record())})
     body: Any = wire.unpack(record).body
     for wrong in (body.values * 50, -body.values):

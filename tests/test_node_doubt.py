@@ -19,7 +19,8 @@ from colme.node.core import Core
 from colme.node.memory import MemoryNetwork
 from colme.node.wire import CUT, Control, HelloBody, LoansBody, Record, VotesBody, name_hash, pack, pack_control, unpack
 from colme.testing._promises import SIGMA
-from tests.node_liars import LIES, Liars, two_classes
+from tests.hosts import HostFleet
+from tests.node_liars import LIES, Liars, lying_host, two_classes
 from tests.nodes import PERIOD
 
 FLOW = colme.CLColME(consensus="flow")
@@ -77,6 +78,27 @@ def test_what_liars_can_do_is_little(method: Any, lie: str, most: tuple[float, f
         error = (fleet.run(samples)[-1] - truth)[fleet.honest]
         alone = (samples.mean(axis=0) - truth)[fleet.honest]
         assert np.sqrt((error**2).mean() / (alone**2).mean()) < bound
+
+
+@pytest.mark.parametrize(
+    ("method", "lie", "most"),
+    [(colme.CLColME(), "far", 1.0), (colme.CLColME(), "storm", 0.4), (colme.CColME(), "far", 1.2), (FLOW, "far", 1.0),
+     (FLOW, "lend", 1.5)],
+)  # fmt: skip
+def test_a_host_that_lies_moves_nobody_elsewhere_far(method: Any, lie: str, most: float) -> None:
+    """Four agents of forty are on a host that lies about all of them; two other hosts are honest."""
+    samples, truth = two_classes(40, 200)
+    owner = np.where(np.arange(40) < 4, 2, np.arange(40) % 2)
+    fleet = HostFleet(method, random_regular_graph(40, 6, rng=1), owner, MemoryNetwork(), sigma=SIGMA)
+    lying_host(fleet, 2, lie)
+    for row in samples:
+        fleet.tick(row)
+        for core in fleet.cores[:2]:
+            own, radius = core.means[: core.n_agents], core.radius[: core.n_agents]
+            assert np.all(np.abs(core.estimates - own) <= radius * (1 + 1e-12))
+    honest = owner < 2
+    error, alone = ((np.square(found - truth)[honest].mean()) ** 0.5 for found in (fleet.estimate, fleet.mean))
+    assert error < most * alone, error / alone
 
 
 def test_restarts_that_are_heard_of_are_rare_and_own_ones_count() -> None:

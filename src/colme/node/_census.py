@@ -29,7 +29,7 @@ from colme.methods.census import Census, CensusAgent, Votes
 from colme.node._doubt import PAUSE
 
 PATIENCE = 2
-"""Ticks that a round waits for a neighbor, at least. Later it may take as long as there is until the next census."""
+"""Ticks that a round waits for a neighbor, at least; later, as many as there are until the next census begins."""
 JUMP = 2**40
 """Numbers do not rise faster: 2^22 lies in a row would be needed to use them up."""
 

@@ -29,7 +29,7 @@ from colme.consensus import START
 from colme.methods._intervals import IntervalAgent
 
 PULL = 2.0
-"""In (1 - alpha) r. Half of all honest neighbors differ by a quarter of it, and one or two in a hundred by more."""
+"""In (1 - alpha) r. Half of all honest neighbors differ by a quarter of it, and a few in a hundred by more."""
 LENT = 0.7
 """In r. Honest neighbors lend less after the first ticks; with 20 % loss two in a hundred would lend more."""
 SURPRISE = 4.0
