@@ -162,9 +162,9 @@ def test_every_knob_follows_its_formula() -> None:
         assert (retry["period_init_ms"], retry["period_max_ms"]) == (1000 * first, 1000 * last)
         assert f"{name:9}" in (presets.__doc__ or "")
     few = node(members=("b", "c"))
-    assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, 4, 6)
+    assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, len(few.neighbors) + 2, 6)
     many = node(members=tuple(f"m{i}" for i in range(1000)), tick_rate=20.0)
-    assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 16, 30, 80.0)
+    assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 2, 30, 80.0)
     assert many.max_record == 2 * (128 + 16 * 14)
     assert node(method=colme.Census()).max_record == 2 * (128 + 16 * 1024)
     own = Limits(lease=3.0, freshness=9.0, max_record=100, max_rate=7.0, rx_threads=5, max_sessions=8, max_neighbors=4)
@@ -174,12 +174,12 @@ def test_every_knob_follows_its_formula() -> None:
 
 
 def test_joining_has_room_for_more_and_says_where_it_is() -> None:
-    """Three times the degree that is wanted: neighbors, threads, sessions, and the step that is stable with so many."""
+    """Three times the degree that is wanted: neighbors, sessions, and the step that is stable with so many."""
     keys = Tls(ca="c", certificate="p", key="k")
     method = colme.CLColME(sigma=1.0)
     join = Join(degree=4, admit="certified")
     found = node(method=method, listen=("tls/192.168.1.13:7447",), tls=keys, join=join)
-    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 14, 26, 12)
+    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 6, 26, 12)
     assert found.max_record == 640 and found.advertised == "tls/192.168.1.13:7447"
     assert found.admits("anybody", "tls/192.168.1.14:7447")
     for name, endpoint in ((found.name, "tls/a:1"), ("x", "tcp/127.0.0.1:1"), ("x", "tls/a:1?key=2"), ("x", "")):

@@ -226,15 +226,15 @@ def test_nothing_blocks_while_a_neighbor_cannot_be_reached(opened: Opened) -> No
     assert time.monotonic() - start < 6
 
 
-@pytest.mark.parametrize("n_members", [2, 5])
-def test_enough_threads_listen(n_members: int) -> None:
+@pytest.mark.parametrize("n_neighbors", [2, 5])
+def test_enough_threads_listen(n_neighbors: int) -> None:
     """The variable that zenoh reads is set inside the process, in time."""
     script = f"""
 import os, time
 from tests.node_fleet import config
 from colme.node.zenoh_transport import ZenohTransport
-members = tuple(f"m{{i}}" for i in range({n_members}))
-a = ZenohTransport(config("ann", keys=None, port={free_port()}, neighbors={{"bob": None}}, members=members[1:]))
+others = {{f"m{{i}}": None for i in range({n_neighbors} - 1)}}
+a = ZenohTransport(config("ann", keys=None, port={free_port()}, neighbors={{"bob": None}} | others))
 b = ZenohTransport(config("bob", keys=None, neighbors={{"ann": int(a.config.listen[0].rsplit(":")[-1])}}))
 while a.latest("bob") is None:
     b.publish(b"x")
@@ -245,7 +245,7 @@ a.close(), b.close()
 """
     done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
     wanted, found = map(int, done.stdout.split())
-    assert wanted == n_members + 2 <= found
+    assert wanted == n_neighbors + 2 <= found
 
 
 def test_no_socket_of_a_link_lingers(port: int, opened: Opened) -> None:

@@ -292,7 +292,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def rx_threads(self) -> int:
-        return self.limits.rx_threads or presets.rx_threads(self.max_neighbors)
+        usual = max(len(self.neighbors), 0 if self.join is None else self.join.degree)
+        return self.limits.rx_threads or presets.rx_threads(usual)
 
     @property
     def max_sessions(self) -> int:

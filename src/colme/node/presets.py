@@ -15,7 +15,8 @@ retry         a dialled neighbor that does not answer is dialled again after two
 freshness     a record counts until it is 5 periods + lease old: five lost records in a row or one lost link, no more
 max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go; with
               [join] three times the degree that is wanted
-rx_threads    max_neighbors + 2: closing a dead link may hold a thread for ten seconds, and two must be free to listen
+rx_threads    2 more than the neighbors at the start, or those it wants: closing a dead link may hold a thread for ten
+              seconds, and two must be free to listen. More threads cost time: 20 instead of 8, a tenth of the process
 max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
 max_record    twice 128 bytes for the head and intervals and 16 for each item: flows have one per neighbor, the ballots
               of a census at most 1024; twice, so that a later version may say more. For hosts of many agents 60 000,
@@ -76,8 +77,8 @@ def max_neighbors(n_neighbors: int, n_members: int) -> int:
     return min(n_members, max(14, 2 * n_neighbors))
 
 
-def rx_threads(max_neighbors: int) -> int:
-    return max_neighbors + 2
+def rx_threads(n_neighbors: int) -> int:
+    return n_neighbors + 2
 
 
 def max_sessions(max_neighbors: int) -> int:
