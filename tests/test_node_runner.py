@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -191,6 +192,37 @@ def test_a_socket_of_the_dead_is_replaced_and_a_bad_place_refused(tmp_path: Path
     with pytest.raises(NodeError, match=r"metrics='0.0.0.0:9464'.*loopback"):
         Desk(metrics="0.0.0.0:9464")
     assert not os.path.exists(path)
+    with pytest.raises(NodeError, match=r"x: AF_UNIX path too long\. Start it"):
+        ask(str(tmp_path / ("x" * 200)))
+
+
+def test_a_file_in_the_place_of_a_socket_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "readings.txt"
+    path.write_text("21.4\n")
+    with pytest.raises(NodeError, match=r"is no socket: it is not replaced\. Choose"):
+        Desk(path=str(path))
+    assert path.read_text() == "21.4\n"
+
+
+def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
+    port = free_port()
+    desk = Desk(metrics=f"127.0.0.1:{port}")
+    with contextlib.closing(desk), contextlib.ExitStack() as clients:
+
+        def connect() -> socket.socket:
+            return clients.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        def status() -> dict[str, Any]:
+            return {}
+
+        first = connect()
+        desk.wait(1.0, status)
+        for _ in range(7):
+            connect()
+            desk.wait(1.0, status)
+        connect()
+        first.sendall(b"GET")
+        desk.wait(1.0, status)  # both at once: the first is dismissed before it is heard
 
 
 def test_nobody_who_does_not_read_holds_the_loop() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 
 from colme.errors import NodeError, shorten
 from colme.node.names import Endpoint, is_loopback
@@ -70,6 +71,8 @@ def _listening(listener: socket.socket) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
+    if not stat.S_ISSOCK(os.stat(path).st_mode):  # which would refuse a connection just as a dead socket does
+        raise NodeError(f"{path} exists and is no socket: it is not replaced. Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

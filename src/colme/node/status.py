@@ -93,7 +93,7 @@ def ask(path: str, *, timeout: float = 5.0) -> Status:
     except TimeoutError:
         raise NodeError(f"the node at {path} does not answer: it hangs. Restart it.") from None
     except OSError as error:
-        raise NodeError(f"no node answers at {path}: {error.strerror}. Start it: colme node run.") from None
+        raise NodeError(f"no node answers at {path}: {error.strerror or error}. Start it: colme node run.") from None
     except msgspec.DecodeError:
         raise NodeError(f"what answers at {path} is no node. Name the configuration of a node.") from None
     return found
@@ -185,6 +185,8 @@ class Desk:
         self._selector.register(client, selectors.EVENT_READ, self._answer)
 
     def _answer(self, client: socket.socket, status: Callable[[], Status]) -> None:
+        if client not in self._clients:  # it made room for somebody who came at the same moment
+            return
         try:
             chunk = client.recv(_MOST_REQUEST)
         except BlockingIOError:
