@@ -20,9 +20,12 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.brokers import MqttOutlet
 from colme.node.config import NodeConfig
+from colme.node.host import HostCore
+from colme.node.host_graph import HostGraph
+from colme.node.host_status import with_estimates
 from colme.node.outlets import LineFile, open_outlet
 from colme.node.status import ask, metrics
-from colme.node.tables import Estimates
+from colme.node.tables import Estimates, HostTable
 from tests.node_fleet import free_port, until
 from tests.test_node_runner import NODE, start
 
@@ -60,6 +63,20 @@ def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_path: Pa
     full = LineFile("/dev/full", said.append)
     full(REPORT)
     assert full.dropped == 1 and "No space left" in said[1]
+
+
+def test_a_host_goes_on_when_its_estimates_cannot_be_written(tmp_path: Path) -> None:
+    path, said, reports = tmp_path / "estimates.csv", list[str](), list[Any]()
+    path.mkdir()
+    host = NodeConfig(name="ann", method=colme.Local(), host=HostTable(agents="agents.csv", estimates=str(path)))
+    core = HostCore(host.method, host.name, HostGraph(2, (), [], [], []))
+    report = with_estimates(reports.append, core, host, said.append)
+    for _ in range(3):
+        report(REPORT)
+    assert len(reports) == 3 and len(said) == 1 and "cannot write" in said[0]
+    path.rmdir()
+    report(REPORT)
+    assert len(path.read_text().splitlines()) == 3
 
 
 def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

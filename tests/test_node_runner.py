@@ -233,6 +233,9 @@ def test_nobody_who_does_not_read_holds_the_loop() -> None:
     assert printer.dropped > 0
     assert os.read(read, 64).startswith(b'{"name": "ann"')
     os.close(read)
+    before = printer.dropped
+    printer({"name": "ann", "estimate": 1.0})  # nobody will ever read it: no reason to stop
+    assert printer.dropped == before + 1
     os.close(write)
 
 

@@ -115,6 +115,19 @@ def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> N
     source.close()
 
 
+def test_what_is_no_file_is_told_and_waited_for(tmp_path: Path) -> None:
+    path, said = tmp_path / "log", list[str]()
+    source = GrowingFile(str(path), said.append)
+    for make, remove in ((path.mkdir, path.rmdir), (lambda: os.mkfifo(path), path.unlink)):
+        make()
+        assert source.take() == [] and source.position() is None
+        remove()
+    assert len(said) == 1 and "it is no file" in said[0]
+    path.write_text("1\n")
+    assert collect(source, 1) == [1.0]
+    source.close()
+
+
 def test_a_file_goes_on_where_it_was_unless_it_is_another(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("1\n2\n3")

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from colme._files import write_text
+from colme.errors import RunError
 
 if TYPE_CHECKING:
     from colme.node.config import NodeConfig
@@ -74,13 +75,20 @@ def write_estimates(core: HostCore, path: str) -> None:
     write_text(Path(path), "\n".join(["agent,samples,mean,radius,estimate", *lines]) + "\n")
 
 
-def with_estimates(report: Report, core: HostCore, config: NodeConfig) -> Report:
-    """Reports as before; at each, the estimates go to their file, if there is to be one."""
-    path = config.host.estimates if config.host else ""
+def with_estimates(report: Report, core: HostCore, config: NodeConfig, say: Callable[[str], None]) -> Report:
+    """Reports as before; at each, the estimates go to their file, if there is to be one. If it cannot be written, the
+    first time is told, and the agents go on."""
+    path, told = config.host.estimates if config.host else "", False
 
     def both(status: dict[str, Any]) -> None:
+        nonlocal told
         report(status)
         if path:
-            write_estimates(core, path)
+            try:
+                write_estimates(core, path)
+            except RunError as error:
+                if not told:
+                    say(f"{error} Until then there are no new estimates in it.")
+                told = True
 
     return both

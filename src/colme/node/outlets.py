@@ -36,10 +36,13 @@ class LinePrinter:
         self._poll.register(descriptor, select.POLLOUT)
 
     def __call__(self, report: Status) -> None:
-        if self._poll.poll(0):  # a pipe is ready if 4096 bytes fit, which is more than a line
-            os.write(self._descriptor, to_line(report))
-        else:
-            self.dropped += 1
+        try:
+            if self._poll.poll(0):  # a pipe is ready if 4096 bytes fit, which is more than a line
+                os.write(self._descriptor, to_line(report))
+                return
+        except OSError:  # whoever read them is gone, or the disk is full
+            pass
+        self.dropped += 1
 
     def close(self) -> None:
         """It is not ours."""

@@ -24,7 +24,7 @@ def run_node(
     """The node of a configuration, over zenoh, until a signal: JSON lines to a descriptor, words to `say`."""
     from colme.node.zenoh_transport import ZenohTransport
 
-    parts = _one_agent(config) if config.host is None else _many_agents(config)
+    parts = _one_agent(config) if config.host is None else _many_agents(config, say)
     core = parts.core
     with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:
         desk = Desk(path=config.socket, metrics=metrics)  # first: it tells whether this node runs already
@@ -88,11 +88,11 @@ def _one_agent(config: NodeConfig) -> Parts:
     return Parts(core, device, Lines, lambda report: report)
 
 
-def _many_agents(config: NodeConfig) -> Parts:
+def _many_agents(config: NodeConfig, say: Say) -> Parts:
     from colme.node.host_device import HostDevice, host_core
     from colme.node.host_samples import AgentLines
     from colme.node.host_status import with_estimates
 
     core = host_core(config)
     device = functools.partial(HostDevice, parts=config.parts)
-    return Parts(core, device, AgentLines, lambda report: with_estimates(report, core, config))
+    return Parts(core, device, AgentLines, lambda report: with_estimates(report, core, config, say))

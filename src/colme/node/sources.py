@@ -11,6 +11,7 @@ import math
 import os
 import select
 import socket
+import stat
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -194,15 +195,21 @@ class GrowingFile(_Base):
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
-            if not self._told:
-                self._say(f"cannot read {self.path}: {error.strerror}. Samples are read as soon as it can be.")
-            self._told = True
-            return False
-        saved, self._saved = self._saved, None
+            return self._wait(error.strerror)
         found = os.fstat(self._descriptor)
+        if not stat.S_ISREG(found.st_mode):  # a folder cannot be read, and a pipe has no position
+            self.close()
+            return self._wait("it is no file")
+        saved, self._saved = self._saved, None
         if saved and (found.st_dev, found.st_ino) == (saved.device, saved.inode) and saved.offset <= found.st_size:
             os.lseek(self._descriptor, saved.offset, os.SEEK_SET)
         return True
+
+    def _wait(self, reason: str | None) -> bool:
+        if not self._told:
+            self._say(f"cannot read {self.path}: {reason}. Samples are read as soon as it can be.")
+        self._told = True
+        return False
 
     def _moved(self) -> bool:
         """Whether the name stands for another file by now, or for this one cut short."""
