@@ -181,11 +181,11 @@ def test_joining_has_room_for_more_and_says_where_it_is() -> None:
     found = node(method=method, listen=("tls/192.168.1.13:7447",), tls=keys, join=join)
     assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 6, 26, 12)
     assert found.max_record == 640 and found.advertised == "tls/192.168.1.13:7447"
-    assert found.admits("anybody", "tls/192.168.1.14:7447")
+    assert found.admits("anybody", "tls/192.168.1.14:7447") and found.admits("anybody", None)
     for name, endpoint in ((found.name, "tls/a:1"), ("x", "tcp/127.0.0.1:1"), ("x", "tls/a:1?key=2"), ("x", "")):
         assert not found.admits(name, endpoint)
     closed = node(method=method, listen=(), join=Join(seed="pi-1", endpoint="tcp/127.0.0.1:1"), members=("pi-2",))
-    assert closed.everyone == ("pi-1", "pi-2") and closed.advertised is None
+    assert closed.everyone == ("pi-1", "pi-2") and closed.advertised is None and not closed.admits("pi-2", None)
     assert closed.admits("pi-2", "tcp/127.0.0.1:2") and not closed.admits("pi-9", "tcp/127.0.0.1:2")
 
 

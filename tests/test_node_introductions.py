@@ -17,7 +17,9 @@ from colme.errors import CheckpointError
 from colme.graphs import from_edges, random_regular_graph
 from colme.node import letters
 from colme.node._state import to_bytes
+from colme.node.core import Core
 from colme.node.device import Device
+from colme.node.introductions import Introductions
 from colme.node.letters import ASK, MEET, unpack_letter
 from colme.node.memory import MemoryNetwork
 from colme.node.store import Store
@@ -213,6 +215,42 @@ def test_who_was_met_is_still_a_neighbor_after_a_restart(tmp_path: Path) -> None
     assert set(after.core.fresh(fleet.network.now)) == set(before.core.neighbors)
     with pytest.raises(CheckpointError, match=r"is torn"):
         after.introductions.restore(to_bytes({"book": 3}), after.core)
+
+
+def test_who_was_met_and_cut_is_dialled_after_a_restart_until_it_knows(tmp_path: Path) -> None:
+    fleet = Meeting(colme.CLColME(), from_edges([], 2), MemoryNetwork(seed=1), degree=1, seeds=[1], sigma=SIGMA)
+    ann, bob = fleet.names
+    fleet.devices[ann].transport.close()
+    fleet.devices[ann] = fleet.start(ann, Store(tmp_path / "db"))
+    rng = np.random.default_rng(1)
+    while fleet.devices[ann].core.neighbors != [bob]:
+        fleet.tick(rng.standard_normal(2))
+    before = fleet.devices[ann]
+    assert before.introductions is not None
+    before.introductions.book.strike(bob)  # where it is dialled is known all the same
+    far = np.array([0.0, 50.0])
+    while bob not in before.core.partings:
+        fleet.tick(rng.standard_normal(2) + far)
+    fleet.network.partition([ann], [bob])
+    before.core.partings[bob].known = False
+    for _ in range(50):
+        before.tick(fleet.network.now)
+    before.transport.close()
+    fleet.network.partition()
+    after = fleet.start(ann, Store(tmp_path / "db"))
+    assert after.core.neighbors == [] and bob in after.transport.present()
+    fleet.devices[ann] = after
+    for _ in range(50):
+        fleet.tick(rng.standard_normal(2) + far)
+    assert after.core.partings[bob].known and after.introductions is not None
+    assert after.introductions.met == {} and bob not in after.transport.present()
+
+
+def test_who_may_no_longer_come_is_no_neighbor_after_a_restart(tmp_path: Path) -> None:
+    core = Core(colme.CLColME(), "ann", [], n_agents=4, degree=3, sigma=SIGMA)
+    meet = Introductions("ann", degree=1, admits=lambda name, endpoint: name != "eve" and endpoint is not None)
+    meet.restore(to_bytes({"book": {}, "met": {"eve": "tcp/127.0.0.1:1", "bob": None, "cid": "tcp/127.0.0.1:2"}}), core)
+    assert core.neighbors == ["cid"] and meet.calls == [("cid", "tcp/127.0.0.1:2")]
 
 
 class Crash(Exception):

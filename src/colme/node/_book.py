@@ -17,7 +17,7 @@ class Book:
     admits   whether somebody of this name may be dialled at this endpoint
     """
 
-    def __init__(self, me: str, admits: Callable[[str, str], bool], rng: random.Random):
+    def __init__(self, me: str, admits: Callable[[str, str | None], bool], rng: random.Random):
         self.me, self.admits, self.rng = me, admits, rng
         self.endpoints: dict[str, str] = {}
         self.via: dict[str, str] = {}  # of whom it is a neighbor, as that one says

@@ -228,10 +228,12 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         """Whether a certificate is enough to speak to this agent."""
         return self.join is not None and self.join.admit == "certified"
 
-    def admits(self, name: str, endpoint: str) -> bool:
-        """Whether somebody of whom it was told may be dialled there."""
+    def admits(self, name: str, endpoint: str | None) -> bool:
+        """Whether somebody of whom it was told may be dialled there, or (None) dial this agent."""
         if name == self.name or not (self.admits_certified or name in self.everyone):
             return False
+        if endpoint is None:
+            return bool(self.listen)
         try:
             self._check_endpoint(endpoint, "endpoint")
         except NodeError:

@@ -63,6 +63,7 @@ class Errand(msgspec.Struct):
     kind: int
     token: int
     until: float  # seconds, when it is given up
+    endpoint: str | None = None  # where it is dialled, if it is for a stranger
     wait: int = 0  # ticks until it is asked again
     asked: int = 0  # times
 
@@ -76,13 +77,13 @@ class Introductions:
     replace    neighbors that are lost; else none are looked for once it has had enough of them
     patience   seconds of silence after which a neighbor does not count any more
     answer_in  seconds that a question may take: others may have to be dialled, or to open their door first
-    admits     whether somebody may be dialled at an endpoint
+    admits     whether somebody may be dialled at an endpoint; None: whether it may dial this agent
     """
 
     def __init__(
         self, name: str, *, degree: int = 6, endpoint: str | None = None, seeds: Mapping[str, str] | None = None,
         known: Mapping[str, str] | None = None, replace: bool = True, patience: float = 180.0, answer_in: float = 12.0,
-        admits: Callable[[str, str], bool] = lambda name, endpoint: True, rng: random.Random | None = None,
+        admits: Callable[[str, str | None], bool] = lambda name, endpoint: True, rng: random.Random | None = None,
     ):  # fmt: skip
         self.name, self.endpoint, self.seeds = name, endpoint, dict(seeds or {})
         self.degree = whole(degree, "degree", "degree=6", NodeError)
@@ -205,7 +206,7 @@ class Introductions:
         if not core.meet(name) or name not in core.neighbors:
             return False
         errand = self.errands.pop(name, None)
-        self.met[name] = None if errand is None else self.book.endpoints.get(name)
+        self.met[name] = None if errand is None else errand.endpoint  # the book may have lost it meanwhile
         if errand is None:
             self.calls.append((name, None))
         self._since[name] = now
@@ -232,7 +233,8 @@ class Introductions:
     def _look_around(self, core: Core, now: float) -> None:
         kept = set(core.neighbors)
         for name in [b for b in {**self.met, **self._since} if b not in kept]:  # cut, or forgotten
-            self.met.pop(name, None)
+            if name not in core.partings or core.partings[name].known:  # else it must be told, also after a restart
+                self.met.pop(name, None)
             self._since.pop(name, None)
             self._end(core, name)
         self.left = {b: at for b, at in self.left.items() if b in kept and self._gone(core, b)}
@@ -311,13 +313,14 @@ class Introductions:
             errand.wait -= 1
         return asked
 
-    def _begin(self, kind: int, name: str, now: float) -> None:
-        self.errands[name] = Errand(kind, self.rng.getrandbits(32), now + self.answer_in)
+    def _begin(self, kind: int, name: str, now: float, endpoint: str | None = None) -> None:
+        self.errands[name] = Errand(kind, self.rng.getrandbits(32), now + self.answer_in, endpoint)
 
     def _call(self, kind: int, name: str, now: float) -> None:
         """The same for a stranger, who must be dialled first."""
-        self._begin(kind, name, now)
-        self.calls.append((name, self.book.endpoints.get(name) or self.seeds[name]))
+        endpoint = self.book.endpoints.get(name) or self.seeds[name]
+        self._begin(kind, name, now, endpoint)
+        self.calls.append((name, endpoint))
 
     def _end(self, core: Core, name: str) -> None:
         """No more questions; who is no neighbor, and need not be told of a cut, is no longer spoken to."""
@@ -359,7 +362,7 @@ class Introductions:
         for name, endpoint in book.items():
             self.book.note(name, endpoint, self.name, ())
         for name, endpoint in met.items():
-            if (endpoint is None or self.book.admits(name, endpoint)) and core.meet(name):
+            if self.book.admits(name, endpoint) and core.meet(name):
                 self.met[name] = endpoint
                 self.calls.append((name, endpoint))
 
