@@ -77,7 +77,7 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], None], tuple[str, ...]]] = {
     "another protocol": (change("listen", ["udp/10.0.0.1:7447"]), ("listen[0]", "the protocol tls, or tcp")),
     "plain beside keys": (change("listen", ["tcp/127.0.0.1:7447"]), ("listen[0]", "all of it is TLS")),
     "no keys": (change("tls"), ("neighbors[0].endpoint", "TLS needs keys", "Add [tls]")),
-    "a key is missing": (change("tls.key"), ("tls", "key")),
+    "a key is missing": (change("tls.key"), ("tls", "key is missing. Add it.")),
     "itself": (change("neighbors.0.name", "pi-3"), ("neighbors[0].name='pi-3'", "no neighbor of itself")),
     "twice": (change("neighbors.1.name", "pi-1"), ("neighbors[1].name='pi-1'", "once")),
     "nobody dials": (change("listen"), ("neighbors[1] has no endpoint", "one end must dial")),
@@ -212,6 +212,8 @@ def test_the_newcomer_in_the_documentation_is_one() -> None:
         ({"join": {}, "method": {"method": "local"}}, r"it has no neighbors\. Leave \[join\] out"),
         ({"join": {}, "listen": ["tls/0.0.0.0:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"}},
          r"nobody can dial that\. Add advertise"),
+        ({"join": {}, "listen": ["tls/127.0.0.1:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"},
+          "relay": {"address": "relay.example:7460"}}, r"at its port on the relay.*Add advertise"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_join_is_told(fields: dict[str, Any], words: str) -> None:

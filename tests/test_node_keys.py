@@ -108,6 +108,7 @@ def test_an_interrupted_rotation_is_told_and_can_be_repeated(made: Path, monkeyp
         ("a/b", [], 365, r"name='a/b'.* Try 'pi-3'"),
         ("pi-4", ["bad host"], 365, r"host='bad host'"),
         ("pi-4", [], 0, r"days=0: it must be a whole number of at least 1. Try days=365"),
+        ("pi-4", [], 10**8, r"days=100000000: no calendar goes that far. Try days=365"),
     ],
 )
 def test_what_cannot_be_certified(name: str, hosts: list[str], days: int, sentence: str, made: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import colme
-from colme.errors import GraphError, NodeError
+from colme.errors import ColmeError, GraphError, NodeError
 from colme.graphs import from_edges
 from colme.node import keys
 from colme.node.config import NodeConfig
@@ -124,9 +124,14 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
         (PIS[:3], {"graph": from_edges([(0, 1)])}, NodeError, r"the graph has 2 agents and the list 3"),
         (PIS[:2], {"graph": from_edges([(0, 1)]), "degree": 1}, NodeError, r"a graph has its degrees. Leave one out"),
         (PIS[:2], {"preset": "lann"}, NodeError, r"unknown preset 'lann'.*Did you mean 'lan'"),
+        (PIS[:3], {"admit": "certified", "replace": False}, NodeError, r"admit='certified': newcomers come to agents"),
+        (PIS[:3], {"admit": "certified", "agents": 4}, NodeError, r"admit='certified': newcomers come to agents"),
+        (PIS[:3], {"method": colme.BColME(sigma=1.0)}, NodeError, r"cannot run on a node"),
+        (PIS[:3], {"method": colme.CLColME()}, ColmeError, r"the scale of the samples is not known"),
+        (PIS[:3], {"method": colme.Census(), "agents": 4}, NodeError, r"cannot run for many agents"),
     ):
         with pytest.raises(error, match=sentence):
-            plan(hosts, tmp_path / "fleet", method=METHOD, **options)  # type: ignore[arg-type]
+            plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

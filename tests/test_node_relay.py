@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -322,6 +323,10 @@ def test_a_relay_needs_its_keys_and_its_ports(keys: Path) -> None:
         settings = relay_config(keys, {"ann": taken.getsockname()[1]})
         with pytest.raises(NodeError, match=r"cannot listen at 127.0.0.1:\d+: Address already in use. Choose another"):
             Relay(settings, lambda _: None)
+    for host in ("nowhere.invalid", "a" * 70):
+        nowhere = msgspec.structs.replace(settings, listen=f"{host}:7460")
+        with pytest.raises(NodeError, match=rf"cannot listen at {host}:7460: [A-Za-z ]+\. Choose another host or port"):
+            Relay(nowhere, lambda _: None)
     with pytest.raises(NodeError, match=r"is the certificate of 'bob': it must be that of 'relay'"):
         Relay(RelayConfig(agents={"ann": free_port()}, tls=tls(keys, "bob")), lambda _: None)
     with pytest.raises(NodeError, match=r"agent 'ann' has no relay"):
@@ -349,6 +354,7 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
     for arguments, words in (
         (["--config", "x", "--agent", "ann=1"], "--config says it all"),
         (["--agent", "ann"], "'ann' is no name and port. Try pi-4=7501"),
+        (["--ca", "x", "--key", "y"], "--certificate, --agent missing: a relay has keys and agents. Give them, or"),
     ):
         done = CliRunner().invoke(command, arguments)
         assert done.exit_code == 2 and words in done.output

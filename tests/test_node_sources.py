@@ -256,6 +256,8 @@ BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
     "zenoh without keys": (lambda: config("zenoh", "tls/10.0.0.1:7448/house"), "TLS needs keys"),
     "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must name a place and a key"),
     "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback everything is TLS"),
+    "mqtt without a port": (lambda: config("mqtt", "broker/house"), r"address='broker': it must be host:port"),
+    "tcp without a port": (lambda: config("tcp", "7000"), r"address='7000': it must be host:port. Try '127"),
     "folder of a socket": (lambda: config("unix", "/nowhere/x.sock"), "cannot listen at /nowhere/x.sock"),
 }
 

@@ -199,7 +199,7 @@ def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
 
 def test_a_port_in_use_is_told_in_a_sentence(port: int, opened: Opened) -> None:
     opened(config("ann", keys=None, port=port, members=("cid",)))
-    with pytest.raises(NodeError, match=f"cannot listen at tcp/127.0.0.1:{port}"):
+    with pytest.raises(NodeError, match=f"at tcp/127.0.0.1:{port}: Address already in use. Choose"):
         opened(config("bob", keys=None, port=port, members=("cid",)))
 
 

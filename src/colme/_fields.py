@@ -46,6 +46,8 @@ def reason_of(error: msgspec.ValidationError) -> str:
     """The rule and the remedy, in words."""
     reason = str(error).split(" - at")[0].replace("`", "")
     match = re.fullmatch(r"Expected (.*), got (.*)", reason)
+    if missing := re.fullmatch(r"Object missing required field (.*)", reason):
+        return f"{missing[1]} is missing. Add it."
     if match is None:
         return f"{reason[0].lower()}{reason[1:].rstrip('.')}. See: colme simulate --help."
     kinds = [kind for kind in match[1].split(" | ") if kind != "null"]

@@ -146,6 +146,9 @@ def keys(
     """
     from colme.node import keys as made
 
+    if rotate and (hosts or not names):
+        rule = "leave --host out" if hosts else "name agents"
+        raise click.UsageError(f"--rotate renews certificates of agents, whose hosts stay as they were: {rule}.")
     if not rotate and not Path(authority, "ca.key").exists():
         made.make_authority(authority, network)
         _say(f"{authority} holds a new authority. Keep its ca.key off the devices.")

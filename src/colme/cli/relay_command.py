@@ -33,8 +33,15 @@ def command(config: str | None, agents: tuple[str, ...], **flags: str | None) ->
             raise click.UsageError("--config says it all: leave the other options out, or write them into the file.")
         found = RelayConfig.read(config)
     else:
-        files = {key: given.pop(key) for key in ("ca", "certificate", "key") if key in given}
-        found = RelayConfig.parse(given | {"tls": files, "agents": dict(map(_agent, agents))})
+        served = dict(map(_agent, agents))
+        missing = [f"--{key}" for key in ("ca", "certificate", "key") if key not in given]
+        missing += [] if served else ["--agent"]
+        if missing:
+            raise click.UsageError(
+                f"{', '.join(missing)} missing: a relay has keys and agents. Give them, or --config."
+            )
+        files = {key: given.pop(key) for key in ("ca", "certificate", "key")}
+        found = RelayConfig.parse(given | {"tls": files, "agents": served})
     run_relay(found, say=lambda text: click.echo(text, err=True))
 
 

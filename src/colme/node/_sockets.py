@@ -8,7 +8,7 @@ import socket
 import stat
 
 from colme.errors import NodeError, shorten
-from colme.node.names import Endpoint, is_loopback
+from colme.node.names import host_and_port, is_loopback
 
 _WAITING = 16  # connections that wait to be accepted
 
@@ -35,7 +35,7 @@ def listen_unix(path: str) -> socket.socket:
 
 def listen_tcp(address: str, what: str) -> socket.socket:
     """A socket at host:port, on loopback only, for it has no TLS."""
-    place = Endpoint.parse(f"tcp/{address}", what)
+    place = host_and_port(address, what, "127.0.0.1:7000")
     if not is_loopback(place.host):
         raise NodeError(f"{what}={shorten(address)}: it has no TLS, so it must be on loopback. Try 127.0.0.1.")
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET

@@ -10,7 +10,7 @@ from typing import Any
 
 from colme.errors import NodeError, missing_extra, shorten
 from colme.node.config import NodeConfig
-from colme.node.names import Endpoint
+from colme.node.names import Endpoint, host_and_port
 from colme.node.outlets import to_line
 from colme.node.sources import CHUNK, Messages
 from colme.node.status import Status
@@ -157,7 +157,7 @@ def _mqtt_client(config: NodeConfig, address: str, where: str) -> tuple[Any, str
     except ImportError:
         raise missing_extra("paho-mqtt", "mqtt", f"{where.partition('.')[0]} by MQTT") from None
     host, topic = _split(address, address, where, "127.0.0.1:1883/greenhouse/7")
-    place = Endpoint.parse(f"tcp/{host}", where)
+    place = host_and_port(host, where, "127.0.0.1:1883/greenhouse/7")
     _check_tls(config, f"{where}={shorten(address)}", place.loopback or config.tls is not None, not place.loopback)
     client: Any = Client(CallbackAPIVersion.VERSION2)
     if not place.loopback and config.tls is not None:

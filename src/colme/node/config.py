@@ -137,6 +137,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         for field in ("endpoint", "advertise"):
             if getattr(join, field) is not None:
                 self._check_endpoint(getattr(join, field), f"join.{field}")
+        if self.relay is not None and join.advertise is None and Endpoint.parse(self.listen[0]).loopback:
+            raise NodeError(
+                f"[relay] and [join] with listen={self.listen[0]!r}: others find this agent at its port on the relay, "
+                "and must be told. Add advertise = 'tls/relay.example:7501' to [join]."
+            )
         if self.advertised is not None and is_unspecified(Endpoint.parse(self.advertised).host):
             raise NodeError(f"{self.advertised!r}: nobody can dial that. Add advertise = 'tls/host:port' to [join].")
 

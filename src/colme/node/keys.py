@@ -134,6 +134,10 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
 ) -> x509.CertificateBuilder:
     now = _now()
+    try:
+        until = now + datetime.timedelta(days=days)
+    except OverflowError:
+        raise NodeError(f"days={days}: no calendar goes that far. Try days={DAYS}.") from None
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -141,7 +145,7 @@ def _builder(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def host_and_port(text: str, what: str, example: str) -> Endpoint:
-    """Where TLS is spoken, from host:port."""
+    """From host:port; the protocol means nothing."""
     try:
         return Endpoint.parse(f"tls/{text}")
     except NodeError:

@@ -29,6 +29,7 @@ from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Local, Method
 from colme.node.config import NodeConfig
+from colme.node.core import Core
 from colme.node.host_plan import Crowd
 from colme.node.names import Endpoint, bracketed, check_name
 from colme.node.relay import PORT as RELAY_PORT
@@ -110,9 +111,13 @@ def plan(
     elif replace and not isinstance(method, Local):
         for i, host in enumerate(hosts):
             tables[host.name]["join"] = _join(host, [*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
+    if admit == "certified" and "join" not in tables[hosts[0].name]:
+        raise NodeError("admit='certified': newcomers come to agents that find neighbors themselves, not to those of "
+                        "agents=..., replace=False or Local(). Leave one out.")  # fmt: skip
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
-        NodeConfig.parse(table)
+        config = NodeConfig.parse(table)
+    _check_method(config, crowd)
     for via, name in relays(hosts).items():
         RelayConfig.parse(_relay_table(via, name, hosts))
     try:
@@ -130,6 +135,17 @@ def plan(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return target
+
+
+def _check_method(config: NodeConfig, crowd: Crowd | None) -> None:
+    """Refuse what the agents would refuse when they start."""
+    known = {"n_agents": config.n_agents, "degree": config.degree, "sigma": getattr(config.method, "sigma", None)}
+    if crowd is None:
+        Core(config.method, config.name, (), **known)
+        return
+    from colme.node.host import HostCore
+
+    HostCore(config.method, config.name, crowd.graphs[-1], **known)
 
 
 def check_hosts(hosts: Sequence[Host]) -> None:

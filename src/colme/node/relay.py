@@ -322,8 +322,9 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         door = socket.create_server((host, port), family=family, backlog=WAITING, dualstack_ipv6=host == "::")
-    except OSError as error:
-        where = f"{bracketed(host)}:{port}"
-        raise NodeError(f"cannot listen at {where}: {os.strerror(error.errno or 0)}. Choose another port.") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that cannot be one
+        where, number = f"{bracketed(host)}:{port}", getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else "there is no such host"
+        raise NodeError(f"cannot listen at {where}: {reason}. Choose another host or port.") from None
     door.setblocking(False)
     return door

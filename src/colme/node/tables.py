@@ -67,7 +67,7 @@ class Samples(Configuration, frozen=True, kw_only=True):
             remedy = "Leave it out" if self.address else "Try address = 'readings.txt'"
             raise NodeError(f"address={shorten(self.address)}: {rule}. {remedy}.")
         if self.source == "tcp":
-            host = Endpoint.parse(f"tcp/{self.address}", "address").host
+            host = host_and_port(self.address, "address", "127.0.0.1:7000").host
             if not is_loopback(host):
                 raise NodeError(
                     f"address={shorten(self.address)}: a socket for samples has no TLS, so it must be on loopback. "

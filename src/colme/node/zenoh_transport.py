@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import struct
 import time
@@ -202,8 +203,9 @@ class _Line:
         try:
             self.session = zenoh.open(raw)
         except zenoh.ZError as error:
-            where = ", ".join(settings["listen/endpoints"]) or f"dial {neighbor}"
-            raise NodeError(f"cannot {'listen at ' if neighbor is None else ''}{where}: {error}.") from None
+            what = f"listen at {', '.join(config.listen)}" if neighbor is None else f"dial {neighbor}"
+            reason = re.search(r"([^:]+) \(os error \d+\)", str(error))  # amid lines of its source
+            raise NodeError(f"cannot {what}: {reason[1].strip() if reason else error}. Choose another port.") from None
         self._events = self.session.info.declare_transport_events_listener(zenoh.handlers.RingChannel(1), history=True)
         drop = zenoh.CongestionControl.DROP
         self._publishers = [
