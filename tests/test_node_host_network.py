@@ -230,3 +230,20 @@ def test_ten_thousand_agents_take_a_part_of_a_core(keys: Path, tmp_path: Path, c
         print(json.dumps(host))
         assert host["cpu"] < 0.5 and host["fresh"] > 0.9 and host["ticks"] > 200 and host["mib"] < 400
         assert host["refused"].keys() <= {"old"} and host["rms"] < 0.5 * host["rms_local"] and 0.4 < host["alive"] < 0.6
+
+
+def test_neighbors_of_a_host_and_of_an_agent_are_shown_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:  # fmt: skip
+    rows = {"ann": {"name": "bob", "agents": 3}, "cid": {"name": "dan", "met": True}}
+
+    def ask(path: str) -> dict[str, Any]:
+        return {"name": Path(path).stem, "neighbor_rows": [rows[Path(path).stem]]}
+
+    monkeypatch.setattr("colme.node.status.ask", ask)
+    flags = []
+    for name in rows:
+        (tmp_path / name).write_text(f'name = "{name}"\nmethod = {{ method = "local" }}\n')
+        flags += ["-c", str(tmp_path / name)]
+    shown = CliRunner().invoke(command, ["neighbors", *flags, "--format", "csv"])
+    assert shown.output.splitlines() == ["agent,name,agents,met", "ann,bob,3,", "cid,dan,,True"]

@@ -95,7 +95,9 @@ def neighbors(configs: tuple[str, ...], form: str) -> None:
     Example:
       colme node neighbors --config fleet/pi-3/node.toml
     """
-    _emit([{"agent": each["name"]} | row for each in _ask(configs) for row in each["neighbor_rows"]], form)
+    rows = [{"agent": each["name"]} | row for each in _ask(configs) for row in each["neighbor_rows"]]
+    columns = dict.fromkeys(key for row in rows for key in row)  # those of hosts of many agents are others
+    _emit([columns | row for row in rows], form)
 
 
 @command.command("watch")
