@@ -17,7 +17,19 @@ from colme.graphs import random_regular_graph
 from colme.node._doubt import MOST_NEWS, PAUSE, SURPRISE, Restarts, near, own_interval
 from colme.node.core import Core
 from colme.node.memory import MemoryNetwork
-from colme.node.wire import CUT, Control, HelloBody, LoansBody, Record, VotesBody, name_hash, pack, pack_control, unpack
+from colme.node.wire import (
+    CUT,
+    MOST_NUMBER,
+    Control,
+    HelloBody,
+    LoansBody,
+    Record,
+    VotesBody,
+    name_hash,
+    pack,
+    pack_control,
+    unpack,
+)  # fmt: skip
 from colme.testing._promises import SIGMA
 from tests.hosts import HostFleet
 from tests.node_liars import LIES, Liars, lying_host, two_classes
@@ -200,3 +212,18 @@ def test_votes_below_zero_or_above_one_are_cut_off() -> None:
     assert plausible(codes, values) and not plausible(codes, -values) and not plausible(codes, 3.0 * values)
     assert plausible(codes, at_most_one(codes, -values)) and plausible(codes, at_most_one(codes, values * [1, 3, 3]))
     np.testing.assert_array_equal(at_most_one(codes, values), values)
+
+
+def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> None:
+    """One neighbor tells of a census that began before all time, or whose number nobody can reach."""
+    for census, since in ((1000, MOST_NUMBER), (MOST_NUMBER, 0)):
+        core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+        code, vote = np.array([0]), np.array([1.0])
+        numbers = set()
+        for t in range(1, 100):
+            lie, truth = (VotesBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
+            records = {b: pack(Record(1, t, t, 0.0, 1, body)) for b, body in (("b", lie), ("c", truth))}
+            told, _ = core.tick(t * PERIOD, 0.1, records)
+            body: Any = unpack(told).body  # which others can hear
+            numbers.add(body.census)
+        assert 1000 in numbers

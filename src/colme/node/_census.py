@@ -31,7 +31,7 @@ from colme.node._doubt import PAUSE
 PATIENCE = 2
 """Ticks that a round waits for a neighbor, at least; later, as many as there are until the next census begins."""
 JUMP = 2**40
-"""Numbers do not rise faster: 2^22 lies in a row would be needed to use them up."""
+"""Numbers do not rise faster: 2^22 lies in a row would be needed to use them up. Nor did a census begin longer ago."""
 
 
 class Poll(NamedTuple):
@@ -93,11 +93,12 @@ class RollingCensus(CensusAgent):
         self.observe(sample)
         inbox: dict[Hashable, Poll] = yield dict.fromkeys(self.neighbors, self.poll)
         inbox = {b: inbox[b] for b in self.neighbors if b in inbox}
-        newest = max(inbox.values(), key=lambda poll: poll.census, default=self.poll)
+        credible = (poll for poll in inbox.values() if poll.census <= self.census + JUMP)
+        newest = max(credible, key=lambda poll: poll.census, default=self.poll)
         if self.rounds >= 0 and not self._same(inbox):
             self._lose_patience(newest)
         if self.rounds < 0 and self.t >= PAUSE * self.joined:
-            if self.census < newest.census <= self.census + JUMP:
+            if self.census < newest.census:
                 began = statistics.median_low([self.t, *(poll.epoch for poll in inbox.values())])
                 self._join(newest.census, min(newest.began, began), newest.since)  # (2)
             elif self.plan.begins(self.t - self.start + self.began, self.began):
@@ -138,5 +139,5 @@ class RollingCensus(CensusAgent):
     def _join(self, census: int, began: int, since: int) -> None:
         self._vote()
         self.census, self.began = census, began
-        self.start, self.joined = self.t - since, self.t
+        self.start, self.joined = self.t - min(since, JUMP), self.t
         self.round = self.waited = 0
