@@ -204,6 +204,7 @@ def test_the_newcomer_in_the_documentation_is_one() -> None:
         ({"join": {"endpoint": "tls/a:1"}}, r"they go together\. Add seed"),
         ({"join": {"admit": "everybody"}}, r"unknown admit 'everybody'"),
         ({"join": {"degree": 0}}, r"degree"),
+        ({"join": {"degree": 4}, "limits": {"max_neighbors": 11}}, r"max_neighbors=11 with join.degree=4.*up to 12\."),
         ({"join": {"patience": 0.0}}, r"patience"),
         ({"join": {"max_members": 0}}, r"max_members"),
         ({"join": {"admit": "certified"}}, r"without keys nobody proves a name"),

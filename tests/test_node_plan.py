@@ -131,7 +131,7 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
         (PIS[:3], {"method": colme.Census(), "agents": 4}, NodeError, r"cannot run for many agents"),
     ):
         with pytest.raises(error, match=sentence):
-            plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)  # type: ignore[arg-type]
+            plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)
     assert list(tmp_path.iterdir()) == []
 
 

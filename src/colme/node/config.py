@@ -134,6 +134,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             raise NodeError("join.admit='certified': without keys nobody proves a name. Add [tls], or admit members.")
         if join.seed == self.name:
             raise NodeError(f"join.seed={self.name!r}: that is this agent itself. Name another, or none.")
+        if self.limits.max_neighbors is not None and self.limits.max_neighbors < join.most:
+            raise NodeError(
+                f"limits.max_neighbors={self.limits.max_neighbors} with join.degree={join.degree}: an agent that wants "
+                f"so many takes up to {join.most}. Leave it out, or choose a smaller degree."
+            )
         for field in ("endpoint", "advertise"):
             if getattr(join, field) is not None:
                 self._check_endpoint(getattr(join, field), f"join.{field}")

@@ -195,6 +195,7 @@ def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Gen
     """Views of the agents, twice a second, and at last the errors."""
     positive(seconds, "seconds", "seconds=20", NodeError)
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
+    whole(seed, "seed", "seed=0", NodeError, low=0)
     with tempfile.TemporaryDirectory(prefix="colme-demo-") as folder:
         demo = Demo(Path(folder), n_agents, seed)
         try:

@@ -32,8 +32,6 @@ HELLO, LOANS = 1, 2
 MOST_BYTES: Final = 60_000
 """Of a part: with what the transport adds it fits into one batch of 65 535, and needs no putting together."""
 MOST_AGENTS, MOST_PARTS, MOST_PAIRS = 1024, 256, 4096
-MOST_ROWS = MOST_PARTS * MOST_AGENTS
-"""Agents of a host that can be seen from elsewhere."""
 
 _HEAD = struct.Struct("<4sBBBBIIIIQ")
 _CUTS = struct.Struct("<4sBBHIIQ")
