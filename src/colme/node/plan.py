@@ -139,7 +139,8 @@ def plan(
 
 def _check_method(config: NodeConfig, crowd: Crowd | None) -> None:
     """Refuse what the agents would refuse when they start."""
-    known = {"n_agents": config.n_agents, "degree": config.degree, "sigma": getattr(config.method, "sigma", None)}
+    sigma = getattr(config.method, "sigma", None)
+    known: dict[str, Any] = {"n_agents": config.n_agents, "degree": config.degree, "sigma": sigma}
     if crowd is None:
         Core(config.method, config.name, (), **known)
         return
