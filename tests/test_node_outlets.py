@@ -26,7 +26,7 @@ from colme.node.host_status import with_estimates
 from colme.node.outlets import LineFile, open_outlet
 from colme.node.status import ask, metrics
 from colme.node.tables import Estimates, HostTable
-from tests.node_fleet import free_port, until
+from tests.node_fleet import free_port, listening_peer, until
 from tests.test_node_runner import NODE, start
 
 REPORT = {"name": "ann", "estimate": 1.5}
@@ -92,12 +92,8 @@ def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, mon
 
 
 def test_estimates_on_a_zenoh_key() -> None:
-    port, raw = free_port(), zenoh.Config()
-    settings: dict[str, Any] = {
-        "mode": "peer", "scouting/multicast/enabled": False, "listen/endpoints": [f"tcp/127.0.0.1:{port}"],
-    }  # fmt: skip
-    for key, value in settings.items():
-        raw.insert_json5(key, json.dumps(value))
+    port = free_port()
+    raw = listening_peer(port)
     outlet = open_outlet(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), pytest.fail)
     outlet(REPORT)
     assert outlet.dropped == 1  # nobody is there yet

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,7 @@ from colme.errors import MissingExtra, NodeError
 from colme.node.config import NodeConfig
 from colme.node.sources import CHUNK, LONGEST, MOST_SENDERS, GrowingFile, Lines, Source, Stdin, open_source
 from colme.node.tables import Samples
-from tests.node_fleet import free_port, until
+from tests.node_fleet import free_port, listening_peer, until
 
 
 def config(source: str, address: str = "") -> NodeConfig:
@@ -195,16 +194,10 @@ def test_whoever_connects_sends_lines(kind: str, tmp_path: Path) -> None:
 
 
 def test_samples_of_a_zenoh_key() -> None:
-    import json
-
     import zenoh
 
-    port, raw = free_port(), zenoh.Config()
-    settings: dict[str, Any] = {
-        "mode": "peer", "scouting/multicast/enabled": False, "listen/endpoints": [f"tcp/127.0.0.1:{port}"],
-    }  # fmt: skip
-    for key, value in settings.items():
-        raw.insert_json5(key, json.dumps(value))
+    port = free_port()
+    raw = listening_peer(port)
     began = time.monotonic()
     source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
     assert source.take() == [] and time.monotonic() - began < 5.0  # it does not wait for who is not there yet

@@ -13,6 +13,14 @@ SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
 OUTLETS = ("stdout", "file", "zenoh", "mqtt")
 
 
+def _check_address(address: str, kind: str, without: str, example: str) -> None:
+    """All kinds but one need an address."""
+    if (kind == without) != (address == ""):
+        rule = f"{without} has no address" if address else f"{kind} needs one"
+        remedy = "Leave it out" if address else f"Try address = {example!r}"
+        raise NodeError(f"address={shorten(address)}: {rule}. {remedy}.")
+
+
 class Neighbor(Configuration, frozen=True, kw_only=True):
     """An agent to talk to.
 
@@ -62,10 +70,7 @@ class Samples(Configuration, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.source, SOURCES, "source", NodeError)
-        if (self.source == "stdin") != (self.address == ""):
-            rule = "stdin has no address" if self.address else f"{self.source} needs one"
-            remedy = "Leave it out" if self.address else "Try address = 'readings.txt'"
-            raise NodeError(f"address={shorten(self.address)}: {rule}. {remedy}.")
+        _check_address(self.address, self.source, "stdin", "readings.txt")
         if self.source == "tcp":
             host = host_and_port(self.address, "address", "127.0.0.1:7000").host
             if not is_loopback(host):
@@ -143,10 +148,7 @@ class Estimates(Configuration, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.to, OUTLETS, "outlet", NodeError)
-        if (self.to == "stdout") != (self.address == ""):
-            rule = "stdout has no address" if self.address else f"{self.to} needs one"
-            remedy = "Leave it out" if self.address else "Try address = 'estimates.jsonl'"
-            raise NodeError(f"address={shorten(self.address)}: {rule}. {remedy}.")
+        _check_address(self.address, self.to, "stdout", "estimates.jsonl")
 
 
 class Via(Configuration, frozen=True, kw_only=True):
