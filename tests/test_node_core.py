@@ -341,8 +341,10 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
 
 def test_states_of_others_and_torn_ones_are_refused() -> None:
     state = alone().state()
-    with pytest.raises(ColmeError, match=r"the store holds 'a' with .* where 'a' with .* starts\. Use another store\."):
+    with pytest.raises(ColmeError, match=r"the store holds .* for the method where .* starts\. Use another store\."):
         alone(colme.CColME()).restore(state)
+    with pytest.raises(ColmeError, match=r"the store holds 0\.0 for the origin where 20\.0 starts\."):
+        alone(origin=20.0).restore(state)
     for torn in (b"", state[:-30], state[10:]):
         with pytest.raises(ColmeError, match=r"torn|the store holds"):
             alone().restore(torn)

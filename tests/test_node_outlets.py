@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -126,14 +127,16 @@ class Broker:
 
     def _serve(self) -> None:
         self.client, _ = self.listener.accept()
-        self.client.recv(1024)  # CONNECT
-        self.client.sendall(b"\x20\x02\0\0")
-        while self.reads and (chunk := self.client.recv(4096)):
-            self.heard += chunk
+        with contextlib.suppress(OSError):  # it was closed
+            self.client.recv(1024)  # CONNECT
+            self.client.sendall(b"\x20\x02\0\0")
+            while self.reads and (chunk := self.client.recv(4096)):
+                self.heard += chunk
 
     def close(self) -> None:
         if self.client is not None:
-            self.client.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the other end was faster
+                self.client.shutdown(socket.SHUT_RDWR)
         self.thread.join(10)
         for each in (self.listener, self.client):
             if each is not None:

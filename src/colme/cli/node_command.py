@@ -49,10 +49,9 @@ command.add_command(relay_command.command)
 @command.command("run")
 @click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
               help="The configuration.")  # fmt: skip
-@click.option("--name", metavar="NAME", help="Who it is, instead of what the file says.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there, on loopback (127.0.0.1:9464).")
 @click.option("--until-end", is_flag=True, help="Stop when there will be no more samples.")
-def run(config: str, name: str | None, metrics: str | None, until_end: bool) -> None:
+def run(config: str, metrics: str | None, until_end: bool) -> None:
     """Run an agent until SIGTERM or Ctrl-C; both save its state. Estimates are JSON lines on stdout.
 
     \b
@@ -65,7 +64,7 @@ def run(config: str, name: str | None, metrics: str | None, until_end: bool) -> 
     from colme.node.config import NodeConfig
     from colme.node.running import run_node
 
-    run_node(NodeConfig.read(config, name=name), say=_say, until_end=until_end, metrics=metrics)
+    run_node(NodeConfig.read(config), say=_say, until_end=until_end, metrics=metrics)
 
 
 @command.command("status")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from colme.errors import CheckpointError, shorten
-from colme.node._state import freeze, from_bytes, thaw, to_bytes
+from colme.errors import CheckpointError
+from colme.node._state import check_same, freeze, from_bytes, thaw, to_bytes
 
 if TYPE_CHECKING:
     from colme.node.host import HostCore
@@ -29,7 +29,6 @@ def freeze_host(core: HostCore) -> bytes:
         _identity(core)
         | {
             "t": core.t,
-            "origin": core.origin,
             "believed": [core.believed, core.believed_at],
             "marks": [[host, part, *mark] for (host, part), mark in links.marks.items()],
             "arrays": freeze(SimpleNamespace(**arrays), tuple(arrays)),
@@ -38,20 +37,15 @@ def freeze_host(core: HostCore) -> bytes:
 
 
 def thaw_host(core: HostCore, raw: bytes) -> None:
-    saved, wanted = from_bytes(raw), _identity(core)
-    for key, value in wanted.items():
-        if saved.get(key) != value:
-            raise CheckpointError(
-                f"the store holds {shorten(saved.get(key))} for the {key} where {shorten(value)} starts. "
-                "Use another store."
-            )
+    saved = from_bytes(raw)
+    check_same(saved, _identity(core))
     try:
         found = SimpleNamespace()
         thaw(found, tuple(saved["arrays"]), saved["arrays"])
         n, n_slots = core.n_agents, len(core.slots)
         alive, known = (np.unpackbits(bits, count=n_slots).astype(bool) for bits in (found.alive, found.known))
         marks = {(str(host), int(part)): (int(i), int(e), int(t)) for host, part, i, e, t in saved["marks"]}
-        core.t, core.origin = int(saved["t"]), float(saved["origin"])
+        core.t = int(saved["t"])
         core.believed, core.believed_at = map(int, saved["believed"])
         core.count[:], core.means[:n], core.radius[:n] = found.count, found.mean, found.radius
         core.estimates[:], core.heard[:n] = found.estimate, found.estimate
@@ -75,5 +69,6 @@ def _identity(core: HostCore) -> dict[str, Any]:
     return {
         "name": core.name,
         "method": msgspec.json.encode(core.method).decode(),
+        "origin": core.origin,
         "edges": f"{graph.n_agents} agents, {digest.hexdigest()}",
     }

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from colme.errors import CheckpointError
+from colme.errors import CheckpointError, shorten
 from colme.tribes import Tribes
 
 
@@ -64,3 +64,13 @@ def from_bytes(raw: bytes) -> dict[str, Any]:
         return msgspec.msgpack.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError:
         raise CheckpointError("the saved state of the agent is torn. Delete the store and start anew.") from None
+
+
+def check_same(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """A state can only be gone on from by who saved it, with the same method and the rest of `wanted`."""
+    for key, value in wanted.items():
+        if saved.get(key) != value:
+            raise CheckpointError(
+                f"the store holds {shorten(saved.get(key))} for the {key} where {shorten(value)} starts. "
+                "Use another store."
+            )

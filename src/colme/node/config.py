@@ -179,12 +179,12 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             raise NodeError(f"{where}={str(endpoint)!r}: off loopback everything is TLS. Try 'tls/...', and add [tls].")
 
     @classmethod
-    def read(cls, path: str | Path, *, name: str | None = None) -> NodeConfig:
-        """From a TOML file; `name` replaces the one that it says."""
+    def read(cls, path: str | Path) -> NodeConfig:
+        """From a TOML file."""
         path = Path(path)
         table = read_toml(path, NodeError, "Try: colme node plan.")
         with located(f"{path}: ", NodeError):
-            return cls.parse(table if name is None else table | {"name": name}, folder=path.parent)
+            return cls.parse(table, folder=path.parent)
 
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:

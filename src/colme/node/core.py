@@ -22,11 +22,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme.errors import CheckpointError, NodeError, positive, shorten, whole
+from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods._intervals import PARTED
 from colme.node._dialects import SILENCE, device_agent
-from colme.node._state import freeze, from_bytes, thaw, to_bytes
+from colme.node._state import check_same, freeze, from_bytes, thaw, to_bytes
 from colme.node.wire import (
     CUT,
     CUT_HEARD,
@@ -258,13 +258,17 @@ class Core:
 
     # What survives a restart
 
-    _SAVED: ClassVar[tuple[str, ...]] = ("origin", "marks")
+    _SAVED: ClassVar[tuple[str, ...]] = ("marks",)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a state to make sense."""
+        return {"name": self.name, "method": msgspec.json.encode(self.method).decode(), "origin": self.origin}
 
     def state(self) -> bytes:
         return to_bytes(
-            {
-                "method": msgspec.json.encode(self.method).decode(),
-                "name": self.name,
+            self._identity
+            | {
                 "core": freeze(self, self._SAVED),
                 "agent": freeze(self.agent, self.agent.saved),
                 "dialect": freeze(self._dialect, self._dialect.saved),
@@ -275,12 +279,7 @@ class Core:
     def restore(self, raw: bytes) -> None:
         """Go on from a saved state. Neighbors are those this core was made with, less those given up."""
         saved, names = from_bytes(raw), self.neighbors
-        wanted = msgspec.json.encode(self.method).decode()
-        if saved.get("name") != self.name or saved.get("method") != wanted:
-            raise CheckpointError(
-                f"the store holds {shorten(saved.get('name'))} with {shorten(saved.get('method'))} where {self.name!r} "
-                f"with {shorten(wanted)} starts. Use another store."
-            )
+        check_same(saved, self._identity)
         try:
             thaw(self, self._SAVED, saved["core"])
             thaw(self.agent, self.agent.saved, saved["agent"])
