@@ -193,9 +193,10 @@ print(json.dumps({"late": late, "news": news} | kernels))
 )
 
 
+@pytest.mark.first
 def test_nothing_is_compiled_during_the_measurement() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SIGNATURES], capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "error", "-c", SIGNATURES], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
