@@ -353,7 +353,7 @@ def on_a_terminal(command: list[str], columns: int) -> tuple[int, str]:
             if not data:
                 break
             sent += data
-        return process.wait(timeout=60), sent.decode()
+        return process.wait(timeout=240), sent.decode()
     finally:
         os.close(ours)
         if process.poll() is None:

@@ -97,7 +97,7 @@ class Sweep:
         (os.killpg if to == "group" else os.kill)(self.process.pid, signal_number)
 
     def end(self) -> int:
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=240)
 
     @property
     def words(self) -> str:
