@@ -43,7 +43,7 @@ from colme.node.frame import MOST_BYTES
 from colme.node.join import Join
 from colme.node.letters import MOST_LETTER
 from colme.node.names import Endpoint, check_name, is_unspecified
-from colme.node.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via
+from colme.node.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via, check_keys
 from colme.node.wire import MOST_ITEMS
 
 
@@ -189,18 +189,13 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
         """From a table of the same form as the file; paths become those from the folder."""
-        for key in table:
-            one_of(key, cls.__struct_fields__, "key", NodeError)
-        for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
-            if key not in table:
-                raise NodeError(f"{key} is missing: every node has one. Add {example}.")
+        check_keys(table, cls, "node", {"name": 'name = "pi-3"', "method": "[method]"})
         rest = {key: value for key, value in table.items() if key != "method"}
         fields = convert_fields(rest, cls, NodeError)
         home = Path(folder)
         fields["store"] = str(home / (fields.get("store") or f"{table['name']}.sqlite"))
         if "tls" in fields:
-            files = msgspec.structs.asdict(fields["tls"])
-            fields["tls"] = Tls(**{key: str(home / file) for key, file in files.items()})
+            fields["tls"] = fields["tls"].within(home)
         if "samples" in fields and fields["samples"].source in ("file", "unix"):
             address = str(home / fields["samples"].address)
             fields["samples"] = Samples(source=fields["samples"].source, address=address)

@@ -33,17 +33,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
-
 from colme._configuration import Configuration
 from colme._fields import convert_fields, located, read_toml
-from colme.errors import ColmeError, NodeError, one_of, positive, whole
+from colme.errors import ColmeError, NodeError, positive, whole
 from colme.node import splice
 from colme.node.identity import check_identity, common_name
 from colme.node.names import Endpoint, bracketed, check_name, host_and_port
 from colme.node.sources import Say
 from colme.node.splice import Links, exactly, speak_tls, tls_context
-from colme.node.tables import Tls
+from colme.node.tables import Tls, check_keys
 
 PORT = 7460
 WAITING = 64
@@ -106,14 +104,9 @@ class RelayConfig(Configuration, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> RelayConfig:
-        for key in table:
-            one_of(key, cls.__struct_fields__, "key", NodeError)
-        for key, example in (("tls", "[tls]"), ("agents", "[agents], pi-4 = 7501")):
-            if key not in table:
-                raise NodeError(f"{key} is missing: every relay has it. Add {example}.")
+        check_keys(table, cls, "relay", {"tls": "[tls]", "agents": "[agents], pi-4 = 7501"})
         fields = convert_fields(table, cls, NodeError)
-        files = msgspec.structs.asdict(fields["tls"])
-        fields["tls"] = Tls(**{key: str(Path(folder) / file) for key, file in files.items()})
+        fields["tls"] = fields["tls"].within(Path(folder))
         return cls(**fields)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 from colme._configuration import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
@@ -11,6 +12,15 @@ from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
 OUTLETS = ("stdout", "file", "zenoh", "mqtt")
+
+
+def check_keys(table: dict[str, Any], kind: type[Configuration], what: str, needed: dict[str, str]) -> None:
+    """Refuse a file with a key that there is not, or without one that is needed, of which there is an example."""
+    for key in table:
+        one_of(key, kind.__struct_fields__, "key", NodeError)
+    for key, example in needed.items():
+        if key not in table:
+            raise NodeError(f"{key} is missing: every {what} has one. Add {example}.")
 
 
 def _check_address(address: str, kind: str, without: str, example: str) -> None:
@@ -53,6 +63,10 @@ class Tls(Configuration, frozen=True, kw_only=True):
     ca: str
     certificate: str
     key: str
+
+    def within(self, folder: Path) -> Tls:
+        """The same files, named from this folder."""
+        return Tls(ca=str(folder / self.ca), certificate=str(folder / self.certificate), key=str(folder / self.key))
 
 
 class Samples(Configuration, frozen=True, kw_only=True):
