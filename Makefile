@@ -16,7 +16,7 @@ test: $(STAMP)
 # Also what takes long: neighbors that hang, links that expire, ten minutes of agents that must hardly grow
 # (COLME_SOAK_SECONDS=60: one minute). One at a time, for they measure.
 test-network: $(STAMP)
-	$(BIN)/python -m pytest -m "network or not network" tests/test_node_*.py
+	$(BIN)/python -m pytest -m "network or not network" tests/node
 
 check: $(STAMP)
 	$(BIN)/ruff check .

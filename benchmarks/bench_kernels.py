@@ -9,17 +9,17 @@ import pytest
 
 from benchmarks import workloads as w
 from benchmarks.roofline import FORMS, Gather, name_of
-from colme._simd import ABREAST
-from colme._watch import _look_at_all, _sort_into_buckets
+from colme._core.lazy_pruning import _look_at_all, _sort_into_buckets
+from colme._core.simd import ABREAST
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
 from colme.metrics import Judge
 from colme.pruning import KeptEdges
 from colme.samples import ScenarioStream
 from colme.sim.engine import Run
-from colme.sim.perception import Perception
-from colme.sim.preparation import prepare_abreast
+from colme.sim.prepare import prepare_abreast
 from colme.sim.recorder import recorded_steps
+from colme.sim.sampling import Perception
 
 SIZES = pytest.mark.parametrize("n", [5000, 100_000], ids=lambda n: f"{n} agents")
 T = 100

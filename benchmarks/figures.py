@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from benchmarks.methods import RunTime
 from benchmarks.sizes import Cost
-from colme._files import write_whole
+from colme._core.files import write_whole
 from colme.lab.plots import save
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, PURPLE, SOLID, VERMILION, Look, canvas, ink, looks, plain

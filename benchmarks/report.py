@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.goals import GOALS
 from benchmarks.results import Results
 from benchmarks.table import B_STEPS, ROOT
-from colme._files import write_whole
+from colme._core.files import write_whole
 
 DOCS = ROOT / "docs"
 COLUMNS = ("against", "floor", "aim", "measured", "half of the rounds", "met")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import colme
 from benchmarks.measuring import Measured, Timed, in_turns, ratio
 from benchmarks.workloads import CL, DEGREE, advance, ready
-from colme._slots import two_slots
+from colme._core.neighbor_table import two_slots
 
 f32, u64 = np.float32, np.uint64
 

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 import colme
 from benchmarks import naive_loops, scipy_loop
 from benchmarks.measuring import Timed
-from colme._simd import ABREAST
+from colme._core.simd import ABREAST
 from colme.graphs import random_regular_graph
 from colme.methods import Method
 from colme.metrics import OF_METHOD, OF_RUN
 from colme.samples import draw
 from colme.sim.engine import Run
-from colme.sim.perception import STRETCH
-from colme.sim.preparation import prepare_abreast, prepare_run
+from colme.sim.prepare import prepare_abreast, prepare_run
+from colme.sim.sampling import STRETCH
 
 N, DEGREE, SIGMA, DELTA, STEP, DEPTH = 5000, 10, 2.0, 0.1, 0.1, 4
 MEANS = (1.2, 2.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from held_out import compare, dataset, plot_held_out, show
 
 import colme
-from colme.data.table import read_table
+from colme.data.read.table import read_table
 from colme.lab import plots
 
 COLUMNS = {"agent": "tailnum", "value": "arr_delay", "time": "time_hour"}

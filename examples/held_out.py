@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
-from colme.data.output import save_result
-from colme.data.protocol import score
-from colme.data.result import Result
-from colme.data.table import Table
-from colme.data.words import headline, sentences
+from colme.data.held_out import score
+from colme.data.read.table import Table
+from colme.data.report.output import save_result
+from colme.data.report.result import Result
+from colme.data.report.sentences import headline, sentences
 from colme.lab import plots
-from colme.lab.estimate_page import write_estimate_page
+from colme.lab.report.estimate_page import write_estimate_page
 
 LOOKS = {
     "auto": ("#BBBBBB", "o-"), "shrinkage": ("#0072B2", "s-"), "census": ("#CC79A7", "D-"),

@@ -16,8 +16,8 @@ from held_out import compare, dataset, plot_held_out, show
 from numpy.typing import NDArray
 
 import colme
-from colme.data.protocol import adjusted_rand_index
-from colme.data.table import read_table
+from colme.data.held_out import adjusted_rand_index
+from colme.data.read.table import read_table
 from colme.lab import plots
 
 COLUMNS = {"agent": ("species_id", "plot_id"), "value": "hindfoot_length"}

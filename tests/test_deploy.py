@@ -11,7 +11,7 @@ import click
 import pytest
 
 from colme.cli.node_command import command
-from colme.node.tables import SOURCES
+from colme.node.config.tables import SOURCES
 
 ROOT = Path(__file__).parent.parent
 UNITS = sorted((ROOT / "deploy").glob("*.service"))

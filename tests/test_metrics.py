@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError
 from colme.metrics import METRICS, OF_METHOD, OF_RUN, Judge, oracle_variance
-from colme.sim.perception import FEW_CLASSES
-from tests.perceived import perceived
+from colme.sim.sampling import FEW_CLASSES
+from tests.support.perceived import perceived
 
 Array = NDArray[np.float64]
 NAN = math.nan

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from colme.graphs import complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.pruning import KeptEdges
-from tests.edges import BLOCK, GRAPHS, Dense, LazyEdges, Walk, assert_same_bits, count_full_looks, slots_of, walks
+from tests.support.edges import (
+    BLOCK,
+    GRAPHS,
+    Dense,
+    LazyEdges,
+    Walk,
+    assert_same_bits,
+    count_full_looks,
+    slots_of,
+    walks,
+)
 
 modest = settings(deadline=None, max_examples=60)
 

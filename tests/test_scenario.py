@@ -14,7 +14,7 @@ from scipy import stats
 
 import colme
 from colme.errors import ColmeError, MethodError, RunError, ScenarioError
-from colme.methods._base import arrived
+from colme.method import arrived
 from colme.scenario import ASSIGNMENTS, DISTRIBUTIONS, Scenario, check_seed
 
 EVERYTHING = Scenario(

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, equation, kernel
+from colme._core.jit import at, equation, kernel
 from colme.errors import ColmeError, MethodError, one_of, positive, shorten
 from colme.moments import deviation, kurtosis
 

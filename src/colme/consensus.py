@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, equation, kernel
-from colme._slots import agent_at, block_of
+from colme._core.jit import LANES, equation, kernel
+from colme._core.neighbor_table import agent_at, block_of
 from colme.errors import MethodError, one_of
 
 u32, u64, f64 = np.uint32, np.uint64, np.float64

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme._jit import kernel
-from colme._regular import random_regular_rows
+from colme._core.jit import kernel
+from colme._core.regular_graph import random_regular_rows
 from colme.errors import GraphError, missing_extra, shorten, whole
 
 Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: a device need not load numpy.random, 7 MB

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import LANES, helper, kernel, lanes_like
+from colme._core.jit import LANES, helper, kernel, lanes_like
 from colme.errors import ColmeError
 
 u64 = np.uint64

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, equation, kernel
+from colme._core.jit import at, equation, kernel
 
 
 @equation

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, kernel
-from colme._slots import (
+from colme._core.jit import at, kernel
+from colme._core.lazy_pruning import Milestone, WatchList
+from colme._core.neighbor_table import (
     CUT,
     ISOLATED,
     LOST,
@@ -26,7 +27,6 @@ from colme._slots import (
     lay_out,
     tighten,
 )  # fmt: skip
-from colme._watch import Milestone, WatchList
 from colme.confidence import too_far
 from colme.graphs import Graph
 

@@ -15,9 +15,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colme import _random
-from colme._jit import HAVE_NUMBA, LANES, at, bits_to_float, equation, helper, kernel, lanes_like, select, wide_vectors
-from colme._random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
+from colme._core import random
+from colme._core.jit import (
+    HAVE_NUMBA,
+    LANES,
+    at,
+    bits_to_float,
+    equation,
+    helper,
+    kernel,
+    lanes_like,
+    select,
+    wide_vectors,
+)
+from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
 from colme.scenario import Scenario, check_seed
 
@@ -129,7 +140,7 @@ def _fill_numpy(
     n = out.shape[1]
     for row, line in enumerate(out):
         t = t0 + row
-        w = _random.words_numpy(seed, VALUE, t, first=first, n=-(-n // LANES) * LANES)
+        w = random.words_numpy(seed, VALUE, t, first=first, n=-(-n // LANES) * LANES)
         if kind == GAUSSIAN:
             w0, w1, w2, w3 = w.reshape(-1, 4, 16).swapaxes(0, 1)
             noise = np.stack([*box_muller(w0, w1), *box_muller(w2, w3)], axis=1).reshape(-1)
@@ -138,7 +149,7 @@ def _fill_numpy(
         elif kind == BERNOULLI:
             noise = uniform(w)
         else:
-            v = _random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
+            v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
             noise = laplace_noise(w, v) if kind == LAPLACE else student_noise(w, v, df)
         noise = noise[:n].astype(f64)
         line[:] = noise < location if kind == BERNOULLI else location + scale * noise
@@ -211,7 +222,7 @@ class ScenarioStream:
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         every = scenario.means + (scenario.shift_means or ())
         self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
-        self._kind, self.key = kind, _random.key_of(seed)
+        self._kind, self.key = kind, random.key_of(seed)
         self._era = 0
         self._location = self._means(1)
 
@@ -257,7 +268,7 @@ class ScenarioStream:
         rate = self.skip_rate[part] if isinstance(self.skip_rate, np.ndarray) else self.skip_rate
         for row, line in enumerate(out):
             if np.any(rate):
-                word = _random.words(self.seed, SKIP, t0 + row, first=self.first + first, n=len(line))
+                word = random.words(self.seed, SKIP, t0 + row, first=self.first + first, n=len(line))
                 line[uniform(word) < rate] = np.nan
             if self.joins is not None:
                 line[t0 + row < self.joins[part]] = np.nan

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme import _random
-from colme._configuration import Configuration
+from colme._core import random
+from colme._core.configuration import Configuration
 from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
@@ -212,16 +212,16 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if self.assignment == "random":
             weights = np.asarray(self.sizes or (1,) * n_classes, float)
             edges = np.cumsum(weights)[:-1] / weights.sum()
-            draw = _random.uniform(_random.words(seed, _random.ASSIGN, 0, n=n))
+            draw = random.uniform(random.words(seed, random.ASSIGN, 0, n=n))
             class_ = np.searchsorted(edges, draw, side="right").astype(dtype)
         else:
             sizes = self.sizes or [n * (k + 1) // n_classes - n * k // n_classes for k in range(n_classes)]
             class_ = np.repeat(np.arange(n_classes, dtype=dtype), sizes)
             if self.assignment == "equal":
-                class_ = class_[_random.ranks(seed, _random.ASSIGN, n)]
+                class_ = class_[random.ranks(seed, random.ASSIGN, n)]
         joins = None
         if self.late_share > 0 and self.late_step > 1:
-            late = _random.ranks(seed, _random.JOIN, n) < round(self.late_share * n)
+            late = random.ranks(seed, random.JOIN, n) < round(self.late_share * n)
             joins = np.where(late, self.late_step, 1)
         scale = self.known_scale
         sigma: float | NDArray[np.float64]
@@ -248,10 +248,10 @@ class Scenario(Configuration, frozen=True, kw_only=True):
 
     def _offsets(self, seed: int) -> NDArray[np.float64]:
         """Of every agent from the mean of its class, in standard deviations."""
-        first, second = (_random.words(seed, _random.SPREAD, t, n=self.n_agents) for t in range(2))
+        first, second = (random.words(seed, random.SPREAD, t, n=self.n_agents) for t in range(2))
         if self.spread_shape == "uniform":
-            return np.asarray(math.sqrt(12.0) * (_random.uniform(first) - 0.5), np.float64)
-        return np.asarray(_random.box_muller(first, second)[0], np.float64)
+            return np.asarray(math.sqrt(12.0) * (random.uniform(first) - 0.5), np.float64)
+        return np.asarray(random.box_muller(first, second)[0], np.float64)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import kernel
+from colme._core.jit import kernel
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph
 

@@ -14,7 +14,7 @@ from colme.cli._row_progress import row_progress
 from colme.cli.output import emit, format_option, say
 
 if TYPE_CHECKING:
-    from colme.data.result import Result
+    from colme.data.report.result import Result
 
 SHOWN = 10
 """Agents on the screen."""
@@ -76,7 +76,7 @@ def command(
       colme estimate sales.csv --agent store --value revenue --covariate area --covariate "log n" --plot stores.svg
       zcat log.csv.gz | colme estimate - --agent user --value seconds --format json | jq .summary
     """
-    from colme.data import output
+    from colme.data.report import output
 
     if not agent or value is None:
         raise _missing(file, agent, value)
@@ -98,7 +98,7 @@ def command(
 
         written.append(plots.write_figure(plots.plot_estimates(result), plot))
     if report is not None:
-        from colme.lab.estimate_page import write_estimate_page
+        from colme.lab.report.estimate_page import write_estimate_page
 
         written.append(write_estimate_page(result, report, command=_typed(context)))
     if not quiet:
@@ -115,7 +115,7 @@ def command(
 
 def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.UsageError:
     """Which columns there are, for whoever did not name them."""
-    from colme.data._sources import open_source
+    from colme.data.read.sources import open_source
 
     wanted = [flag for flag, given in (("--agent", agent), ("--value", value)) if not given]
     names = [] if file == "-" else open_source(file).columns or []
@@ -137,7 +137,7 @@ def _check_targets(file: str, targets: list[str]) -> None:
 
 def _check_pictures(plot: str | None, report: str | None) -> None:
     """What would fail after the work fails now."""
-    from colme.data.output import check_ending
+    from colme.data.report.output import check_ending
 
     if plot is None and report is None:
         return
@@ -153,7 +153,7 @@ def _tell(result: Result) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from colme.data.words import headline, sentences
+    from colme.data.report.sentences import headline, sentences
 
     wide = None if sys.stderr.isatty() else 110
     console = Console(stderr=True, highlight=False, markup=False, width=wide)
@@ -174,7 +174,7 @@ def _title(result: Result) -> str:
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:
-    from colme.data.words import decimals, most_changed
+    from colme.data.report.sentences import decimals, most_changed
 
     digits, flags = decimals(result), result.flag_words()
     chosen = most_changed(result, SHOWN)

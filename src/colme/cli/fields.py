@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from colme.errors import shorten
-from colme.lab.setting import Setup, flat_name
+from colme.lab.experiments.setting import Setup, flat_name
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
 

@@ -49,7 +49,7 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from colme.lab.experiment import Experiment, shipped_experiments
+    from colme.lab.experiments.experiment import Experiment, shipped_experiments
 
     rows = []
     for path in shipped_experiments():
@@ -60,13 +60,13 @@ def _experiments() -> list[dict[str, Any]]:
 
 
 def _figures() -> list[dict[str, Any]]:
-    from colme.lab.figures import FIGURES
+    from colme.lab.plots.figures import FIGURES
 
     return [{"name": name, "shows": _first_line(make.__doc__)} for name, make in FIGURES.items()]
 
 
 def _runs(experiment: str, results: str) -> list[dict[str, Any]]:
-    from colme.lab.runner import make_plan, plan_rows
+    from colme.lab.runs.runner import make_plan, plan_rows
 
     return plan_rows(make_plan(source_of(experiment, results), results=results))
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import click
 
 from colme.cli.output import plain_row, table_of
-from colme.lab._text import Row, text_of
+from colme.lab.text import Row, text_of
 
 _STRIP = (12, 40)
 """Characters of a picture in a row, at least and at most."""

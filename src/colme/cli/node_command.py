@@ -61,8 +61,8 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
     """
     if not _has_many_agents(config):
         os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent has no use for a compiler
-    from colme.node.config import NodeConfig
-    from colme.node.running import run_node
+    from colme.node.assemble import run_node
+    from colme.node.config.node_toml import NodeConfig
 
     run_node(NodeConfig.read(config), say=_say, until_end=until_end, metrics=metrics)
 
@@ -145,7 +145,7 @@ def keys(
       colme node keys pi-3 --host 192.168.1.13 -o fleet
       colme node keys pi-3 --rotate -o fleet
     """
-    from colme.node import keys as made
+    from colme.node.security import keys as made
 
     if rotate and (hosts or not names):
         rule = "leave --host out" if hosts else "name agents"
@@ -189,9 +189,9 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
       colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
     """
     from colme.cli.fields import parse_word
-    from colme.node.config import method_of
-    from colme.node.plan import plan as write_plan
-    from colme.node.plan import read_hosts, relays
+    from colme.node.config.node_toml import method_of
+    from colme.node.config.plan import plan as write_plan
+    from colme.node.config.plan import read_hosts, relays
 
     table: dict[str, Any] = {"method": method}
     for field in fields:
@@ -257,16 +257,16 @@ def _has_many_agents(config: str) -> bool:
 
 
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
-    from colme.node.config import NodeConfig
-    from colme.node.status import ask
+    from colme.node.config.node_toml import NodeConfig
+    from colme.node.io.status import ask
 
     return [ask(NodeConfig.read(config).socket) for config in configs]
 
 
 def _summary_or_silence(config: str) -> dict[str, Any]:
     """A row of a table, also of a node that is down."""
-    from colme.node.config import NodeConfig
-    from colme.node.status import ask
+    from colme.node.config.node_toml import NodeConfig
+    from colme.node.io.status import ask
 
     node = NodeConfig.read(config)
     try:

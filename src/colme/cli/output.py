@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from colme.lab._text import Row, text_of
+from colme.lab.text import Row, text_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,7 +15,7 @@ class Experiment(click.ParamType):  # type: ignore[type-arg]
     name = "experiment"
 
     def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from colme.lab.experiment import shipped_experiments
+        from colme.lab.experiments.experiment import shipped_experiments
 
         names = [CompletionItem(path.stem) for path in shipped_experiments() if path.stem.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *names]  # bash forgets what stands before "file"
@@ -39,7 +39,7 @@ class FigureName(click.ParamType):  # type: ignore[type-arg]
     name = "figure"
 
     def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from colme.lab.figures import FIGURES
+        from colme.lab.plots.figures import FIGURES
 
         return [CompletionItem(name) for name in FIGURES if name.startswith(incomplete)]
 
@@ -65,7 +65,7 @@ def source_of(experiment: str, results: str) -> Path | str:
 
 def known_source(experiment: str, results: str) -> Path | str:
     """What to run: the same, but a name is first of all that of an experiment that comes with colme."""
-    from colme.lab.experiment import shipped_experiments
+    from colme.lab.experiments.experiment import shipped_experiments
 
     shipped = experiment in {path.stem for path in shipped_experiments()}
     return (

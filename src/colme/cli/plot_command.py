@@ -27,7 +27,7 @@ def command(experiment: str, figures: tuple[str, ...], results: str, into: str |
       colme plot results/cl_colme
       colme plot cl_colme mse density --into paper/figures
     """
-    from colme.lab.figures import draw, save_figures, subject_of
+    from colme.lab.plots.figures import draw, save_figures, subject_of
     from colme.lab.results import experiment_of, store_of
 
     source = source_of(experiment, results)

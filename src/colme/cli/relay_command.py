@@ -25,7 +25,7 @@ def command(config: str | None, agents: tuple[str, ...], **flags: str | None) ->
       colme node relay --ca ca.pem --certificate relay.pem --key relay.key --agent pi-4=7501
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a relay computes nothing
-    from colme.node.relay import RelayConfig, run_relay
+    from colme.node.net.relay import RelayConfig, run_relay
 
     given = {key: value for key, value in flags.items() if value is not None}
     if config is not None:

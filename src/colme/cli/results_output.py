@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from colme.cli.output import emit, plain_row
-from colme.lab.experiment import Experiment
+from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import dataset
-from colme.lab.store import Store
+from colme.lab.runs.store import Store
 from colme.lab.timing_runs import ratio_rows
 
 TITLES = {

@@ -13,7 +13,7 @@ from colme.cli.output import emit, format_option, say
 from colme.cli.parameters import EXPERIMENT, known_source, parse_seeds, results_option
 from colme.cli.results_output import show_results
 from colme.lab.results import experiment_of, is_results
-from colme.lab.runner import BACKENDS, Plan, Stopped, carry_out, make_plan, plan_rows
+from colme.lab.runs.runner import BACKENDS, Plan, Stopped, carry_out, make_plan, plan_rows
 
 
 @click.command("run", cls=SectionedCommand)

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 
 from colme.confidence import check_probability
-from colme.data.choice import Progress
-from colme.data.estimators import METHODS
-from colme.data.result import Result
-from colme.data.table import Table, read_table
-from colme.data.workings import Options, Workings
+from colme.data.fit.choice import Progress
+from colme.data.fit.estimators import METHODS
+from colme.data.pipeline import Options, Workings
+from colme.data.read.table import Table, read_table
+from colme.data.report.result import Result
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 LOG_N = "log n"

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from colme.lab.experiment import Experiment
+from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import Source, load, summary, to_csv, to_frame, to_parquet
-from colme.lab.runner import Stopped, run
+from colme.lab.runs.runner import Stopped, run
 
 
 def report(source: Source, *, results: str = "results", output: str | None = None) -> Any:
     """Write the page about an experiment and return its path."""
     from pathlib import Path
 
-    from colme.lab.page import write_report
+    from colme.lab.report.page import write_report
     from colme.lab.results import experiment_of, store_of
 
     page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import colme
-from colme import _jit
+from colme._core import jit
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
@@ -53,7 +53,7 @@ def _version(package: str) -> str | None:
 
 def _numba() -> Finding:
     version = _version("numba")
-    if _jit.HAVE_NUMBA:
+    if jit.HAVE_NUMBA:
         return Finding("numba", f"{version}")
     if os.environ.get("COLME_NUMBA") == "0":
         return Finding(
@@ -72,7 +72,7 @@ def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
 
 
 def _kernels() -> Finding:
-    folder = _jit.cache_folder()
+    folder = jit.cache_folder()
     if folder is None:
         return Finding(
             "compiled kernels", "no folder is writable: compiled anew in every process", False,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from colme.lab.experiment import Experiment
-from colme.lab.planning import Planned
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiments.planning import Planned
 from colme.metrics import METRICS
 from colme.sim import Trace, simulate
 

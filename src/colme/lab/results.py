@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from colme._files import write_text, write_whole
+from colme._core.files import write_text, write_whole
 from colme.errors import ColmeError, RunError, missing_extra
-from colme.lab.experiment import Experiment
-from colme.lab.planning import Planned
-from colme.lab.store import Store
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiments.planning import Planned
+from colme.lab.runs.store import Store
 from colme.lab.timing_runs import ratio_rows
 from colme.metrics import METRICS
 

@@ -11,10 +11,10 @@ import pandas as pd
 import xarray
 from numpy.typing import NDArray
 
-from colme.lab._text import Row
-from colme.lab.experiment import TIME_RATIO, Published
+from colme.lab.experiments.experiment import TIME_RATIO, Published
+from colme.lab.experiments.planning import REFERENCE
 from colme.lab.lines import Line, check, describe, lines_of, quartiles
-from colme.lab.planning import REFERENCE
+from colme.lab.text import Row
 from colme.metrics import OF_METHOD
 
 

@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 
 from colme.errors import RunError, one_of, shorten, whole
 from colme.graphs import Graph
-from colme.lab._warm_up import warm_up
+from colme.lab.runs.warm_up import warm_up
 from colme.methods import CLColME, Method
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario, check_seed
 from colme.sim.engine import Run
-from colme.sim.preparation import EXCHANGE, GraphSource, first_graph
+from colme.sim.prepare import EXCHANGE, GraphSource, first_graph
 from colme.sim.recorder import recorded_steps
 
 Columns = dict[str, NDArray[Any]]

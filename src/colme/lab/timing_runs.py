@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from colme.lab.experiment import Experiment
-from colme.lab.planning import PlannedTiming
-from colme.lab.store import Store
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiments.planning import PlannedTiming
+from colme.lab.runs.store import Store
 from colme.lab.timing import PARTS, SET_UP, Columns, measure, ratio_summary, ratios
 
 Row = dict[str, Any]

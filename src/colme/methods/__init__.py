@@ -1,10 +1,10 @@
 """The papers, one file each."""
 
-from colme.methods._base import EVERYONE, Agent, Marching, Method, Place, State, World
+from colme.census.method import Census
+from colme.method import EVERYONE, Agent, Marching, Method, Place, State, World
 from colme.methods.b_colme import BColME
 from colme.methods.bayes import Bayes
 from colme.methods.c_colme import CColME
-from colme.methods.census import Census
 from colme.methods.cl_colme import CLColME
 from colme.methods.colme import ColME
 from colme.methods.local import Local

@@ -30,13 +30,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, equation, kernel, lanes_like
-from colme._simd import fill_four, four, put_four
-from colme._slots import agent_at, block_of
+from colme._core.jit import at, equation, kernel, lanes_like
+from colme._core.neighbor_table import agent_at, block_of
+from colme._core.simd import fill_four, four, put_four
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import IntervalAgent, IntervalMethod, PruningState, parted
+from colme.method import Agent, Place, Round, World
+from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
 u32, u64 = np.uint32, np.uint64
 

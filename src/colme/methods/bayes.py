@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, kernel
+from colme._core.jit import at, kernel
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.methods._base import Method, World
+from colme.method import Method, World
 from colme.methods.oracle import class_means
 
 MOST = 512

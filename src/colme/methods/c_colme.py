@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from colme.consensus import add_weighted_pull, build_weights, metropolis_weight, next_estimate
 from colme.graphs import Graph
-from colme.methods._base import Agent, Inbox, Place, World
-from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
+from colme.method import Agent, Inbox, Place, World
+from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):

@@ -8,9 +8,10 @@ From the perspective of agent a, at step t:
 (4) it leans towards the kept neighbors:                     z = y_a + b * sum over kept j of (y_j - y_a)
 (5) and towards its own mean:                                y_a <- (1 - alpha) X_a + alpha z
 
-For all agents at once (`colme._march`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No degrees, no divisions.
+For all agents at once (`colme._core.consensus_kernel`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No
+degrees, no divisions.
 Once only twins are neighbors, every agent of a component tends to what an oracle who knew the component would say.
-With consensus="flow" steps (3) to (5) are those of `methods/_flow.py`: the same sum over neighbors, and no clock.
+With consensus="flow" steps (3) to (5) are those of `methods/flow.py`: the same sum over neighbors, and no clock.
 
 Differences from the paper
     It does not state the clock. With alpha = (t-1)/t ("harmonic") the bias from before the separation decays like
@@ -34,9 +35,9 @@ import numpy as np
 from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
-from colme.methods._base import Agent, Inbox, Place, World
-from colme.methods._consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.methods._flow import FlowAgent
+from colme.method import Agent, Inbox, Place, World
+from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
+from colme.methods.flow import FlowAgent
 from colme.spectrum import check_step, stable_step
 
 CONSENSUS = ("laplacian", "flow")

@@ -35,12 +35,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, equation, helper, kernel
+from colme._core.jit import at, equation, helper, kernel
 from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
-from colme.methods._base import Agent, Place, Round, World
-from colme.methods._intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
+from colme.method import Agent, Place, Round, World
+from colme.methods.intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.graphs import Graph
-from colme.methods._base import Agent, Method, Place, Round, World
+from colme.method import Agent, Method, Place, Round, World
 
 
 class Local(Method, frozen=True, kw_only=True, tag="local"):

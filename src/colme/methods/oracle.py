@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import at, kernel
+from colme._core.jit import at, kernel
 from colme.errors import MethodError
 from colme.graphs import Graph, from_edges
-from colme.methods._base import EVERYONE, Agent, Method, Place, Round, World
+from colme.method import EVERYONE, Agent, Method, Place, Round, World
 
 
 class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):

@@ -24,10 +24,9 @@ import msgspec
 
 from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
-from colme.methods._intervals import PARTED
-from colme.node._dialects import SILENCE, device_agent
-from colme.node._state import check_same, freeze, from_bytes, thaw, to_bytes
-from colme.node.wire import (
+from colme.methods.intervals import PARTED
+from colme.node.messages.adapters import SILENCE, device_agent
+from colme.node.messages.wire import (
     CUT,
     CUT_HEARD,
     LARGEST,
@@ -39,6 +38,7 @@ from colme.node.wire import (
     unpack,
     unpack_control,
 )  # fmt: skip
+from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
 
 SLOWEST = 64
 """Ticks between two repetitions of what nobody acknowledges; they double until then."""

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Protocol
 
 from colme.errors import NodeError, whole
 from colme.node.core import Core
-from colme.node.introductions import Introductions
+from colme.node.membership.introductions import Introductions
+from colme.node.net.transport import Transport
 from colme.node.store import Store
-from colme.node.transport import Transport
 
 
 class Reading(Protocol):

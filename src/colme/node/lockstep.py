@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.graphs import Graph
+from colme.method import Inbox, arrived
 from colme.methods import EVERYONE, Agent, Method, Place
-from colme.methods._base import Inbox, arrived
-from colme.node._dialects import SILENCE, dialect_of
-from colme.node.memory import MemoryNetwork
-from colme.node.wire import Record, pack, unpack
+from colme.node.messages.adapters import SILENCE, dialect_of
+from colme.node.messages.wire import Record, pack, unpack
+from colme.node.net.memory import MemoryNetwork
 from colme.spectrum import stable_step
 
 Outboxes = dict[Any, dict[Hashable, Any]]

@@ -10,7 +10,7 @@ There is no common step. An event is one sample x of one agent a, and nothing ha
 
 X_b, R_b and y_b are what b said at its own last event. That is CL-colME, whose equations these are; C-colME has
 Metropolis' weights in (4); Local has only (1), and so has the census, whose other equations are worked out when
-somebody asks (`colme.online._rules`).
+somebody asks (`colme.online.rules`).
 
 Clocks. A step is an own sample. A cut has the number of its event. "own": an agent restarts at its first event after it
 lost a neighbor to a cut, its own or the other's. "gossip": it also restarts when a kept neighbor knows of a later cut
@@ -21,7 +21,7 @@ has fewer than `degree`, because it is new or because of cuts, asks one more at 
 agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long. Who is
 asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
-Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.methods._census`); no edge
+Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.census.array`); no edge
 is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
 
 Level. "edge" and "population" divide delta by the agents that have ever come, at the time when an agent works out its
@@ -43,18 +43,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._files import read_arrays, write_arrays
-from colme._random import key_of
+from colme._core.files import read_arrays, write_arrays
+from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
 from colme.graphs import Graph, from_edges
 from colme.methods import Census, Method
-from colme.online._columns import as_events, as_label, as_time, as_value, columns_of
-from colme.online._crowd import Crowd, Label, Labels
-from colme.online._events import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
-from colme.online._rules import ConsensusRule, rule_of
-from colme.online._saving import FORMAT, method_of, pack, unpack
-from colme.online._views import AgentView
+from colme.online.agents import Crowd, Label, Labels
+from colme.online.columns import as_events, as_label, as_time, as_value, columns_of
+from colme.online.files import FORMAT, method_of, pack, unpack
+from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
+from colme.online.rules import ConsensusRule, rule_of
+from colme.online.views import AgentView
 from colme.scenario import check_seed
 
 _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")

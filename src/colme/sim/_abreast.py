@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from colme._jit import LANES, chunk_like, helper, kernel, lanes_like, wide_vectors
-from colme._random import VALUE, box_muller, philox
-from colme._simd import ABREAST, lean_on_rows
-from colme._slots import CUT, ISOLATED, LOST, WRONG
-from colme._watch import bucket, slack_needed
+from colme._core.jit import LANES, chunk_like, helper, kernel, lanes_like, wide_vectors
+from colme._core.lazy_pruning import bucket, slack_needed
+from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG
+from colme._core.random import VALUE, box_muller, philox
+from colme._core.simd import ABREAST, lean_on_rows
 from colme.confidence import too_far
 from colme.consensus import START, blend, clock_rate, next_estimate
 from colme.metrics import METRICS, OF_METHOD
@@ -49,7 +49,7 @@ def cut_abreast(indptr, indices, masks, degree, tally, class_, a, b):
 def look_at_all_abreast(
     indptr, indices, masks, degree, tally, mean, radius, class_, near, far, reference, found
 ):  # fmt: skip
-    """As `colme._watch` does for one run; places are found instead of agents."""
+    """As `colme._core.lazy_pruning` does for one run; places are found instead of agents."""
     n_found, room = u64(0), u64(found.shape[0])
     near = f32(near)  # what is far is near, too
     complete = True

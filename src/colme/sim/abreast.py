@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import HAVE_NUMBA
-from colme._simd import ABREAST
-from colme._slots import CUT, ISOLATED, WRONG
-from colme._watch import Milestone, WatchList
+from colme._core.jit import HAVE_NUMBA
+from colme._core.lazy_pruning import Milestone, WatchList
+from colme._core.neighbor_table import CUT, ISOLATED, WRONG
+from colme._core.simd import ABREAST
 from colme.consensus import START, Clock
 from colme.graphs import Graph
 from colme.methods import CLColME, Method, World
@@ -27,8 +27,8 @@ from colme.samples import ScenarioStream
 from colme.scenario import Scenario
 from colme.sim._abreast import look_at_all_abreast, march_abreast
 from colme.sim.engine import TELL_EVERY, Interrupted, Progress
-from colme.sim.perception import BLOCK, FEW_CLASSES, STRETCH
 from colme.sim.recorder import Recorder
+from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH
 from colme.sim.trace import Final, Trace
 from colme.spectrum import stable_step
 

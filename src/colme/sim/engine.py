@@ -17,15 +17,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._files import read_arrays, write_arrays
+from colme._core.files import read_arrays, write_arrays
 from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
 from colme.methods import Marching, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.moments import Moments
 from colme.samples import Stream
-from colme.sim.perception import BLOCK, Perception
 from colme.sim.recorder import Recorder
+from colme.sim.sampling import BLOCK, Perception
 from colme.sim.trace import Final, Trace
 
 CHECKPOINT = "colme checkpoint 2"

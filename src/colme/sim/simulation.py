@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._jit import HAVE_NUMBA
+from colme._core.jit import HAVE_NUMBA
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph
 from colme.methods import Method
@@ -23,7 +23,7 @@ from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
 from colme.sim.abreast import RunsAbreast, can_run_abreast, in_batches
 from colme.sim.engine import Interrupted, Progress, Run
-from colme.sim.preparation import EXCHANGE, GraphSource, first_graph, prepare_abreast, prepare_run
+from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_abreast, prepare_run
 from colme.sim.recorder import Record, recorded_steps
 from colme.sim.trace import Trace, Traces
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._files import read_arrays, write_arrays
+from colme._core.files import read_arrays, write_arrays
 from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
 from colme.methods import METHODS, Method

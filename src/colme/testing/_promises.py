@@ -21,14 +21,14 @@ from colme.confidence import BURN_IN
 from colme.errors import SampleError
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.methods import Method, Oracle
-from colme.methods._intervals import IntervalMethod
+from colme.methods.intervals import IntervalMethod
 from colme.node.lockstep import lockstep
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario
 from colme.sim import engine
-from colme.sim.perception import BLOCK
 from colme.sim.recorder import recorded_steps
+from colme.sim.sampling import BLOCK
 from colme.sim.simulation import simulate
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]

@@ -16,7 +16,7 @@ from colme.lab.lines import number
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.preparation import GraphSource, prepare_run
+from colme.sim.prepare import GraphSource, prepare_run
 
 MOST = 300
 """Agents beyond which a picture of a graph is a ball of wool."""

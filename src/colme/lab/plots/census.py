@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from colme._ballots import Bins
+from colme.census.histogram import Bins
+from colme.census.posterior import posterior, quantiles
 from colme.errors import ColmeError
 from colme.lab.plots._style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION, canvas
 from colme.methods import Census
 from colme.scenario import Scenario
-from colme.sim.preparation import prepare_run
-from colme.tribes import posterior, quantiles
+from colme.sim.prepare import prepare_run
 
 PARTS = ("ballot", "rounds", "tribes", "posterior")
 

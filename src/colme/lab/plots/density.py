@@ -16,7 +16,7 @@ from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import canvas, step_axis
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.preparation import GraphSource, prepare_run
+from colme.sim.prepare import GraphSource, prepare_run
 
 
 def estimate_density(

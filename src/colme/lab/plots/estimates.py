@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from colme.data.result import Result
+from colme.data.report.result import Result
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade

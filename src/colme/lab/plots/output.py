@@ -17,7 +17,7 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
-from colme._files import write_whole
+from colme._core.files import write_whole
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab.plots._style import STYLE
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from colme.errors import ColmeError
 from colme.lab import lines
-from colme.lab.planning import REFERENCE
+from colme.lab.experiments.planning import REFERENCE
 from colme.lab.plots._labels import EndLabels, Label, wrap
 from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import draw_line

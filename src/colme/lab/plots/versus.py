@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter
 
 from colme.errors import ColmeError
-from colme.lab.planning import REFERENCE
+from colme.lab.experiments.planning import REFERENCE
 from colme.lab.plots._labels import vertical_marks
 from colme.lab.plots._style import canvas, ink, looks, plain
 from colme.lab.plots.times import relative

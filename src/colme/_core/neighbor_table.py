@@ -1,0 +1,201 @@
+"""The neighbor table: the graph as kernels walk it.
+
+Rows stand in blocks of 64; a block's neighbors are stored slot by slot, 64 rows side by side, and a block is as wide as
+the largest degree in it:
+
+    neighbor number j of row 64 B + l   ->   slots[offsets[B] + 64 j + l]
+
+A slot that is empty or cut points to its own agent, whose difference to itself is zero: no kernel asks whether an edge
+is alive, and cutting writes two numbers. The neighbors of an agent never change their order, so neither does a sum's
+rounding.
+
+Row a is agent a at first. When many edges are cut, `tighten` drops their slots and sorts the rows of each chunk of 1024
+agents by degree, so that blocks become as narrow as their agents' degrees: row i then belongs to the agent at place
+order[i] of its chunk, whose row is at places[..] of the chunk.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import CHUNK, LANES, equation, helper, kernel
+from colme.graphs import Graph
+
+u16, u32, u64 = np.uint16, np.uint32, np.uint64
+
+WRONG, LOST, ISOLATED, CUT = range(4)
+"""The tally: living edges between classes, cut edges within a class, agents without an edge, edges cut at this step."""
+LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
+
+
+@equation
+def block_of(offsets: Any, block: Any, n: Any) -> Any:
+    """(first row, rows, first slot, width) of a block."""
+    start = u64(block) << u64(6)
+    first = u64(offsets[block])
+    return start, min(u64(64), n - start), first, (u64(offsets[block + u64(1)]) - first) >> u64(6)
+
+
+@equation
+def agent_at(order: Any, row: Any) -> Any:
+    """The agent of a row."""
+    return (row >> u64(10) << u64(10)) + u64(order[row])
+
+
+@equation
+def two_slots(word: Any) -> Any:
+    """Two slots side by side from one load of 64 bits: loads are what a walk over neighbors waits for."""
+    return (word >> u64(LOW)) & u64(0xFFFFFFFF), (word >> u64(HIGH)) & u64(0xFFFFFFFF)
+
+
+@kernel
+def _lay_out(indptr, indices, offsets, slots, class_):
+    """Fill the slots; returns how many neighbors are of another class."""
+    n, wrong = u64(indptr.size - 1), 0
+    for block in range(u64(offsets.size - 1)):
+        start, _, first, width = block_of(offsets, block, n)
+        for lane in range(u64(64)):
+            a = start + u64(lane)
+            degree = u64(0)
+            if a < n:
+                degree = u64(indptr[a + u64(1)] - indptr[a])
+            for j in range(width):
+                b = u32(a)
+                if u64(j) < degree:
+                    b = indices[u64(indptr[a]) + u64(j)]
+                    wrong += 1 if class_[a] != class_[b] else 0
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = b
+    return wrong
+
+
+@kernel
+def tighten(slots, offsets, order, places, degree, flows):
+    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
+    there are any, stay with their slots."""
+    n, n_rows = u64(degree.size), u64(order.size)
+    old_first = u64(0)
+    for chunk in range((n_rows + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        end = min(n_rows, base + u64(CHUNK))
+        first_block, last_block = base >> u64(6), end >> u64(6)
+        old = slots[old_first : u64(offsets[last_block])].copy()
+        if flows is not None:
+            old_flows = flows[old_first : u64(offsets[last_block])].copy()
+        old_offsets = offsets[first_block : last_block + u64(1)].copy()
+        old_offsets[0] = old_first
+        old_places = places[base:end].copy()
+        _sort_rows(order, places, degree, base, end, n)
+        for block in range(first_block, last_block):
+            first, width = u64(offsets[block]), u64(0)
+            for lane in range(u64(64)):
+                a = agent_at(order, (block << u64(6)) + u64(lane))
+                if a < n:
+                    width = max(width, u64(degree[a]))
+            for lane in range(u64(64)):
+                a = agent_at(order, (block << u64(6)) + u64(lane))
+                row = u64(old_places[a - base])
+                _, _, old_start, old_width = block_of(old_offsets, row >> u64(6), n)
+                k = u64(0)
+                for j in range(old_width):
+                    place = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
+                    b = old[place]
+                    if b != u32(a):
+                        slots[first + (k << u64(6)) + u64(lane)] = b
+                        if flows is not None:
+                            flows[first + (k << u64(6)) + u64(lane)] = old_flows[place]
+                        k += u64(1)
+                for j in range(k, width):
+                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(a)
+                    if flows is not None:
+                        flows[first + (u64(j) << u64(6)) + u64(lane)] = 0.0
+            if block + u64(1) == last_block:
+                old_first = u64(offsets[last_block])
+            offsets[block + u64(1)] = first + (width << u64(6))
+
+
+@helper
+def _sort_rows(order, places, degree, base, end, n):
+    """Largest degree first, agents of equal degree by number; rows beyond the last agent stay at the end."""
+    most = u64(0)
+    for a in range(base, min(end, n)):
+        most = max(most, u64(degree[a]))
+    starts = np.zeros(most + u64(2), np.int64)
+    for a in range(base, min(end, n)):
+        starts[most - u64(degree[a]) + u64(1)] += 1
+    for d in range(most + u64(1)):
+        starts[d + u64(1)] += starts[d]
+    for a in range(base, end):
+        place = a - base
+        if a < n:
+            d = most - u64(degree[a])
+            place = u64(starts[d])
+            starts[d] += 1
+        order[base + place] = u16(a - base)
+        places[a] = u16(place)
+
+
+@helper
+def cut(slots, offsets, places, degree, cut_now, tally, class_, a, b):
+    """Cut the edge {a, b} at both ends, and keep the tally."""
+    n = u64(degree.size)
+    for end, other in ((a, b), (b, a)):
+        row = agent_at(places, end)
+        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        for j in range(width):
+            k = first + (u64(j) << u64(6)) + (row & u64(63))
+            if slots[k] == u32(other):
+                slots[k] = u32(end)
+        degree[end] -= 1
+        cut_now[end] = 1
+        tally[ISOLATED] += int(degree[end] == 0)
+    if class_[a] != class_[b]:
+        tally[WRONG] -= 1
+    else:
+        tally[LOST] += 1
+    tally[CUT] += 1
+
+
+@kernel
+def _compress(slots, offsets, places, indptr, indices):
+    """The living edges, agent by agent."""
+    n = u64(indptr.size - 1)
+    for a in range(n):
+        row = agent_at(places, u64(a))
+        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        k = u64(indptr[a])
+        for j in range(width):
+            b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
+            if b != u32(a):
+                indices[k] = b
+                k += u64(1)
+
+
+def compress(
+    slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
+    """The living edges as compressed rows, by agent: indptr, indices."""
+    indptr = np.zeros(degree.size + 1, np.int64)
+    np.cumsum(degree, out=indptr[1:])
+    indices = np.empty(indptr[-1], np.uint32)
+    _compress(slots, offsets, places, indptr, indices)
+    return indptr, indices
+
+
+def lay_out(graph: Graph, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+    """(slots, offsets) of a graph, row a for agent a, and how many of its edges lie between classes."""
+    n_blocks = -(-graph.n_agents // LANES)
+    width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES)
+    offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
+    slots = np.empty(offsets[-1], np.uint32)
+    wrong = _lay_out(graph.indptr, graph.indices, offsets, slots, class_)
+    return slots, offsets, wrong // 2
+
+
+def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """(order, places) of a table whose row a is agent a."""
+    order = (np.arange(-(-n_agents // LANES) * LANES) % CHUNK).astype(np.uint16)
+    return order, order.copy()

@@ -1,0 +1,1 @@
+"""The census: our own method, whole."""

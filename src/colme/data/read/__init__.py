@@ -1,0 +1,1 @@
+"""From a table, wherever it is, to samples agent by agent."""

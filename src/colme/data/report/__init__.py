@@ -1,0 +1,1 @@
+"""What is said of a table: the result, sentences, files."""

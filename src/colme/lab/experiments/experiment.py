@@ -1,0 +1,271 @@
+"""Experiments as files: what to run, in TOML.
+
+    title = "Two hidden classes"
+    seeds = 10
+    steps = 2000
+    [scenario]
+    n_agents = [1000, 5000]            # a list is a sweep
+    means = [1.2, 2.0]
+    sigma = 2.0
+    [[methods]]
+    method = "cl-colme"
+    level = ["agent", "edge"]
+    [[methods]]
+    method = "local"
+
+Keys at the top are those of `Setup` and of `Experiment`, keys of [scenario] those of `colme.Scenario`, keys of
+[[methods]] those of the method. A method's table may also change the scenario or the set-up for itself
+(`scenario.n_agents = 1000`, `steps = 500`, `seeds = 2`), and give itself a `label`.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from colme._core.configuration import Configuration
+from colme._core.fields import read_toml
+from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab.experiments.modules import methods_by_name
+from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
+from colme.lab.experiments.setting import Setup
+from colme.lab.experiments.sweep import convert_fields, located
+from colme.methods import Method
+from colme.metrics import METRICS
+from colme.scenario import Scenario
+
+FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
+                "stability", "timing", "relative", "census")  # fmt: skip
+"""The figures that a report can show (made in colme.lab.plots.figures)."""
+TIME_RATIO = "time_ratio"
+"""A metric that only published numbers have: how long a method takes, CL-colME being 1."""
+
+
+class Published(Configuration, frozen=True, kw_only=True):
+    """A number to compare with.
+
+    method   the label of the method
+    metric   one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
+    t        at which step; or
+    below    the first step at which the metric is below this
+    value    what was published (with `below`: a step)
+    source   where
+    where    which parameters, where they are swept: { level = "agent" }
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    method: str
+    metric: str = "mse"
+    t: int | None = None
+    below: float | None = None
+    value: float
+    source: str = ""
+    where: dict[str, bool | int | float | str | tuple[float, ...]] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.metric, (*METRICS, TIME_RATIO), "metric", ExperimentError)
+        if self.metric != TIME_RATIO and (self.t is None) == (self.below is None):
+            raise ExperimentError(f"t={self.t} and below={self.below}: a published number has one of them. Try t=1000.")
+
+
+class Head(Configuration, frozen=True, kw_only=True):
+    """The keys of an experiment file besides those of `Setup`, `scenario` and `methods`.
+
+    title      one line
+    about      what it shows
+    reference  the paper
+    seeds      how many, or a list of them
+    figures    which figures the report shows, in order (see: colme list figures)
+    modules    Python files, relative to this one, with methods of your own
+    published  numbers to compare with
+    timing     measure times side by side instead of recording errors
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    title: str = ""
+    about: str = ""
+    reference: str = ""
+    seeds: int | tuple[int, ...] = 1
+    figures: tuple[str, ...] | None = None
+    modules: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+    timing: Timing | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.figures or ():
+            one_of(name, FIGURE_NAMES, "figure", ExperimentError)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file, read and checked. Make one with `Experiment.read(path)` or `Experiment.parse(table)`."""
+
+    name: str
+    head: Head
+    planned: tuple[Planned, ...]
+    table: dict[str, Any]
+    """The file as it was read, with the changes that flags made."""
+    modules: tuple[Path, ...] = ()
+
+    @classmethod
+    def read(cls, path: str | Path, changes: dict[str, Any] | None = None) -> Experiment:
+        """From a TOML file (or from one of the experiments that come with colme, by name)."""
+        path = find(path)
+        table = read_toml(path, ExperimentError, "Try: colme list experiments.")
+        with located(f"{path}: "):
+            return cls.parse(table, name=path.stem, folder=path.parent, changes=changes)
+
+    @classmethod
+    def parse(
+        cls,
+        table: dict[str, Any],
+        *,
+        name: str = "experiment",
+        folder: Path | str = ".",
+        changes: dict[str, Any] | None = None,
+    ) -> Experiment:
+        """From a table of the same form as the file; `changes` are flat: field -> value (see `change`)."""
+        table = _plain(table)
+        top = ("scenario", "cases", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
+        for key in table:
+            one_of(key, top, "key", ExperimentError)
+        for key in ("scenario", "methods"):
+            if not table.get(key):
+                write = "[scenario]" if key == "scenario" else "[[methods]]"
+                raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add {write}.")
+        if not isinstance(table["scenario"], dict):
+            raise ExperimentError(f"scenario={shorten(table['scenario'])}: it is a table. Write [scenario].")
+        cases_of(table)
+        if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
+            raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
+        head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+        modules = tuple(Path(folder) / each for each in head.modules)
+        known = methods_by_name(modules)
+        if changes:
+            table = change(table, changes, {name: method for name, (method, _) in known.items()})
+            head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+        planned: list[Planned] = []
+        seeds = seeds_of(head.seeds)
+        for case in cases_of(table):
+            for i, entry in enumerate(table["methods"]):
+                planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case)
+        seen: set[tuple[str, str]] = set()
+        for each in planned:
+            if (each.label, each.name) in seen:
+                raise ExperimentError(f"methods has {each.setting.method!r} twice. Leave one out, or label it.")
+            seen.add((each.label, each.name))
+        planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
+        if head.timing is not None and "seeds" in table:
+            raise ExperimentError("seeds: a timing has repeats instead. Write repeats = 5 below [timing].")
+        every = plan_timing(planned, head.timing) if head.timing is not None else planned
+        experiment = cls(name, head, tuple(every), table, modules)
+        experiment._check_published()
+        return experiment
+
+    def _check_published(self) -> None:
+        if self.head.timing is not None and self.head.published:
+            raise ExperimentError("published: a timing has none but its own ratios. Leave it out.")
+        labels = list(dict.fromkeys(each.label for each in self.planned))
+        for i, each in enumerate(self.head.published):
+            with located(f"published[{i}]"):
+                one_of(each.method, labels, "method", ExperimentError)
+                for key in each.where:
+                    one_of(key, self.planned[0].setting.parameters() | _method_fields(self.planned), "parameter")
+
+    def without_published(self) -> Experiment:
+        """The same runs, compared with nothing."""
+        table = {key: value for key, value in self.table.items() if key != "published"}
+        return replace(self, head=msgspec.structs.replace(self.head, published=()), table=table)
+
+    def check(self) -> None:
+        """Refuse what would fail only when it runs: a graph that does not exist, a step that is not stable."""
+        first = {each.label: each.setting.seed for each in reversed(self.planned)}
+        for each in self.planned:
+            if each.setting.seed == first[each.label]:
+                with located(f"{each.label}: "):
+                    each.setting.check()
+
+    @property
+    def title(self) -> str:
+        return self.head.title or self.name
+
+    @property
+    def methods(self) -> list[Method]:
+        """All methods, each once."""
+        every: list[Method] = []
+        for each in self.planned:
+            every += each.methods.values() if isinstance(each, PlannedTiming) else [each.setting.method]
+        return list(dict.fromkeys(every))
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, {len(self.planned)} runs)"
+
+
+def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
+    """A table with some fields changed: each flat name goes to where the file has it (see `Setting.parameters`)."""
+    scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
+    cases = [dict(case) for case in table.get("cases", ())]
+    table = table | {"scenario": scenario, "methods": methods} | ({"cases": cases} if cases else {})
+    for name, value in changes.items():
+        if name in Scenario.__struct_fields__:
+            scenario[name] = value
+        elif name in Setup.__struct_fields__ or name in Head.__struct_fields__:
+            table[name] = value
+        else:
+            field = name.removeprefix("method_")
+            fields = {tag: method.__struct_fields__ for tag, method in known.items()}
+            takers = [entry for entry in methods if field in fields.get(str(entry.get("method")), ())]
+            if not takers:
+                named = ", ".join(str(entry.get("method")) for entry in methods)
+                raise ExperimentError(f"{name}={shorten(value)}: none of the methods ({named}) has it. Leave it out.")
+            for entry in takers:
+                entry[field] = value
+            continue
+        for entry in (*methods, *cases):  # what a method or a case changed for itself gives way too
+            entry.pop(name, None)
+            if name in Scenario.__struct_fields__ and isinstance(entry.get("scenario"), dict):
+                entry["scenario"] = {key: each for key, each in entry["scenario"].items() if key != name}
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """As a TOML file would give it: lists for tuples and arrays, no NumPy numbers, no None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
+    return {name: value for each in planned for name, value in each.setting.parameters().items()}
+
+
+def find(path: str | Path) -> Path:
+    """A file as it is, or an experiment that comes with colme by its name."""
+    path = Path(path)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    if len(path.parts) != 1:
+        raise ExperimentError(f"there is no file or folder {path}. Name a .toml file, or see: colme list experiments.")
+    shipped = {each.stem: each for each in shipped_experiments()}
+    one_of(str(path), shipped, "experiment", ExperimentError)
+    return shipped[str(path)]
+
+
+def shipped_experiments() -> list[Path]:
+    """The experiments that come with colme: those of the checkout, else those of the installation."""
+    for folder in (Path(__file__).resolve().parents[4], Path(sysconfig.get_path("data")) / "share" / "colme"):
+        if found := sorted((folder / "experiments").glob("*.toml")):
+            return found
+    return []

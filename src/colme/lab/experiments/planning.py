@@ -1,0 +1,231 @@
+"""From the tables of an experiment file to the runs they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+
+from colme._core.configuration import Configuration
+from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab.experiments.setting import Setting, Setup, name_of
+from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
+from colme.methods import CLColME, Method
+from colme.scenario import Scenario, check_seed
+
+MOST_SEEDS = 100_000
+REFERENCE = CLColME.label
+"""Times are told as ratios to this method, where it is there."""
+
+
+class Timing(Configuration, frozen=True, kw_only=True):
+    """Methods side by side, chunk by chunk, for their times (see colme.lab.timing).
+
+    repeats   at most so many, each with its own seed
+    budget    seconds after which no further repeat begins
+    """
+
+    refusal: ClassVar[type[ColmeError]] = ExperimentError
+
+    repeats: int = 5
+    budget: float = 60.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.repeats < 1 or not self.budget > 0:
+            raise ExperimentError(
+                f"repeats={self.repeats}, budget={self.budget}: both must be positive. Try repeats=5, budget=60."
+            )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of an experiment: what it is called in tables, what determines it, and the name that follows."""
+
+    label: str
+    setting: Setting
+    module: str | None = None
+    """The hash of the file that the method comes from, if it is not one of ours."""
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        return plain | ({"module": self.module} if self.module else {})
+
+    @property
+    def name(self) -> str:
+        return name_of(self.configuration)
+
+    @property
+    def size(self) -> int:
+        """Agents times steps."""
+        return self.setting.scenario.n_agents * self.setting.setup.steps
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTiming(Planned):
+    """All methods side by side on one scenario, for their times."""
+
+    timing: Timing = field(default_factory=Timing)
+    methods: dict[str, Method] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        del plain["method"]
+        more = {"timing": msgspec.to_builtins(self.timing), "methods": msgspec.to_builtins(self.methods)}
+        return plain | more | ({"module": self.module} if self.module else {})
+
+
+def plan_method(
+    table: dict[str, Any],
+    entry: dict[str, Any],
+    seeds: tuple[int, ...],
+    known: dict[str, tuple[type[Method], str | None]],
+    path: str,
+    case: dict[str, Any],
+) -> list[Planned]:
+    """The runs of one [[methods]] table, in one of the [[cases]] (an empty one if there are none)."""
+    if "method" not in entry:
+        raise ExperimentError(f"{path}.method is missing: it says which. Try method = 'cl-colme'.")
+    with located(path):
+        one_of(entry["method"], known, "method", ExperimentError)
+    kind, module = known[entry["method"]]
+    if not _takes_part(entry, case, table, path):
+        return []
+    own_setup = {key: entry[key] for key in Setup.__struct_fields__ if key in entry}
+    own = {"method", "label", "scenario", "seeds", "cases", *own_setup}
+    setup_table = {key: source[key] for source in (table, case) for key in Setup.__struct_fields__ if key in source}
+    setup_table |= own_setup
+    own_scenario = entry.get("scenario", {})
+    if not isinstance(own_scenario, dict):
+        raise ExperimentError(f"{path}.scenario={shorten(own_scenario)}: it is a table. Write scenario.n_agents = 100.")
+    of_case = {key: value for key, value in case.items() if key not in Setup.__struct_fields__}
+    scenario_table = table["scenario"] | of_case | own_scenario
+    own_fields = {key: entry[key] for key in entry if key not in own}
+    others = (*Setup.__struct_fields__, "label", "scenario", "seeds", "cases")
+    fields = combinations(own_fields, kind, dict.fromkeys(own_fields, path), others)
+    place = f"case {case['case']!r}" if case else ""
+    in_scenario = {
+        key: f"{path}.scenario" if key in own_scenario else place if key in of_case else "scenario"
+        for key in scenario_table
+    }
+    scenarios = combinations(scenario_table, Scenario, in_scenario)
+    in_setup = {key: path if key in own_setup else "" for key in setup_table}
+    setups = combinations(setup_table, Setup, in_setup)
+    with located(path):
+        label = convert_field(entry.get("label", kind.label), str, "label")
+        if "seeds" in entry:
+            seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
+    in_method = dict.fromkeys(own_fields, path)
+    made = [(label, _made(kind, values, own_fields, in_method, path)) for values in fields]
+    made_scenarios = [
+        _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
+    ]
+    made_setups = [_made(Setup, values, setup_table, in_setup, "") for values in setups]
+    return [
+        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
+        for scenario in made_scenarios
+        for setup in made_setups
+        for label, method in made
+        for seed in seeds
+    ]
+
+
+def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The [[cases]] of an experiment: each a name and what it changes of scenario and set-up. One that changes nothing
+    if there are none."""
+    cases = table.get("cases", [{}])
+    known = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
+    if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
+        raise ExperimentError(f"cases={shorten(cases)}: they are tables. Write [[cases]].")
+    if "cases" in table:
+        names = [case.get("case") for case in cases]
+        for i, case in enumerate(cases):
+            with located(f"cases[{i}]"):
+                if not isinstance(case.get("case"), str) or not case["case"] or names.count(case["case"]) > 1:
+                    raise ExperimentError(
+                        f"case={shorten(case.get('case'))}: every case has a name, and no other the same. "
+                        "Write case = 'three classes'."
+                    )
+                for key in case:
+                    one_of(key, known, "key", ExperimentError)
+    return cases
+
+
+def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, Any], path: str) -> bool:
+    """Whether a method runs in a case: in all, unless it names its own."""
+    if "cases" not in entry:
+        return True
+    names = [each.get("case") for each in cases_of(table)]
+    with located(path):
+        wanted = convert_field(entry["cases"], tuple[str, ...], "cases")
+        for name in wanted:
+            one_of(name, [name for name in names if name], "case", ExperimentError)
+    return case.get("case") in wanted
+
+
+def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
+    """10 means 0 to 9; a list means itself."""
+    if isinstance(seeds, int) and seeds > MOST_SEEDS:
+        raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
+    every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not every or len(set(every)) < len(every):
+        got = shorten(seeds if isinstance(seeds, int) else list(seeds))
+        raise ExperimentError(f"seeds={got}: there must be at least one seed, each once. Try seeds = 10.")
+    return tuple(check_seed(seed) for seed in every)
+
+
+def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dict[str, str], path: str) -> Any:
+    """A struct; a refusal that names a key tells where in the file that key is, and which value of a sweep it was."""
+    try:
+        return struct(**values)
+    except ColmeError as error:
+        message = str(error)
+        named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
+        key = named[1] if named else ""
+        place = sweep_place(table[key], struct, key, values[key]) if key in table else ""
+        if message.startswith(f"{key}="):
+            message = key + place + message.removeprefix(key)
+        elif key in table:
+            message = f"{key}{place}={shorten(values[key])}: {message}"
+        with located(paths.get(key, path)):
+            raise ExperimentError(message) from None
+
+
+def _required(values: dict[str, Any]) -> dict[str, Any]:
+    for each in msgspec.structs.fields(Scenario):
+        if each.required and each.name not in values:
+            raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
+    return values
+
+
+def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTiming]:
+    """One measurement of all methods for every scenario and set-up."""
+    groups: dict[tuple[Scenario, Setup], dict[str, Planned]] = {}
+    for each in planned:
+        methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
+        if methods.setdefault(each.label, each).setting.method != each.setting.method:
+            raise ExperimentError(f"two methods are called {each.label!r}: a timing needs them apart. Label them.")
+    sizes = [scenario.n_agents for scenario, _ in groups]
+    if len(set(sizes)) < len(sizes):
+        raise ExperimentError(
+            "timing: only n_agents can be swept, for times are told by it. Make a file for each other value."
+        )
+    for methods in groups.values():
+        if len(methods) < 2 or REFERENCE not in methods:
+            raise ExperimentError(
+                f"timing: the methods are {', '.join(methods)}: there must be two at least, one of them {REFERENCE}, "
+                "to which times are ratios. Add it, without a label of its own."
+            )
+    return [
+        PlannedTiming(
+            f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,
+            methods={label: each.setting.method for label, each in methods.items()},
+            module=" ".join(dict.fromkeys(each.module for each in methods.values() if each.module)) or None,
+        )
+        for (scenario, _), methods in groups.items()
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Pages about experiments and tables."""

@@ -1,0 +1,214 @@
+"""One run, in whatever process it was given to: warm up, run, store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from colme.errors import CheckpointError, ColmeError, RunError
+from colme.lab.experiments.modules import methods_by_name
+from colme.lab.experiments.planning import PlannedTiming, Timing
+from colme.lab.experiments.setting import Setting
+from colme.lab.provenance import versions
+from colme.lab.runs.store import Store, parquet
+from colme.lab.runs.warm_up import warm_up
+from colme.lab.timing_runs import measure_repeatedly
+from colme.metrics import METRICS
+from colme.sim.engine import Interrupted, Progress
+from colme.sim.prepare import prepare_run
+
+BEAT = 0.25
+"""Seconds between two signs of life of a run."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run as it is handed to a worker, on this machine or another that sees the same folders."""
+
+    name: str
+    configuration: dict[str, Any]
+    folder: str
+    modules: tuple[str, ...]
+    checkpoint_every: float
+    stop_file: str
+    parent: int | None
+    """The process that waits for the run, if it is the worker's parent; a worker left alone gives up."""
+    anew: bool = False
+    """Do not continue what an earlier session has begun."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: "done", "interrupted", or "failed" with a reason."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
+_busy = threading.Lock()
+"""Held by a worker process while it performs a task."""
+
+
+def attend(parent: int) -> None:
+    """The first thing a worker process does. Ctrl-C reaches all processes, and the parent tells us what to do; without
+    a parent there is nothing to do any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def end_with_the_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(BEAT)
+        with _busy:  # the run notices too, and saves what it has
+            os._exit(1)
+
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
+
+
+def perform(task: Task) -> Outcome:
+    """Run one task, unless it is complete by now. Never raises: what goes wrong is the outcome."""
+    with _busy if task.parent is not None else contextlib.nullcontext():
+        try:
+            return _perform(task)
+        except Interrupted:
+            return Outcome(task.name, "interrupted")
+        except ColmeError as error:
+            return Outcome(task.name, "failed", str(error))
+        except MemoryError:
+            reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
+            return Outcome(task.name, "failed", reason)
+        except Exception as error:  # a method of the user's own may raise anything; the other runs must not suffer
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            return Outcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
+
+
+def _perform(task: Task) -> Outcome:
+    store, stop = Store(task.folder), threading.Event()
+    heart = Heart(task, stop)
+    if heart.should_stop():
+        raise Interrupted
+    with store.claim(task.name, heart.should_stop) as folder:
+        if not store.is_complete(task.name):
+            heart.file, checkpoint = folder / "progress", folder / "checkpoint.npz"
+            if task.anew:
+                checkpoint.unlink(missing_ok=True)
+            if "timing" in task.configuration:
+                head, trace = run_timing(task, heart)
+            else:
+                head, trace = run_setting(task, checkpoint, heart.tell, stop)
+            store.write(task.name, head, trace)
+        store.release(task.name)
+    return Outcome(task.name, "done")
+
+
+class Heart:
+    """Tells the others how far a run is, and the run when to stop."""
+
+    def __init__(self, task: Task, stop: threading.Event):
+        self._task, self._stop = task, stop
+        self._last = 0.0
+        self.file: Path | None = None
+
+    def tell(self, news: Progress) -> None:
+        self.beat(news.step)
+
+    def beat(self, step: int) -> bool:
+        """Say how far the run is; False if it should stop."""
+        now = time.monotonic()
+        if now - self._last >= BEAT:
+            self._last = now
+            if self.file is not None:
+                with contextlib.suppress(OSError):  # a full disk can wait until there is something to store
+                    self.file.write_text(str(step))
+            if self.should_stop():
+                self._stop.set()
+        return not self._stop.is_set()
+
+    def should_stop(self) -> bool:
+        alone = self._task.parent is not None and os.getppid() != self._task.parent
+        return alone or os.path.exists(self._task.stop_file)
+
+
+def run_setting(
+    task: Task, checkpoint: Path, tell: Callable[[Progress], None], stop: threading.Event
+) -> tuple[dict[str, Any], Any]:
+    """(run.json, trace) of a run, continued from its checkpoint if there is one."""
+    setting = decode_setting(task.configuration, task.modules)
+    started = time.perf_counter()
+    warm_up(setting.method, setting.scenario, setting.setup.precision)
+    warm = time.perf_counter() - started
+    wall, cpu = time.perf_counter(), time.thread_time()
+    try:
+        run = _prepare(setting, checkpoint, task.checkpoint_every)
+    except CheckpointError:  # torn, or of another version: the run starts anew
+        checkpoint.unlink(missing_ok=True)
+        run = _prepare(setting, checkpoint, task.checkpoint_every)
+    first = run.world.t
+    (trace,) = run.go(tell, stop)
+    timings = {
+        "seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.thread_time() - cpu,
+        "steps": setting.setup.steps - first,
+        "warm_up_seconds": warm,
+    }
+    columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
+    head = {"configuration": task.configuration, "versions": versions(), "timings": timings}
+    return head, _table(columns, task.name)
+
+
+def _prepare(setting: Setting, checkpoint: Path, checkpoint_every: float) -> Any:
+    return prepare_run(
+        [setting.method], setting.scenario, steps=setting.setup.steps, seed=setting.seed, **setting.options(),
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+    )  # fmt: skip
+
+
+def _table(columns: dict[str, Any], name: str) -> Any:
+    parquet()
+    import pyarrow
+
+    return pyarrow.table(columns, metadata={"colme run": name})
+
+
+def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
+    """(run.json, table) of a timing."""
+    plain, methods = task.configuration, {}
+    for label, fields in plain["methods"].items():
+        methods[label] = decode_setting(plain | {"method": fields}, task.modules).method
+    setting = decode_setting(plain | {"method": next(iter(plain["methods"].values()))}, task.modules)
+    planned = PlannedTiming("", setting, timing=Timing(**plain["timing"]), methods=methods)
+
+    def tell(step: int) -> None:
+        if not heart.beat(step):
+            raise Interrupted
+
+    started = time.perf_counter()
+    columns = measure_repeatedly(planned, tell)
+    timings = {"seconds": time.perf_counter() - started, "repeats": int(columns["repeat"].max()) + 1}
+    return {"configuration": plain, "versions": versions(), "timings": timings}, _table(columns, task.name)
+
+
+def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...]) -> Setting:
+    """A setting from its plain form."""
+    known = methods_by_name(Path(each) for each in modules)
+    fields = dict(configuration["method"])
+    method, module = known[fields.pop("method")]
+    if "timing" not in configuration and module != configuration.get("module"):
+        raise RunError(f"the module of {method.label} was changed while its runs were waiting. Run again.")
+    others = {key: configuration[key] for key in ("scenario", "setup", "seed")}
+    return Setting(method=method(**fields), **{key: _typed(key, value) for key, value in others.items()})
+
+
+def _typed(key: str, value: Any) -> Any:
+    types = {field.name: field.type for field in msgspec.structs.fields(Setting)}
+    return msgspec.convert(value, types[key])

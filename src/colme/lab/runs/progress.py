@@ -1,0 +1,130 @@
+"""How a sweep goes: runs, steps per second, time left. Read from the folder, so that any backend will do."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from colme.lab.experiments.planning import Planned
+from colme.lab.runs.store import Store
+
+LOOK_EVERY = 0.25
+SAY_EVERY = 10.0
+"""Seconds between two lines where there is no terminal to draw on."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """How far a sweep is."""
+
+    runs_done: int
+    runs: int
+    running: int
+    share: float
+    """Of all the work, weighed by what each method's runs have taken so far."""
+    steps_per_second: float
+    seconds: float
+    seconds_left: float | None
+
+    def __str__(self) -> str:
+        if self.running == self.runs_done == 0:
+            return f"{self.runs} runs, starting"
+        left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
+        return f"{self.runs_done}/{self.runs} runs, {self.running} going, {self.steps_per_second:,.0f} steps/s{left}"
+
+
+class _Watcher:
+    def __init__(self, store: Store, planned: Sequence[Planned]):
+        self.store, self.planned = store, {each.name: each for each in planned}
+        self.started = time.monotonic()
+        self.done: set[str] = set()
+        self.before = self.store.steps_done()  # steps of an earlier session are no speed of this one
+        self.seen: dict[str, float] = {}
+        self.cost: dict[str, list[float]] = {}  # label -> seconds per agent and step of finished runs
+
+    def look(self) -> Work:
+        now = time.monotonic()
+        going = {name: step for name, step in self.store.steps_done().items() if name in self.planned}
+        for name in going:
+            self.seen.setdefault(name, now)
+        for name in [name for name in self.planned if name not in self.done and (self.store.runs / name).exists()]:
+            self.done.add(name)
+            if name in self.seen:
+                each = self.planned[name]
+                self.cost.setdefault(each.label, []).append(max(now - self.seen[name], 0.05) / each.size)
+        going = {name: step for name, step in going.items() if name not in self.done}
+        known = {label: sum(costs) / len(costs) for label, costs in self.cost.items()}
+        usual = sum(known.values()) / len(known) if known else 1.0
+        total = finished = earlier = 0.0
+        steps = 0
+        for name, each in self.planned.items():
+            weight = each.size * known.get(each.label, usual)
+            n_steps = each.setting.setup.steps
+            step = n_steps if name in self.done else going.get(name, 0)
+            before = min(self.before.get(name, 0), step)
+            total += weight
+            finished += weight * (step / n_steps)
+            earlier += weight * (before / n_steps)
+            steps += step - before
+        elapsed, share = now - self.started, finished / total if total else 1.0
+        gained = share - (earlier / total if total else 0.0)
+        left = elapsed * (1 - share) / gained if gained > 0.02 and elapsed > 1 else None
+        running = sum(step != self.before.get(name) for name, step in going.items())
+        return Work(len(self.done), len(self.planned), running, share, steps / max(elapsed, 1e-9), elapsed, left)
+
+
+@contextlib.contextmanager
+def watch(store: Store, planned: Sequence[Planned], tell: Callable[[Work], None]) -> Iterator[None]:
+    """Tell how far the runs are, several times a second, until the block ends; then once more."""
+    watcher, over = _Watcher(store, planned), threading.Event()
+
+    def loop() -> None:
+        while not over.wait(LOOK_EVERY):
+            tell(watcher.look())
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        tell(watcher.look())
+
+
+@contextlib.contextmanager
+def show(name: str) -> Iterator[Callable[[Work], None]]:
+    """A bar on a terminal's stderr; elsewhere a line every ten seconds."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        said = time.monotonic()
+
+        def say(work: Work) -> None:
+            nonlocal said
+            if time.monotonic() - said > SAY_EVERY:
+                said = time.monotonic()
+                print(f"{name}: {work}", file=sys.stderr, flush=True)
+
+        yield say
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"), BarColumn(bar_width=30), TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[words]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(name, total=1.0, words="starting")
+        yield lambda work: bar.update(task, completed=work.share, words=str(work))
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

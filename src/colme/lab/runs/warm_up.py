@@ -1,0 +1,43 @@
+"""Compile, or load, every kernel that a run will need, before its time is taken."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from colme._core.jit import LANES
+from colme.confidence import BURN_IN
+from colme.methods import Method
+from colme.samples import ScenarioStream
+from colme.scenario import Scenario
+from colme.sim.engine import Run
+from colme.sim.prepare import EXCHANGE, first_graph
+from colme.sim.recorder import recorded_steps
+
+FEW = 256
+"""Agents of the warm-up."""
+STEPS = 12
+
+
+@functools.lru_cache(maxsize=1024)
+def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> None:
+    """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
+    n_agents = scenario.n_agents
+    stream = ScenarioStream(scenario, 0, n=min(n_agents, FEW))
+    change_at = max(BURN_IN) if method.needs_moments else STEPS // 2
+    n_steps = change_at + STEPS // 2
+    # In small parts, step by step: then a change of the means lasts.
+    run = Run(
+        [method], stream, first_graph(None, None, stream.n_agents, 0), recorded_steps("all", n_steps), seed=0,
+        tolerance=0.1, exchange=EXCHANGE[precision], configuration={}, block=LANES,
+    )  # fmt: skip
+    for t in range(1, n_steps + 1):
+        run.step(t)
+        if t == change_at:
+            # So far nobody may have been sure of a difference. Now half of them are elsewhere, and edges are cut.
+            run.world.mean[::2] += 1e9 * (1.0 + np.nanmax(np.abs(run.world.mean), initial=0.0))
+            if run.world.moments is not None:  # and noisier
+                run.world.moments.second[::2] *= 1e18
+                run.world.moments.fourth[::2] *= 1e36
+    run.states[0].groups(run.states[0].graph())

@@ -1,0 +1,167 @@
+"""What C-colME and CL-colME share: prune by intervals, keep a clock, tell the neighbors. They differ in averaging."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.consensus_kernel import march
+from colme._core.jit import LANES
+from colme.consensus import START, Clock, check_clock
+from colme.graphs import Graph
+from colme.method import EVERYONE, Inbox, Place, Round, World
+from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
+from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, WRONG_EDGES
+
+
+class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
+    """A method that averages with its kept neighbors' estimates.
+
+    clock     how alpha(t) restarts: "gossip" (no global knowledge), "global" (reproduces the papers), "own", "harmonic"
+              or "constant"
+    alpha     for the constant clock
+    """
+
+    conserves: ClassVar[bool] = True
+
+    clock: str = "gossip"
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_clock(self.clock, self.alpha)
+
+    def clock_for(self, n_agents: int) -> Clock:
+        """The clock of so many agents, before the first step."""
+        return Clock(self.clock, n_agents, self.alpha)
+
+
+class ConsensusState(PruningState):
+    """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
+
+    saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "heard")
+
+    step_size = 1.0
+    weights: NDArray[Any] | None = None
+    """Of the slots; None: all are one."""
+    rebuild = False
+    """Make all weights anew at every step."""
+    flows: NDArray[np.float64] | None = None
+    """Of the slots; None: estimates lean towards the neighbors', as the clock says."""
+
+    def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
+        super().__init__(method, world, graph)
+        self.clock = method.clock_for(world.n_agents)
+        self.heard: NDArray[Any] = np.full(-(-world.n_agents // LANES) * LANES, np.nan, world.exchange)
+        self.spare = self.heard.copy()
+        self.edges.tighten()
+        self._pairs = self.edges.slots.view(np.uint64)
+
+    @property
+    def numbers(self) -> float:
+        """Sent to each neighbor: interval and estimate, the restart (gossip), the degree (weights)."""
+        return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
+
+    def step(self, world: World) -> None:
+        self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
+
+    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        edges, done, pruned = self.edges, 0, False
+        radii = self.radii.over(world, len(means))
+        equal = np.zeros(len(means)) if radii is None else radii
+        while done < len(means):
+            if pruned or edges.watch.milestone == world.milestone.number > 0:
+                done += self.average(world, means, done, equal, out, pruned=pruned)
+            if done < len(means):
+                if radii is None:
+                    edges.prune_by(self.radii.intervals(world, means[done], done))
+                else:
+                    edges.look_at_all(means, done, radii.item(done), world.milestone, world.t)
+                pruned = True
+        for column, n in ((WRONG_EDGES, edges.n_wrong), (LOST_EDGES, edges.n_right)):
+            out[:, column] = out[:, column] / n if n else 0.0
+        if not world.classes_known:
+            out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
+        out[:, NUMBERS] = self.numbers
+
+    def average(
+        self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
+        out: NDArray[np.float64], *, pruned: bool,
+    ) -> int:  # fmt: skip
+        """March from this row on, and return for how many; see `colme._core.consensus_kernel`."""
+        edges, watch, clock = self.edges, self.edges.watch, self.clock
+        if edges.tighten(self.flows):
+            self.rows_moved()
+        done, watch.looks_left, clock.restart, clock.turn, clock.settled = march(
+            self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.flows, self.heard, self.spare,
+            self.estimate, means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii,
+            watch.listed, watch.ends, watch.threshold, watch.skin, watch.looks_left, clock.name == "global",
+            clock.restart, clock.known, clock.name == "gossip", clock.turn, clock.settled, clock.fixed, self.step_size,
+            world.gaps, world.truth, world.tolerance, out,
+        )  # fmt: skip
+        if done % 2:
+            self.heard, self.spare = self.spare, self.heard
+        return done
+
+    def rows_moved(self) -> None:
+        """The neighbor table has been tightened."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a neighbor needs to hear: my intervals now, my estimate of the last step, my clock's last restart."""
+
+    intervals: AgentIntervals
+    estimate: Any
+    restart: int
+
+
+class ConsensusAgent(IntervalAgent):
+    """Per-agent form."""
+
+    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors", "restart")
+    needs_degrees: ClassVar[bool] = False
+    """Ask the kept neighbors for their degrees after the pruning: a second exchange in the same step."""
+
+    def __init__(self, method: ConsensusMethod, place: Place):
+        super().__init__(method, place)
+        self.neighbors = list(place.neighbors)
+        self.clock = method.clock_for(1)
+        self.restart = START
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        mine, own = self.intervals, self.place.exchange(self.estimate)
+        inbox = yield dict.fromkeys(self.neighbors, Hello(mine, own, self.restart))
+        kept = [b for b in self.neighbors if b not in inbox or not _parts(mine, inbox[b])]
+        cut = len(kept) < len(self.neighbors)
+        self.neighbors = kept
+        told: dict[Hashable, Hello] = {b: inbox[b] for b in kept if b in inbox}
+        yield from self._tick(cut, told)
+        degrees = (yield dict.fromkeys(kept, len(kept))) if self.needs_degrees else {}
+        alpha = self.clock.rate(self.t, self.restart)
+        self.average({b: hello.estimate for b, hello in told.items()}, degrees, own, alpha)
+
+    def _tick(self, cut: bool, told: dict[Hashable, Hello]) -> Round:
+        now = max(self.t, START)
+        name = self.clock.name
+        if name == "global":
+            cut = any((yield {EVERYONE: cut}).values())
+        if name == "gossip":
+            latest = [hello.restart for hello in told.values()]
+            self.restart = max([self.restart, *latest, *([now] if cut else [])]) if self.count else START
+        elif name in ("own", "global") and cut:
+            self.restart = now
+
+    @abstractmethod
+    def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
+        """Set `estimate` from what the kept neighbors said (`own`: what they heard from me)."""
+
+
+def _parts(mine: AgentIntervals, hello: Hello | None) -> bool:
+    """The neighbor's interval parts from mine; or it found so itself and says it, which only devices need to."""
+    return hello is PARTED or parted(mine, hello.intervals)

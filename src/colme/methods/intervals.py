@@ -1,0 +1,260 @@
+"""What the interval methods share: the parameters of the confidence intervals, and radii for arrays and for agents."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.confidence import (
+    BOUNDS,
+    STATISTICS,
+    Bound,
+    check_probability,
+    fill_intervals,
+    interval_of,
+    level_gamma,
+    radius_table,
+    scale_radii,
+    too_far,
+)  # fmt: skip
+from colme.errors import MethodError, one_of, positive
+from colme.graphs import Graph
+from colme.method import Agent, Method, Place, World
+from colme.moments import add_sample
+from colme.pruning import Intervals, KeptEdges
+
+
+class IntervalMethod(Method, frozen=True, kw_only=True):
+    """A method that compares confidence intervals.
+
+    delta       failure probability, turned into gamma by `level`
+    level       "agent", "edge" or "population" (see `colme.confidence.level_gamma`)
+    gamma       the level itself; overrides delta and level
+    sigma       the scale the agents know; default: that of the scenario or recording
+    bound       "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
+    kurtosis    E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound; default: that of the scenario, else 3
+    width       length of an interval that holds every sample of an agent, for Hoeffding's bound
+    statistics  what is compared: "mean" (default), "deviation", "kurtosis". With other than the mean alone, agents need
+                no sigma: intervals are those of `colme.confidence` for the samples' own deviation and kurtosis, at
+                gamma over the number of statistics, and two agents part when they differ in any
+    """
+
+    delta: float = 0.1
+    level: str = "edge"
+    gamma: float | None = None
+    sigma: float | None = None
+    bound: str = "laplace"
+    kurtosis: float | None = None
+    width: float | None = None
+    statistics: tuple[str, ...] = ("mean",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_statistics()
+        check_probability("delta", self.delta)
+        if self.gamma is not None:
+            check_probability("gamma", self.gamma)
+        level_gamma(self.level, self.delta, n_agents=1, n_edges=1)
+        one_of(self.bound, BOUNDS, "bound", MethodError)
+        for name in ("sigma", "width"):
+            if getattr(self, name) is not None:
+                positive(getattr(self, name), name, f"{name}=2.0", MethodError)
+        if self.kurtosis is not None and not 1 <= self.kurtosis < math.inf:
+            raise MethodError(f"kurtosis={self.kurtosis}: it must be at least 1. Try kurtosis=3.0 (Gaussian).")
+
+    def _check_statistics(self) -> None:
+        for name in self.statistics:
+            one_of(name, STATISTICS, "statistic", MethodError)
+        if not self.statistics or len(set(self.statistics)) < len(self.statistics):
+            raise MethodError(
+                f"statistics={self.statistics}: there must be at least one, each once. "
+                "Try statistics=('mean', 'deviation')."
+            )
+        in_order = tuple(name for name in STATISTICS if name in self.statistics)
+        msgspec.structs.force_setattr(self, "statistics", in_order)
+        if self.needs_moments and (self.bound != "laplace" or self.sigma is not None):
+            given = f"bound={self.bound!r}" if self.bound != "laplace" else f"sigma={self.sigma:g}"
+            raise MethodError(
+                f"{given} with statistics={self.statistics}: these intervals take their scale from the samples. "
+                f"Leave {given.partition('=')[0]} out, or try statistics=('mean',)."
+            )
+
+    @property
+    def needs_moments(self) -> bool:
+        """Intervals are made from the samples' own deviation and kurtosis, not from a known scale."""
+        return self.statistics != ("mean",)
+
+    def bound_for(self, n_agents: int, n_edges: int, kurtosis: float = 3.0) -> Bound:
+        """The radius function at the level that this population asks for."""
+        gamma = self.gamma
+        if gamma is None:
+            gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
+            if gamma < 1e-300:
+                raise MethodError(f"delta={self.delta}: it is too small for a computer's numbers. Try delta=0.001.")
+        gamma /= len(self.statistics)
+        bound = Bound(gamma=gamma, name=self.bound, kurtosis=kurtosis if self.kurtosis is None else self.kurtosis)
+        if not bound.radius(1) < math.inf:
+            raise MethodError(
+                f"the radius is infinite (bound={self.bound!r}, gamma={gamma:.3g}, kurtosis={bound.kurtosis}): nothing "
+                "could ever be told apart. Try a larger delta, or samples with a finite fourth moment."
+            )
+        return bound
+
+    def scale_for(self, sigma: Any, width: float | None) -> Any:
+        """The scale that multiplies the radius, from what the method says or else the samples' source knows."""
+        if self.needs_moments:
+            return 1.0
+        if self.bound == "hoeffding":
+            known = self.width if self.width is not None else width
+            if known is None:
+                raise MethodError(
+                    "Hoeffding's bound needs the width of the interval that holds the samples. "
+                    "Try width=..., or bound='laplace' with sigma=..."
+                )
+            return 0.5 * known
+        scale = self.sigma if self.sigma is not None else sigma
+        if scale is None:
+            raise MethodError(
+                "the scale of the samples is not known: intervals need it. Try sigma=... in the method or recording."
+            )
+        return scale
+
+    def radii(self, world: World, graph: Graph) -> Radii:
+        bound = self.bound_for(world.n_agents, graph.n_edges, world.kurtosis)
+        if self.needs_moments:
+            return MomentRadii(bound, self.statistics)
+        return Radii(bound, self.scale_for(world.sigma, world.width))
+
+
+class Radii:
+    """The radius of every agent now: one number while all have equal counts and scales, else an array."""
+
+    numbers = 1.0
+    """Sent to tell an interval: the mean, for its radius follows from the step."""
+
+    def __init__(self, bound: Bound, sigma: Any):
+        self.table, self.sigma = radius_table(bound), sigma
+
+    def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
+        """At step t, or `ahead` of it."""
+        t = world.t + ahead
+        unit = self.table.up_to(t)
+        if world.count is not None:
+            out = np.empty(world.n_agents)
+            scale_radii(out, world.count, unit, self.sigma)
+            return out
+        return self.sigma * unit.item(t)
+
+    def over(self, world: World, n_steps: int) -> NDArray[np.float64] | None:
+        """Everybody's at steps t, t + 1, ..; None where they differ between agents."""
+        if world.count is not None or isinstance(self.sigma, np.ndarray):
+            return None
+        last = world.t + n_steps
+        return self.sigma * self.table.up_to(last)[world.t : last]
+
+    def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
+        """Everybody's at step t or `ahead` of it, around the means of that step."""
+        return [(mean, self.now(world, ahead))]
+
+
+class MomentRadii(Radii):
+    """Intervals from the samples' own moments: those of each statistic that is compared."""
+
+    def __init__(self, bound: Bound, statistics: tuple[str, ...]):
+        super().__init__(bound, 1.0)
+        self.numbers = 2.0 * len(statistics)  # radii depend on the samples: they are told too
+        self._statistics = np.array([STATISTICS.index(name) for name in statistics])
+
+    def over(self, world: World, n_steps: int) -> None:
+        """Everybody has radii of its own."""
+        return None
+
+    def table_of(self, world: World) -> NDArray[np.float64]:
+        """Centers and radii at step t, (statistics, 2, agents)."""
+        moments = world.moments
+        assert moments is not None
+        out = np.empty((len(self._statistics), 2, world.n_agents))
+        unit = self.table.up_to(world.t)
+        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.samples, unit)
+        return out
+
+    def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
+        """Everybody's at step t: runs that keep moments see one step at a time."""
+        return [(center, radius) for center, radius in self.table_of(world)]
+
+
+class PruningState:
+    """Array form of a method that irrevocably cuts edges whose intervals part."""
+
+    def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        self.edges = KeptEdges(graph, world.class_)
+        self.radii = method.radii(world, graph)
+        self.estimate = np.full(world.n_agents, np.nan)
+
+    def prune(self, world: World) -> None:
+        self.edges.prune_by(self.radii.intervals(world, world.mean), world.milestone, world.t)
+
+    @property
+    def wrong_share(self) -> float:
+        return self.edges.wrong_share
+
+    @property
+    def lost_share(self) -> float:
+        return self.edges.lost_share
+
+    @property
+    def isolated(self) -> int:
+        return self.edges.isolated
+
+    def graph(self) -> Graph:
+        return self.edges.graph()
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return graph.components()
+
+
+class IntervalAgent(Agent):
+    """Per-agent form of a method that compares intervals."""
+
+    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "moments")
+
+    def __init__(self, method: IntervalMethod, place: Place):
+        super().__init__(place)
+        self.bound = method.bound_for(place.n_agents, place.n_edges, place.kurtosis)
+        self.scale = method.scale_for(place.sigma, place.width)
+        self.statistics = [STATISTICS.index(name) for name in method.statistics] if method.needs_moments else []
+        self.moments = (0.0, 0.0, 0.0)
+
+    def observe(self, sample: float) -> None:
+        if self.statistics and sample == sample:
+            self.moments = add_sample(*self.moments, self.mean, sample, self.count + 1)
+        super().observe(sample)
+
+    @property
+    def intervals(self) -> AgentIntervals:
+        """Mine now, of all that is compared; the radius is infinite before the first sample."""
+        unit = self.bound.radius(self.count)
+        if not self.statistics:
+            return ((self.mean, float(self.scale * unit)),)
+        second, _, fourth = self.moments
+        return tuple(interval_of(each, self.count, self.mean, second, fourth, unit) for each in self.statistics)
+
+    @property
+    def n_intervals(self) -> int:
+        """How many, at every step."""
+        return max(1, len(self.statistics))
+
+
+PARTED: Final = None
+"""The message to somebody who does not know yet that the edge is cut."""
+AgentIntervals = tuple[tuple[float, float], ...]
+"""(center, radius) of each statistic that an agent compares: what it tells others."""
+
+
+def parted(mine: AgentIntervals, theirs: AgentIntervals) -> bool:
+    """Some pair of closed intervals does not touch."""
+    return any(too_far(x, y, r, q) for (x, r), (y, q) in zip(mine, theirs, strict=True))

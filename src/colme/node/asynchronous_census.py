@@ -1,0 +1,143 @@
+"""The census without a common tick.
+
+Censuses have numbers, and so have their rounds. From the perspective of agent a, at its own tick t:
+
+(1) when its last census is a fifth old it begins the next: the next number, and its own ballot as votes
+(2) who hears of a newer number joins with its own ballot, once it is done with the one before
+(3) it goes on to round k + 1 when all neighbors that it hears have told it their votes of round k, by the equation of
+    `colme.census.method`, momentum included. So that nobody misses a round, all tell the votes of the last two: who
+    waits for me is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not heard
+    is replaced by oneself; one that is further ahead is heard as it is, in a plain average without momentum
+(4) after the last round it explains the votes by tribes, as ever, but goes on telling them
+
+What is late, lost or told twice therefore costs time and changes nothing. Where somebody no longer waited, or lies,
+momentum could make votes grow, or fall below zero: such votes are cut off at zero and scaled to one in all.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable
+from typing import Any, ClassVar, NamedTuple
+
+from numpy.typing import NDArray
+
+from colme.census.array import Plan
+from colme.census.histogram import at_most_one
+from colme.census.method import Census, CensusAgent, Votes
+from colme.method import Place, Round
+from colme.node.security.trust import PAUSE
+
+PATIENCE = 2
+"""Ticks that a round waits for a neighbor, at least; later, as many as there are until the next census begins."""
+JUMP = 2**40
+"""Numbers do not rise faster: 2^22 lies in a row would be needed to use them up. Nor did a census begin longer ago."""
+
+
+class Poll(NamedTuple):
+    """What a neighbor needs to hear: `Votes` and those of the round before; in which census, begun at which step of
+    whom, how long ago; of which round; and at which step of my own."""
+
+    codes: NDArray[Any]
+    values: NDArray[Any]
+    before: NDArray[Any]
+    degree: int
+    census: int
+    began: int
+    since: int
+    round: int
+    epoch: int
+
+    def of_round(self, number: int) -> Votes:
+        """The votes of this round, or of a later one."""
+        return Votes(self.codes, self.values if self.round == number else self.before, self.degree)
+
+
+class RollingPlan(Plan):
+    """As `Plan`, but the first census begins later, and is not shorter: rounds take longer, so one sample each that is
+    counted at once would keep everybody from counting more."""
+
+    def begins(self, t: int, last: int) -> bool:
+        return t >= self.rounds and super().begins(t, last)
+
+    def rounds_at(self, t: int) -> int:
+        return self.rounds if self.has_ballots(t) else 1
+
+
+class RollingCensus(CensusAgent):
+    """Per-agent form, driven by whatever was heard last. A restart forgets the votes, and joins again."""
+
+    saved: ClassVar[tuple[str, ...]] = (*CensusAgent.saved, "census", "start", "joined")
+
+    def __init__(self, method: Census, place: Place):
+        super().__init__(method, place)
+        self.plan = RollingPlan(*self.plan)
+        self.census = 0  # its number
+        self.start = 0  # when it began, in my own ticks
+        self.joined = 0  # when I did
+        self.round = 0  # of the votes, also when it is over
+        self.waited = 0  # ticks, for the votes of others in this round
+
+    @property
+    def poll(self) -> Poll:
+        occupied = (self.votes != 0) | (self.before != 0)
+        codes, votes, before = (each[occupied] for each in (self.codes, self.votes, self.before))
+        since = max(self.t - self.start, 0)
+        return Poll(codes, votes, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
+
+    def resume(self) -> None:
+        """After a restart: the votes are gone, so the last census is joined anew if others still tell of it."""
+        self.census = max(self.census - 1, 0)
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        inbox: dict[Hashable, Poll] = yield dict.fromkeys(self.neighbors, self.poll)
+        inbox = {b: inbox[b] for b in self.neighbors if b in inbox}
+        credible = (poll for poll in inbox.values() if poll.census <= self.census + JUMP)
+        newest = max(credible, key=lambda poll: poll.census, default=self.poll)
+        if self.rounds >= 0 and not self._same(inbox):
+            self._lose_patience(newest)
+        if self.rounds < 0 and self.t >= PAUSE * self.joined:
+            if self.census < newest.census:
+                began = statistics.median_low([self.t, *(poll.epoch for poll in inbox.values())])
+                self._join(newest.census, min(newest.began, began), newest.since)  # (2)
+            elif self.plan.begins(self.t - self.start + self.began, self.began):
+                self._join(self.census + 1, self.t, 0)  # (1)
+        self.waited += 1
+        while self.rounds >= 0 and self._ready(inbox):
+            self._next_round(self._same(inbox))  # (3), (4)
+        self.estimate = self._estimate()
+
+    def _same(self, inbox: dict[Hashable, Poll]) -> dict[Hashable, Poll]:
+        """Who is in the same census, and not behind."""
+        return {b: poll for b, poll in inbox.items() if poll.census == self.census and poll.round >= self.round}
+
+    def _ready(self, inbox: dict[Hashable, Poll]) -> bool:
+        same = self._same(inbox)
+        return len(same) == len(inbox) > 0 or (self.waited > self._patience and len(same) > 0)
+
+    @property
+    def _patience(self) -> float:
+        return max(PATIENCE, (self.plan.refresh - 1.0) * self.t / self.plan.rounds)
+
+    def _next_round(self, same: dict[Hashable, Poll]) -> None:
+        even = all(poll.round <= self.round + 1 for poll in same.values())
+        self._average({b: poll.of_round(self.round) for b, poll in same.items()}, plain=not even)
+        self.votes = at_most_one(self.codes, self.votes)
+        self.round, self.waited = self.round + 1, 0
+        self._count_round()
+
+    def _lose_patience(self, newest: Poll) -> None:
+        """Nobody else is as far in this census. If others are in the next, or if it takes too long, end this one: half
+        of its rounds are worth a fit."""
+        rounds = self.plan.rounds_at(self.began)
+        if newest.census > self.census or self.waited >= self._patience * rounds:
+            if 2 * self.rounds >= rounds:
+                self._finish()
+            self.rounds = -1
+
+    def _join(self, census: int, began: int, since: int) -> None:
+        self._vote()
+        self.census, self.began = census, began
+        self.start, self.joined = self.t - min(since, JUMP), self.t
+        self.round = self.waited = 0

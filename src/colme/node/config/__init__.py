@@ -1,0 +1,1 @@
+"""The file of a node, and plans for fleets."""

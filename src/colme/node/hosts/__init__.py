@@ -1,0 +1,1 @@
+"""Many agents in one process."""

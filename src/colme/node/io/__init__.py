@@ -1,0 +1,1 @@
+"""Samples in, estimates and status out."""

@@ -1,0 +1,1 @@
+"""How agents come to be neighbors, and are replaced."""

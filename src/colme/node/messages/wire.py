@@ -1,0 +1,247 @@
+"""What devices say to each other, in bytes. Fixed and little-endian; every field is checked; nothing is executed.
+
+A record is an agent's newest state, for all neighbors. Who sent it is not in it: the transport's key says so, and the
+transport sees to it that nobody publishes under another's. 40 bytes of head, then what the method needs:
+
+    magic 4s, version u8, kind u8, turn u8, n_intervals u8, incarnation u32, epoch u64, count u64, mean f64,
+    degree u16, n_items u16
+    hello  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
+    loans  n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
+    votes  census u64, began u64, since u64, round u64, n_items x code i64, n_items x vote f32,
+           n_items x vote of the round before f32
+
+incarnation: starts of the agent; epoch: its steps; turn: the exchange within a step, where there are barriers. Loans
+name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
+
+    magic 4s, version u8, kind u8, incarnation u32, epoch u64
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import ColmeError
+from colme.methods.intervals import AgentIntervals
+
+VERSION: Final = 1
+RECORD, CONTROL = b"cmeR", b"cmeC"
+LARGEST = 1e30
+"""No mean, estimate or flow is larger: differences and sums of a few thousand of them are finite even in float32."""
+MOST_INTERVALS, MOST_ITEMS = 3, 1024
+CUT, CUT_HEARD = 1, 2
+"""Kinds of control messages: this edge is cut; I know, you can stop telling me."""
+
+_HEAD = struct.Struct("<4sBBBBIQQdHH")
+_CONTROL = struct.Struct("<4sBBIQ")
+_HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
+PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
+MOST_NUMBER = 2**62
+"""Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
+
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _POLL.size + MOST_ITEMS * 16
+"""No record is longer."""
+
+
+class WireError(ColmeError):
+    """Bytes that are not a message; `reason` is one word for the tally."""
+
+    def __init__(self, reason: str, got: str):
+        super().__init__(f"{got}: that is no message of version {VERSION} ({reason}). Refuse it and wait for the next.")
+        self.reason = reason
+
+
+class HelloBody(msgspec.Struct, frozen=True):
+    """CL-colME and C-colME: intervals, estimate, the step of the clock's last restart, and how many there were."""
+
+    intervals: AgentIntervals
+    estimate: float
+    restart: int
+    generation: int = 0
+
+
+class LoansBody(msgspec.Struct, frozen=True):
+    """Flow updating: intervals, estimate, and all that each neighbor has lent, by `name_hash`; NaN: the edge is cut."""
+
+    intervals: AgentIntervals
+    estimate: float
+    flows: dict[int, float]
+
+
+class VotesBody(msgspec.Struct, frozen=True):
+    """The census of this number, that began at step `began` of whoever began it, `since` steps ago; the votes after
+    `round` rounds of it, and those of the round before."""
+
+    census: int
+    began: int
+    since: int
+    round: int
+    codes: Any
+    values: Any
+    before: Any
+
+
+Body = HelloBody | LoansBody | VotesBody | None
+_KINDS: tuple[type | None, ...] = (None, HelloBody, LoansBody, VotesBody)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An agent's newest state."""
+
+    incarnation: int
+    epoch: int
+    count: int
+    mean: float
+    degree: int
+    body: Body = None
+    turn: int = 0
+
+    @property
+    def age_mark(self) -> tuple[int, int, int]:
+        """Larger for whatever was said later."""
+        return self.incarnation, self.epoch, self.turn
+
+
+class Control(msgspec.Struct, frozen=True):
+    """A message to one neighbor."""
+
+    kind: int
+    incarnation: int
+    epoch: int
+
+
+def name_hash(name: object) -> int:
+    """64 bits that stand for a name."""
+    from hashlib import blake2b  # here, for it brings OpenSSL (4 MiB), and only flows need it
+
+    return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest(), "little")
+
+
+def pack(record: Record) -> bytes:
+    """The bytes of a record. A census of too many bins tells its largest."""
+    body, items, tail = record.body, 0, b""
+    intervals: AgentIntervals = ()
+    kind = _KINDS.index(None if body is None else type(body))
+    if isinstance(body, HelloBody):
+        intervals, tail = body.intervals, _HELLO.pack(body.estimate, body.restart, body.generation)
+    elif isinstance(body, LoansBody):
+        intervals, items = body.intervals, len(body.flows)
+        tail = _LOAN.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
+    elif isinstance(body, VotesBody):
+        codes, votes = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
+        items = len(codes)
+        tail = _POLL.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
+        tail += votes.astype("<f4").tobytes()
+    head = _HEAD.pack(
+        RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
+        record.mean, record.degree, items,
+    )  # fmt: skip
+    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail
+
+
+def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    if len(codes) <= MOST_ITEMS:
+        return codes, values
+    kept = np.sort(np.argsort(-values[0], kind="stable")[:MOST_ITEMS])
+    return codes[kept], values[:, kept]
+
+
+def unpack(raw: bytes) -> Record:
+    """The record in these bytes, or a WireError: sizes, ranges and everything that an honest agent could not say."""
+    if len(raw) < _HEAD.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
+    check_beginning(magic, RECORD, version)
+    incarnation, epoch, count = numbers
+    if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
+        raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
+    if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody)) or (items and kind < 2):
+        raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
+    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16)[kind]
+    if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
+        raise WireError("size", f"{len(raw)} bytes")
+    if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
+        raise WireError("range", f"incarnation {incarnation}, epoch {epoch}, count {count}")
+    _check_number(mean, "mean", missing=count == 0)
+    if count == 0 and mean == mean:
+        raise WireError("value", f"mean {mean} of no samples")
+    at = _HEAD.size + n_intervals * PAIR.size
+    intervals = intervals_in(raw, _HEAD.size, n_intervals)
+    body: Body = None
+    if kind == 1:
+        estimate, restart, generation = _HELLO.unpack_from(raw, at)
+        if not 0 <= restart <= epoch + 2:  # clocks begin at step 2, also that of an agent at step 0
+            raise WireError("range", f"restart {restart} at epoch {epoch}")
+        body = HelloBody(intervals, _checked_estimate(estimate, count), restart, generation)
+    elif kind == 2:
+        estimate = _checked_estimate(_LOAN.unpack_from(raw, at)[0], count)
+        flows = dict(_ITEM.iter_unpack(raw[at + _LOAN.size :]))
+        if len(flows) < items:
+            raise WireError("range", "a neighbor named twice")
+        for flow in flows.values():
+            _check_number(flow, "flow", missing=True)
+        body = LoansBody(intervals, estimate, flows)
+    elif kind == 3:
+        body = _votes(raw[at:], items)
+    return Record(incarnation, epoch, count, mean, degree, body, turn)
+
+
+def _votes(raw: bytes, items: int) -> VotesBody:
+    census, began, since, round_ = _POLL.unpack_from(raw)
+    if max(census, began, since, round_) > MOST_NUMBER:
+        raise WireError("range", f"census {census}, begun at {began}, {since} ago, round {round_}")
+    codes = np.frombuffer(raw, "<i8", items, _POLL.size).astype(np.int64)
+    votes = np.frombuffer(raw, "<f4", 2 * items, _POLL.size + 8 * items).astype(np.float32).reshape(2, items)
+    if np.any(codes[1:] <= codes[:-1]):
+        raise WireError("range", "bins out of order")
+    if not np.all(np.abs(votes) <= LARGEST):
+        raise WireError("value", "votes that are no numbers")
+    return VotesBody(census, began, since, round_, codes, *votes)
+
+
+def pack_control(message: Control) -> bytes:
+    return _CONTROL.pack(CONTROL, VERSION, message.kind, message.incarnation, message.epoch)
+
+
+def unpack_control(raw: bytes) -> Control:
+    """The control message in these bytes, or a WireError."""
+    if len(raw) != _CONTROL.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    magic, version, kind, incarnation, epoch = _CONTROL.unpack(raw)
+    check_beginning(magic, CONTROL, version)
+    if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > MOST_NUMBER:
+        raise WireError("range", f"kind {kind}, incarnation {incarnation}, epoch {epoch}")
+    return Control(kind, incarnation, epoch)
+
+
+def intervals_in(raw: bytes, at: int, n: int) -> AgentIntervals:
+    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(n))
+    for center, radius in intervals:
+        _check_number(center, "center", missing=True)
+        if radius < 0.0:
+            raise WireError("value", f"radius {radius}")
+    return intervals
+
+
+def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
+    if magic != wanted:
+        raise WireError("magic", f"{magic!r}")
+    if version != VERSION:
+        raise WireError("version", f"version {version}")
+
+
+def _check_number(value: float, what: str, *, missing: bool) -> None:
+    """Finite and not absurd; NaN only where something may be missing."""
+    if not (abs(value) <= LARGEST or (missing and math.isnan(value))):
+        raise WireError("value", f"{what} {value}")
+
+
+def _checked_estimate(estimate: float, count: int) -> float:
+    """NaN before the first sample has been used, then no longer."""
+    _check_number(estimate, "estimate", missing=count <= 1)
+    return estimate

@@ -1,0 +1,1 @@
+"""Transports: in memory, and zenoh."""

@@ -1,0 +1,122 @@
+"""A network in memory: a virtual clock, and every misfortune that real networks have, decided by a seed.
+
+>>> network = MemoryNetwork(seed=1, delay=(0.01, 0.05))
+>>> a, b = network.join("a", ["b"]), network.join("b", ["a"])
+>>> a.publish(b"hello")
+>>> b.latest("a") is None, network.run_until(1.0), b.latest("a"), b.latest("a")
+(True, None, b'hello', None)
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable
+
+from colme.errors import NodeError, shorten
+
+
+class MemoryNetwork:
+    """Carries bytes between agents of the same process, as badly as it is told to.
+
+    loss           probability that a message does not arrive
+    delay          (shortest, longest) in seconds, drawn for each message: later ones may overtake
+    duplication    probability that it arrives twice
+    """
+
+    def __init__(
+        self, *, seed: int = 0, loss: float = 0.0, delay: tuple[float, float] = (0.0, 0.0), duplication: float = 0.0
+    ):
+        for name, value in (("loss", loss), ("duplication", duplication)):
+            if not 0.0 <= value <= 1.0:
+                raise NodeError(f"{name}={shorten(value)}: it must be between 0 and 1. Try {name}=0.2.")
+        if not 0.0 <= delay[0] <= delay[1]:
+            raise NodeError(f"delay={delay}: it must be (shortest, longest), in seconds. Try delay=(0.0, 0.05).")
+        self.loss, self.delay, self.duplication = loss, delay, duplication
+        self.now = 0.0
+        self.sent = self.lost = 0
+        self._random = random.Random(seed)
+        self._doors: dict[str, MemoryTransport] = {}
+        self._parts: list[frozenset[str]] = []
+        # when, number, from, to, what, the part of a state (None: a control message)
+        self._flying: list[tuple[float, int, str, str, bytes, int | None]] = []
+
+    def join(self, name: str, neighbors: Iterable[str] = ()) -> MemoryTransport:
+        """The door of an agent that comes, or comes back."""
+        if name in self._doors:
+            raise NodeError(f"{name!r} is there already: a name is taken once. Close its transport first.")
+        self._doors[name] = MemoryTransport(self, name, neighbors)
+        return self._doors[name]
+
+    def partition(self, *parts: Iterable[str]) -> None:
+        """From now on messages only arrive within a part; whoever is in none is alone. Without parts: heal."""
+        self._parts = [frozenset(part) for part in parts]
+
+    def run_until(self, time: float) -> None:
+        """Let time pass, and what is due arrive."""
+        while self._flying and self._flying[0][0] <= time:
+            self.now, _, sender, to, message, part = heapq.heappop(self._flying)
+            door = self._doors.get(to)
+            if door is None or not self._connected(sender, to):
+                self.lost += 1
+            elif part is not None and sender in door.neighbors:
+                door.newest[sender, part] = message
+            elif part is None:
+                door.messages.append((sender, message))
+        self.now = max(self.now, time)
+
+    def settle(self) -> None:
+        """Let everything arrive that is on its way."""
+        while self._flying:
+            self.run_until(self._flying[0][0])
+
+    def _connected(self, a: str, b: str) -> bool:
+        return not self._parts or any(a in part and b in part for part in self._parts)
+
+    def _carry(self, sender: str, to: str, message: bytes, part: int | None) -> None:
+        for _ in range(2 if self._random.random() < self.duplication else 1):
+            self.sent += 1
+            due = self.now + self._random.uniform(*self.delay)
+            if self._random.random() < self.loss or not self._connected(sender, to):
+                self.lost += 1
+            else:
+                heapq.heappush(self._flying, (due, self.sent, sender, to, message, part))
+
+
+class MemoryTransport:
+    """One agent's door to a `MemoryNetwork`; see `colme.node.net.transport.Transport`."""
+
+    def __init__(self, network: MemoryNetwork, name: str, neighbors: Iterable[str]):
+        self.network, self.name = network, name
+        self.neighbors = dict.fromkeys(neighbors)
+        self.newest: dict[tuple[str, int], bytes] = {}
+        self.messages: list[tuple[str, bytes]] = []
+
+    def publish(self, record: bytes, part: int = 0) -> None:
+        for b in self.neighbors:
+            self.network._carry(self.name, b, record, part)
+
+    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
+        return self.newest.pop((neighbor, part), None)
+
+    def send(self, neighbor: str, message: bytes) -> None:
+        self.network._carry(self.name, neighbor, message, None)
+
+    def control(self) -> list[tuple[str, bytes]]:
+        heard, self.messages = self.messages, []
+        return heard
+
+    def present(self) -> set[str]:
+        there = self.network._doors
+        return {b for b in self.neighbors if b in there and self.network._connected(self.name, b)}
+
+    def add(self, neighbor: str, endpoint: str | None = None) -> None:
+        self.neighbors[neighbor] = None
+
+    def drop(self, neighbor: str) -> None:
+        self.neighbors.pop(neighbor, None)
+        self.newest = {key: record for key, record in self.newest.items() if key[0] != neighbor}
+
+    def close(self) -> None:
+        if self.network._doors.get(self.name) is self:
+            del self.network._doors[self.name]

@@ -1,0 +1,136 @@
+"""The configuration of a zenoh session: what a node lets in, from whom, how large and how often. Pure data.
+
+Every session is a peer (peers relay nothing: the graph of links is the graph of neighbors) without discovery of any
+kind, without admin space, and with an access list that denies by default. Agent n may say to agent m, and m may ask n
+for,
+
+    cme/<network>/a/<n>          its state (a host of many agents: also .../1, .../2, the other parts of its frame)
+    cme/<network>/x/<n>/<m>      control messages
+    cme/<network>/live/<n>       that it is there
+
+and nothing else; who is n is told by the common name of the certificate of the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from colme.node.config import presets
+from colme.node.config.node_toml import NodeConfig
+from colme.node.names import Keys
+
+_SAY = ["put", "liveliness_token"]
+_ASK = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+_OPEN_DELAY = 50  # ms that opening a session waits for its first links
+_FRAME = 512  # bytes around a message on the wire: key, header, extensions
+_BATCH = (4096, 65535)  # bytes that go out at once, at least (for the handshake of a link) and at most (zenoh's own)
+
+
+def listening(config: NodeConfig, admitted: Iterable[str] = ()) -> dict[str, Any]:
+    """The session at which others dial this agent; some may have been let in besides its members."""
+    return _session(config, sorted({*config.everyone, *admitted})) | {
+        "listen/endpoints": list(config.listen),
+        "transport/unicast/max_sessions": config.max_sessions,
+    }
+
+
+def dialling(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
+    """The session that dials one neighbor: whoever answers, only the neighbor is heard."""
+    return _session(config, (neighbor,)) | {
+        "listen/endpoints": [],
+        "connect/endpoints": [endpoint],
+        "connect/timeout_ms": -1,
+        "connect/exit_on_failure": False,
+        "connect/retry": {
+            "period_init_ms": _milliseconds(presets.preset(config.preset).first_retry),
+            "period_max_ms": _milliseconds(presets.last_retry(config.lease)),
+            "period_increase_factor": 1.5,
+        },
+        "transport/unicast/max_sessions": 2,
+    }
+
+
+def runtime(rx_threads: int) -> str:
+    """ZENOH_RUNTIME: threads of a process. zenoh has two that listen, and closing two dead links holds both of them for
+    ten seconds (it closes sockets with SO_LINGER).
+
+    All else that it does (accepting, dialling, speaking) is done by the same threads: with pools of their own, whatever
+    arrives wakes one thread that looks at the sockets and a second one that reads."""
+    others = ", ".join(f"{pool}: (handover: rx)" for pool in ("acc", "net", "tx"))
+    return f"(rx: (worker_threads: {rx_threads}), {others})"
+
+
+def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
+    keys = Keys(config.network)
+    batch = min(max(config.max_record + _FRAME, _BATCH[0]), _BATCH[1])
+    settings = {
+        "mode": "peer",
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "scouting/delay": _OPEN_DELAY,
+        "adminspace/enabled": False,
+        "transport/shared_memory/enabled": False,  # a third of a second at each opening, for nothing
+        "transport/link/protocols": ["tcp" if config.tls is None else "tls"],
+        "transport/link/tx/lease": _milliseconds(config.lease),
+        "transport/link/tx/batch_size": batch,  # a link has a dozen buffers of this size
+        "transport/link/rx/buffer_size": batch,
+        # guards what is put together from fragments; single messages are bounded by the filter below
+        "transport/link/rx/max_message_size": config.max_record + _FRAME,
+        "access_control": _access(keys, config.name, others, config.parts, by_certificate=config.tls is not None),
+        "low_pass_filter": [
+            {
+                "id": "size", "messages": ["put", "delete", "query", "reply"], "flows": ["ingress"],
+                "key_exprs": ["**"], "size_limit": config.max_record,
+            }
+        ],
+        "downsampling": [
+            {
+                "id": "rate", "messages": ["put"], "flows": ["ingress"],
+                # one for each part: of messages under the same rule that come at once only the first is heard
+                "rules": [{"key_expr": keys.state("*", part), "freq": config.max_rate} for part in range(config.parts)],
+            }
+        ],
+    }  # fmt: skip
+    if config.tls is not None:
+        certificate, key = config.tls.certificate, config.tls.key
+        settings["transport/link/tls"] = {
+            "root_ca_certificate": config.tls.ca,
+            "enable_mtls": True,
+            "listen_certificate": certificate,
+            "listen_private_key": key,
+            "connect_certificate": certificate,
+            "connect_private_key": key,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+        }
+    return settings
+
+
+def _access(keys: Keys, me: str, others: Sequence[str], parts: int, *, by_certificate: bool) -> dict[str, Any]:
+    """Deny, but for what this agent and each of the others may say to and ask of each other."""
+    rules: list[dict[str, Any]] = []
+    subjects, policies = [], []
+    for i, other in enumerate(others):
+        mine, theirs = keys.said_by(me, other, parts), keys.said_by(other, me, parts)
+        own = [
+            _rule(f"hear-{i}", "ingress", _SAY, theirs),
+            _rule(f"asked-{i}", "ingress", _ASK, mine),
+            _rule(f"say-{i}", "egress", _SAY, mine),
+            _rule(f"ask-{i}", "egress", _ASK, theirs),
+        ]
+        rules += own
+        who = {"cert_common_names": [other]} if by_certificate else {}  # {}: whoever is on this machine
+        subjects.append({"id": f"agent-{i}"} | who)
+        policies.append({"rules": [rule["id"] for rule in own], "subjects": [f"agent-{i}"]})
+    return {
+        "enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies,
+    }  # fmt: skip
+
+
+def _rule(name: str, flow: str, messages: list[str], key_exprs: list[str]) -> dict[str, Any]:
+    return {"id": name, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": key_exprs}
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(1000 * seconds))

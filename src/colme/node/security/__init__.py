@@ -1,0 +1,1 @@
+"""Keys, identities, and how far a neighbor is trusted."""

@@ -1,0 +1,268 @@
+"""Who is there: labels, the rows of all agents, and how agents appear, leave and are merged."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.consensus import START
+from colme.errors import UnknownAgent, nearest
+from colme.graphs import Graph
+from colme.online.kernel import (
+    ARRIVED,
+    COUNT,
+    CUT,
+    DEGREE,
+    ESTIMATE,
+    EVENTS,
+    HEARD,
+    LAST_CUT,
+    MEAN,
+    PRESENT,
+    RADIUS,
+    RESTART,
+    SQUARE,
+    STAMP,
+    TIME,
+    WEIGHT,
+    WEIGHT_2,
+    link,
+    number_labels,
+    sum_pool,
+    unlink_all,
+    unlink_pair,
+)
+
+Label = str | int
+Labels = list[Label] | NDArray[np.int64]
+"""Of many rows; an array where they are whole numbers close to each other."""
+_ASKED = 10_000
+"""Labels that are searched for the nearest one to an unknown."""
+_EMPTY_AGENT = np.zeros(8)
+_EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
+_EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
+_EMPTY_NUMBERS = np.zeros(8, np.int64)
+_EMPTY_NUMBERS[RESTART] = START
+
+
+class _Index(dict[Label, int]):
+    """Slots by label; a label that is not there gets the next slot."""
+
+    def __init__(self, crowd: Crowd):
+        super().__init__()
+        self.crowd = crowd
+
+    def __missing__(self, label: Label) -> int:
+        return self.crowd.admit(label)
+
+
+class Crowd:
+    """The agents of a model. A slot is a row of its arrays; `roster[:n_agents]` are the slots in use."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors")
+    """Which grow with the agents."""
+
+    def __init__(self, width: int | None):
+        """`width`: neighbors that an agent has room for; None: no graph at all."""
+        self.index = _Index(self)
+        self.labels: list[Label | None] = []
+        self.free: list[int] = []
+        self.agents = np.empty((0, 8))
+        self.numbers = np.empty((0, 8), np.int64)
+        self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.neighbors = None if width is None else np.empty((0, width), np.int32)
+        self.book, self.pool = np.zeros(4, np.int64), np.zeros(2)
+
+    @property
+    def n_agents(self) -> int:
+        return len(self.index)
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """The slots of all agents, in the order of arrival but for those who took the place of one who left."""
+        return self.roster[: self.book[PRESENT]]
+
+    def labels_of(self, slots: NDArray[np.int64]) -> list[Label]:
+        return [self.labels[slot] for slot in slots.tolist()]
+
+    def slot(self, label: Label) -> int:
+        """Of an agent that has been heard, or a refusal."""
+        found = self.index.get(label)
+        if found is not None:
+            return found
+        names = [name for name, _ in zip(self.index, range(_ASKED), strict=False)]
+        close = nearest(label, map(str, names))
+        remedy = "Learn a sample of it first." if close is None else f"Did you mean {_as_typed(close, names)!r}?"
+        heard = {0: "nobody has", 1: "1 other has"}.get(self.n_agents, f"{self.n_agents:,} others have")
+        raise UnknownAgent(f"unknown agent {label!r}: {heard} been heard. {remedy}")
+
+    def admit(self, label: Label) -> int:
+        """A slot for a newcomer. It is in the roster from its first event on."""
+        if self.free:
+            slot = self.free.pop()
+            self.labels[slot] = label
+        else:
+            slot = len(self.labels)
+            self.labels.append(label)
+        self.index[label] = slot
+        return slot
+
+    def slots_of(self, labels: Labels) -> NDArray[np.int64]:
+        """Of all labels, newcomers included, in the order in which they appear."""
+        if isinstance(labels, list):
+            return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
+        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+        number, first = np.full(high - low + 1, -1), np.empty(len(labels), np.int64)
+        known = np.empty(len(labels), np.int64)
+        n = number_labels(labels, low, number, first, known)
+        slots = self.slots_of(labels[first[:n]].tolist())
+        return slots[known]
+
+    def newest(self, n: int) -> list[Label]:
+        """The labels of the last admissions, the latest first."""
+        return list(itertools.islice(reversed(self.index), n))
+
+    def withdraw(self, n_agents: int, n_slots: int) -> None:
+        """Undo the last admissions, of agents without an event: so many agents and slots there were before."""
+        for label in self.newest(self.n_agents - n_agents):
+            slot = self.index.pop(label)
+            self.labels[slot] = None
+            if slot < n_slots:
+                self.free.append(slot)
+        del self.labels[n_slots:]
+
+    def reserve(self) -> None:
+        """Room in all arrays for every slot."""
+        have, need = len(self.agents), len(self.labels)
+        if need <= have:
+            return
+        size = max(need, 2 * have, 16)
+        empty = {"agents": _EMPTY_AGENT, "numbers": _EMPTY_NUMBERS, "places": -1}
+        for name in self.arrays:
+            old = getattr(self, name)
+            if old is not None:
+                new = lines((size, *old.shape[1:]), old.dtype)
+                new[:have], new[have:] = old, empty.get(name, 0)
+                setattr(self, name, new)
+
+    def forget(self, slot: int) -> None:
+        """An agent leaves, and its edges with it. The last in the roster takes its place there."""
+        label = self.labels[slot]
+        if self.neighbors is not None:
+            unlink_all(self.neighbors, self.numbers, slot)
+        self.book[PRESENT] -= 1
+        last = self.roster[self.book[PRESENT]]
+        self.roster[self.places[slot]], self.places[last] = last, self.places[slot]
+        self.places[slot] = -1
+        self.agents[slot], self.numbers[slot] = _EMPTY_AGENT, _EMPTY_NUMBERS
+        sum_pool(self.agents, self.present, self.pool)  # subtracting would leave the rounding of what is gone
+        del self.index[label]  # type: ignore[arg-type]
+        self.labels[slot] = None
+        self.free.append(slot)
+
+    def least_recent(self) -> int:
+        """Who has not been heard for longest."""
+        return int(self.present[np.argmin(self.numbers[self.present, HEARD])])
+
+    def settle(self, labels: list[Label], edges: NDArray[np.int64]) -> None:
+        """Everybody and every edge of a given graph, before the first event."""
+        for label in labels:
+            self.admit(label)
+        self.reserve()
+        self._enter(np.arange(len(labels)))
+        assert self.neighbors is not None
+        for a, b in edges.tolist():
+            link(self.neighbors, self.numbers, self.agents, a, b)
+
+    def _enter(self, slots: NDArray[np.int64]) -> None:
+        first = int(self.book[PRESENT])
+        self.places[slots] = np.arange(first, first + len(slots))
+        self.roster[first : first + len(slots)] = slots
+        self.book[PRESENT] += len(slots)
+        self.book[ARRIVED] += len(slots)
+
+    def graph(self) -> Graph:
+        """The kept edges; agents by slot."""
+        n = len(self.labels)
+        degree = self.numbers[:n, DEGREE]
+        indptr = np.concatenate([[0], np.cumsum(degree)])
+        if self.neighbors is None:
+            return Graph(indptr, np.empty(0, np.uint32), check=False)
+        there = np.arange(self.neighbors.shape[1]) < degree[:, None]
+        return Graph(indptr, self.neighbors[:n][there].astype(np.uint32), check=False)
+
+    def merge(self, other: Crowd, half_life: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Add what another crowd learned from other samples. Returns the slots of its agents here and there, and who of
+        them is new here."""
+        theirs = other.present
+        mine = np.array([self.index[label] for label in other.labels_of(theirs)], np.int64)
+        self.reserve()
+        new = self.places[mine] < 0
+        self._enter(mine[new])
+        self.agents[mine] = combined(self.agents[mine], other.agents[theirs], half_life)
+        self.numbers[mine, COUNT] += other.numbers[theirs, COUNT]
+        self.numbers[mine, HEARD] = np.maximum(
+            self.numbers[mine, HEARD], self.book[EVENTS] + other.numbers[theirs, HEARD]
+        )
+        self.book[EVENTS] += other.book[EVENTS]
+        sum_pool(self.agents, self.present, self.pool)
+        return mine, theirs, new
+
+    def merge_edges(
+        self, other: Crowd, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_], given: bool
+    ) -> None:
+        """Of a given graph the edges that both have kept; else the own ones, and as there is room those of newcomers.
+        Every clock restarts."""
+        assert self.neighbors is not None
+        to = np.full(len(other.labels), -1)
+        to[theirs] = mine
+        edges = [(int(to[a]), int(to[b])) for a, b in other.graph().edges().tolist()]
+        if given:
+            for a, b in {(a, b) for a, b in self.graph().edges().tolist()} - {(min(e), max(e)) for e in edges}:
+                unlink_pair(self.neighbors, self.numbers, a, b)
+        else:
+            came = set(mine[new].tolist())
+            for a, b in edges:
+                if a in came or b in came:
+                    link(self.neighbors, self.numbers, self.agents, a, b)
+        here = self.present
+        self.agents[here, STAMP] = self.numbers[here, CUT] = self.book[LAST_CUT] = self.book[EVENTS]
+        self.numbers[here, RESTART] = np.maximum(self.numbers[here, COUNT] + 1, START)
+
+
+def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -> NDArray[np.float64]:
+    """The rows of agents that saw the samples of both a and b (Chan, Golub, LeVeque 1979, with weights)."""
+    late = np.maximum(a[:, TIME], b[:, TIME])
+    for rows in (a, b):
+        heard = rows[:, WEIGHT] > 0.0
+        age = np.subtract(late, rows[:, TIME], out=np.zeros(len(rows)), where=heard)
+        kept = 0.5 ** (age / half_life) if half_life > 0.0 else np.ones(len(rows))
+        rows[:, WEIGHT] *= kept
+        rows[:, WEIGHT_2] *= kept * kept
+        rows[:, SQUARE] *= kept
+    weight = a[:, WEIGHT] + b[:, WEIGHT]
+    share = np.divide(b[:, WEIGHT], weight, out=np.zeros(len(a)), where=weight > 0.0)
+    both = (a[:, WEIGHT] > 0.0) & (b[:, WEIGHT] > 0.0)
+    out = np.where((a[:, WEIGHT] > 0.0)[:, None], a, b)
+    for column in (MEAN, ESTIMATE):
+        out[both, column] = (a[:, column] + share * (b[:, column] - a[:, column]))[both]
+    gap = np.where(both, b[:, MEAN] - a[:, MEAN], 0.0)
+    out[:, SQUARE] = a[:, SQUARE] + b[:, SQUARE] + gap * gap * a[:, WEIGHT] * share
+    out[:, WEIGHT], out[:, WEIGHT_2], out[:, TIME] = weight, a[:, WEIGHT_2] + b[:, WEIGHT_2], late
+    return out
+
+
+def lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An uninitialised array that begins with a line of the cache, so that a row of 64 bytes is one line, not two."""
+    n_bytes = math.prod(shape) * dtype.itemsize
+    raw = np.empty(n_bytes + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + n_bytes].view(dtype).reshape(shape)
+
+
+def _as_typed(text: str, names: list[Label]) -> Label:
+    return next(name for name in names if str(name) == text)

@@ -1,0 +1,313 @@
+"""One event of one agent, and any number of them in one compiled loop.
+
+All that an agent holds lies in two rows: `agents[a]`, one line of the cache, and `numbers[a]`; its neighbors are
+`neighbors[a, :numbers[a, DEGREE]]`. What its neighbors hear of it is what it wrote there at its own last event.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from colme._core.jit import equation, helper, kernel
+from colme._core.random import LINK, philox
+from colme.census.array import add_square, variance_of_mean
+from colme.confidence import fourth_moment_radius, laplace_radius, too_far
+from colme.consensus import (
+    CLOCKS,
+    START,
+    add_pull,
+    add_weighted_pull,
+    clock_rate,
+    metropolis_weight,
+    next_estimate,
+)
+from colme.samples import running_mean
+
+u64 = np.uint64
+
+MEAN, RADIUS, ESTIMATE, STAMP, WEIGHT, WEIGHT_2, SQUARE, TIME = range(8)
+"""Columns of `agents`. STAMP: the event of the last restart it knows of. WEIGHT, WEIGHT_2: sums of the samples' weights
+and of their squares. SQUARE: weighted sum of squared deviations."""
+COUNT, RESTART, CUT, HEARD, DEGREE = range(5)
+"""Columns of `numbers`. COUNT: own samples. RESTART: the own sample at which its clock restarted. CUT: the event at
+which it last lost a neighbor to pruning. HEARD: its last event."""
+EVENTS, PRESENT, ARRIVED, LAST_CUT = range(4)
+"""Places in `book`: events so far, agents now, agents ever, the last event that cut an edge."""
+SQUARES, FREEDOM = range(2)
+"""Places in `pool`: everybody's squared deviations, and their degrees of freedom."""
+BURN_IN = 30.0
+"""Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
+GOSSIP, GLOBAL, OWN = (CLOCKS.index(name) for name in ("gossip", "global", "own"))
+TRIES = 4
+"""Agents that a newcomer asks per neighbor that it wants, at most."""
+
+
+@equation
+def effective(weight: Any, weight_2: Any) -> Any:
+    """How many equally weighted samples are worth as much: n itself without forgetting."""
+    return weight * weight / weight_2
+
+
+@helper
+def _freedom(row):
+    """Degrees of freedom of the agent's own variance, and its squared deviations on their scale."""
+    if row[WEIGHT] == 0.0:
+        return 0.0, 0.0
+    n = effective(row[WEIGHT], row[WEIGHT_2])
+    return n - 1.0, row[SQUARE] * (row[WEIGHT] / row[WEIGHT_2])
+
+
+@helper
+def scale_of(row, sigma, pool, least):
+    """The known sigma; else the agent's own, moderated by that of all; infinite as long as all together have less than
+    `least` degrees of freedom."""
+    if sigma == sigma:
+        return sigma
+    if pool[FREEDOM] < least or row[WEIGHT] == 0.0:
+        return np.inf
+    freedom, square = _freedom(row)
+    n = freedom + 1.0
+    return math.sqrt(max(0.0, variance_of_mean(square, n, pool[SQUARES] / pool[FREEDOM]) * n))
+
+
+@helper
+def radius_of(n, scale, gamma, kurtosis):
+    """Laplace's bound, or with a kurtosis the one for heavy tails."""
+    if scale == np.inf:
+        return np.inf
+    if kurtosis > 0.0:
+        return fourth_moment_radius(n, scale, gamma, kurtosis)
+    return laplace_radius(n, scale, gamma)
+
+
+@kernel
+def fill_radii(agents, which, sigma, pool, least, gamma, kurtosis, out):
+    """out[i] = radius of agent which[i]; `least` as in `scale_of`."""
+    for i in range(which.size):
+        row = agents[which[i]]
+        if row[WEIGHT] == 0.0:
+            out[i] = np.inf
+        else:
+            n = effective(row[WEIGHT], row[WEIGHT_2])
+            out[i] = radius_of(n, scale_of(row, sigma, pool, least), gamma, kurtosis)
+
+
+@kernel
+def fill_noise(agents, which, sigma, pool, out):
+    """out[i] = variance of the local mean of agent which[i]; infinite where nothing is known about it."""
+    for i in range(which.size):
+        row = agents[which[i]]
+        if row[WEIGHT] == 0.0:
+            out[i] = np.inf
+        else:
+            scale = scale_of(row, sigma, pool, 1.0)
+            out[i] = scale * scale / effective(row[WEIGHT], row[WEIGHT_2])
+
+
+@kernel
+def sum_pool(agents, which, pool):
+    """Everybody's squared deviations and degrees of freedom, from the beginning."""
+    pool[SQUARES] = pool[FREEDOM] = 0.0
+    for i in range(which.size):
+        freedom, square = _freedom(agents[which[i]])
+        pool[FREEDOM] += freedom
+        pool[SQUARES] += square
+
+
+@kernel
+def first_backwards(slots, times, agents):
+    """The first event that is earlier than one before it of the same agent; -1 if there is none."""
+    latest = agents[:, TIME].copy()
+    for i in range(slots.size):
+        if times[i] < latest[slots[i]]:
+            return i
+        latest[slots[i]] = times[i]
+    return -1
+
+
+@kernel
+def number_labels(labels, low, number, first, out):
+    """Labels that are whole numbers from `low` on, numbered as they appear: out[i] for row i, first[k] the row where
+    the k-th appears; number[label - low] is -1 before. Returns how many there are."""
+    n = 0
+    for i in range(labels.size):
+        k = number[labels[i] - low]
+        if k < 0:
+            k = number[labels[i] - low] = n
+            first[n] = i
+            n += 1
+        out[i] = k
+    return n
+
+
+@helper
+def _observe(row, sample, time, half_life, pool):
+    """The local mean, its weight and its squared deviations after a new sample."""
+    freedom, square = _freedom(row)
+    kept = 1.0
+    if half_life > 0.0 and row[WEIGHT] > 0.0:
+        kept = 0.5 ** ((time - row[TIME]) / half_life)
+    before = row[MEAN]
+    row[WEIGHT] = kept * row[WEIGHT] + 1.0
+    row[WEIGHT_2] = kept * kept * row[WEIGHT_2] + 1.0
+    row[MEAN] = running_mean(before, sample, row[WEIGHT])
+    row[SQUARE] *= kept
+    if row[WEIGHT] > 1.0:
+        row[SQUARE] = add_square(row[SQUARE], row[MEAN], before, row[WEIGHT])
+    row[TIME] = time
+    freedom_now, square_now = _freedom(row)
+    pool[FREEDOM] += freedom_now - freedom
+    pool[SQUARES] += square_now - square
+
+
+@helper
+def _place_of(neighbors, numbers, a, b):
+    """Where b stands in a's row; -1 if it does not."""
+    for j in range(numbers[a, DEGREE]):
+        if neighbors[a, j] == b:
+            return j
+    return -1
+
+
+@helper
+def _drop(neighbors, numbers, a, j):
+    """The j-th neighbor of a leaves its row; the others keep their order."""
+    numbers[a, DEGREE] -= 1
+    for i in range(j, numbers[a, DEGREE]):
+        neighbors[a, i] = neighbors[a, i + 1]
+
+
+@helper
+def unlink(neighbors, numbers, a, j):
+    """End the edge between a and its j-th neighbor, at both ends."""
+    b = neighbors[a, j]
+    _drop(neighbors, numbers, a, j)
+    _drop(neighbors, numbers, b, _place_of(neighbors, numbers, b, a))
+
+
+@kernel
+def unlink_all(neighbors, numbers, a):
+    """End all edges of an agent that leaves."""
+    while numbers[a, DEGREE] > 0:
+        unlink(neighbors, numbers, a, numbers[a, DEGREE] - 1)
+
+
+@kernel
+def unlink_pair(neighbors, numbers, a, b):
+    """End the edge between a and b."""
+    unlink(neighbors, numbers, a, _place_of(neighbors, numbers, a, b))
+
+
+@kernel
+def link(neighbors, numbers, agents, a, b):
+    """A new edge, unless there is one, one of the two has no room, or their intervals part. Whether there is."""
+    width = neighbors.shape[1]
+    if a == b or numbers[a, DEGREE] >= width or numbers[b, DEGREE] >= width:
+        return False
+    if too_far(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS]):
+        return False
+    if _place_of(neighbors, numbers, a, b) >= 0:
+        return False
+    neighbors[a, numbers[a, DEGREE]] = b
+    neighbors[b, numbers[b, DEGREE]] = a
+    numbers[a, DEGREE] += 1
+    numbers[b, DEGREE] += 1
+    return True
+
+
+@helper
+def _cut_strangers(neighbors, numbers, agents, book, a):
+    """Equation (2): end the edges to those whose interval parts from a's."""
+    j = 0
+    while j < numbers[a, DEGREE]:
+        b = neighbors[a, j]
+        if too_far(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS]):
+            unlink(neighbors, numbers, a, j)
+            numbers[a, CUT] = numbers[b, CUT] = book[LAST_CUT] = book[EVENTS]
+        else:
+            j += 1
+
+
+@helper
+def _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key_0, key_1):
+    """Ask random agents to become neighbors until a has as many as it wants, or has asked so often."""
+    event, n = u64(book[EVENTS]), u64(book[PRESENT])
+    for number in range(tries):
+        if numbers[a, DEGREE] >= wanted or n == u64(0):
+            break
+        word, _, _, _ = philox(event & u64(0xFFFFFFFF), event >> u64(32), LINK, number, key_0, key_1)
+        link(neighbors, numbers, agents, a, roster[(u64(word) * n) >> u64(32)])
+
+
+@helper
+def _rate(neighbors, numbers, agents, book, a, clock, fixed):
+    """Equation (3): alpha, after a has heard of restarts."""
+    if fixed >= 0.0:
+        return fixed
+    stamp = agents[a, STAMP]
+    if clock == OWN or clock == GOSSIP or clock == GLOBAL:
+        stamp = max(stamp, float(numbers[a, CUT]))
+    if clock == GLOBAL:
+        stamp = max(stamp, float(book[LAST_CUT]))
+    if clock == GOSSIP:
+        for j in range(numbers[a, DEGREE]):
+            stamp = max(stamp, agents[neighbors[a, j], STAMP])
+    if stamp > agents[a, STAMP]:
+        agents[a, STAMP], numbers[a, RESTART] = stamp, max(numbers[a, COUNT], START)
+    restart = numbers[a, RESTART]
+    # what is forgotten cannot be averaged: no more steps since the restart than samples that still count
+    n = effective(agents[a, WEIGHT], agents[a, WEIGHT_2])
+    return clock_rate(min(float(numbers[a, COUNT]), restart - 1 + n), restart)
+
+
+@helper
+def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
+    """Equations (4) and (5)."""
+    own, degree, pull = agents[a, ESTIMATE], numbers[a, DEGREE], 0.0
+    for j in range(degree):
+        b = neighbors[a, j]
+        if metropolis:
+            weight = metropolis_weight(degree, numbers[b, DEGREE])
+            pull = add_weighted_pull(pull, own, agents[b, ESTIMATE], weight, True)
+        else:
+            pull = add_pull(pull, own, agents[b, ESTIMATE], True)
+    agents[a, ESTIMATE] = next_estimate(agents[a, MEAN], own, pull, alpha, step, degree)
+
+
+@kernel
+def learn_events(
+    slots, values, times, agents, numbers, roster, places, book, pool, neighbors, half_life, sigma, gamma, shared,
+    kurtosis, clock, fixed, step, metropolis, degree, key_0, key_1,
+):  # fmt: skip
+    """Event by event: agent slots[i] sees values[i]. `neighbors` None: only samples are counted.
+
+    gamma     the level of intervals, divided by the number of agents ever where they share it (`shared`)
+    degree    neighbors that an agent wants; 0: the graph is given
+    """
+    for i in range(slots.size):
+        a = slots[i]
+        row = agents[a]
+        book[EVENTS] += 1
+        numbers[a, COUNT] += 1
+        numbers[a, HEARD] = book[EVENTS]
+        is_new = places[a] < 0
+        if is_new:
+            book[ARRIVED] += 1
+        _observe(row, values[i], 0.0 if times is None else times[i], half_life, pool)  # (1)
+        if neighbors is not None:
+            level = gamma / book[ARRIVED] if shared else gamma
+            n = effective(row[WEIGHT], row[WEIGHT_2])
+            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, kurtosis)
+            _cut_strangers(neighbors, numbers, agents, book, a)
+            if degree > 0:
+                half = (degree + 1) // 2
+                wanted, tries = (half, TRIES * half) if is_new else (degree, 1)
+                _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key_0, key_1)
+            alpha = _rate(neighbors, numbers, agents, book, a, clock, fixed)
+            _average(neighbors, numbers, agents, a, alpha, step, metropolis)
+        if is_new:
+            roster[book[PRESENT]], places[a] = a, book[PRESENT]
+            book[PRESENT] += 1

@@ -1,0 +1,128 @@
+"""A run before its first step: the samples, the graph and what determines them, checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core import random
+from colme.errors import RunError
+from colme.graphs import Graph, random_regular_graph
+from colme.methods import CLColME, Method
+from colme.recording import Recording
+from colme.samples import ScenarioStream, Stream
+from colme.scenario import Scenario
+from colme.sim.abreast import RunsAbreast
+from colme.sim.engine import Run
+from colme.sim.recorder import Record, recorded_steps
+
+GraphSource = Graph | Callable[[np.random.Generator], Graph]
+
+DEFAULT_DEGREE = 10
+EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
+"""The type in which neighbors hear estimates, by the name of the precision."""
+
+
+def prepare_run(
+    methods: list[Method],
+    source: Scenario | Recording,
+    *,
+    steps: int,
+    seed: int,
+    degree: int | None = None,
+    graph: GraphSource | None = None,
+    tolerance: float = 0.1,
+    record: Record = "all",
+    precision: str = "mixed",
+    checkpoint: Path | None = None,
+    checkpoint_every: float = 60.0,
+) -> Run:
+    """A run that is ready to `step`; the arguments are those of `simulate`."""
+    stream: Stream = ScenarioStream(source, seed) if isinstance(source, Scenario) else source
+    made = first_graph(graph, degree, stream.n_agents, seed)
+    for method in methods:
+        method.check(stream.n_agents, made)
+    return Run(
+        methods, stream, made, recorded_steps(record, steps), seed=seed, tolerance=tolerance,
+        exchange=EXCHANGE[precision],
+        configuration=_configuration(methods, source, graph, made, seed, tolerance, record, precision),
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+    )  # fmt: skip
+
+
+def prepare_abreast(
+    methods: list[Method], source: Scenario | Recording, graph: GraphSource | None, *, steps: int, seeds: list[int],
+    tolerance: float, record: Record,
+) -> RunsAbreast:  # fmt: skip
+    """Runs of several seeds at once, where `can_run_abreast`."""
+    (method,) = methods
+    assert isinstance(method, CLColME) and isinstance(source, Scenario) and isinstance(graph, Graph)
+    made = first_graph(graph, None, source.n_agents, seeds[0])
+    method.check(source.n_agents, made)
+    return RunsAbreast(
+        method, source, made, recorded_steps(record, steps), seeds=seeds, tolerance=tolerance,
+        configurations=[
+            _configuration(methods, source, graph, made, seed, tolerance, record, "mixed") for seed in seeds
+        ],
+    )  # fmt: skip
+
+
+def first_graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:
+    """The graph on which everybody begins under this seed."""
+    if isinstance(graph, Graph):
+        made = graph
+    else:
+        high, low = (int(word) for word in random.words(seed, random.GRAPH, 0, n=2))
+        key = high << 32 | low
+        if graph is not None:
+            made = graph(np.random.default_rng(key))
+            if not isinstance(made, Graph):
+                raise RunError(
+                    f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph. "
+                    "Try lambda rng: colme.graphs.gnp_random_graph(1000, 0.01, rng=rng)."
+                )
+        else:
+            if degree is None:
+                degree = min(DEFAULT_DEGREE, n_agents - 1)
+                degree -= n_agents * degree % 2
+            made = random_regular_graph(n_agents, degree, rng=key)
+    if made.n_agents != n_agents:
+        raise RunError(
+            f"the graph has {made.n_agents} agents and the samples {n_agents}: they must be the same. "
+            "Make the graph with as many agents as the samples have."
+        )
+    return made
+
+
+def _configuration(
+    methods: list[Method], source: Scenario | Recording, graph: GraphSource | None, made: Graph, seed: int,
+    tolerance: float, record: Record, precision: str,
+) -> dict[str, Any]:  # fmt: skip
+    """What determines the run, in plain types (but not its length: a run can be continued)."""
+    from colme import __version__
+
+    known = {
+        "version": __version__,
+        "methods": methods,
+        "source": source if isinstance(source, Scenario) else {"recording": _digest(*source.known)},
+        "graph": {"n_edges": made.n_edges} | ({} if graph is None else {"digest": _digest(made.indptr, made.indices)}),
+        "seed": seed,
+        "tolerance": tolerance,
+        "record": record if isinstance(record, str) else np.asarray(record).tolist(),
+        "precision": precision,
+    }
+    return msgspec.json.decode(msgspec.json.encode(known))  # as a file would give it back
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype};".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]

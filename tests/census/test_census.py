@@ -1,0 +1,270 @@
+"""The census: its two forms are one, its trace is consistent, and a run resumes in the middle of a census."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import colme
+from colme.errors import MethodError
+from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
+from colme.method import arrived
+from colme.metrics import LEVEL
+from colme.sim.engine import Run
+from colme.sim.recorder import recorded_steps
+from colme.testing import lockstep
+from tests import reference
+from tests.support.same_bits import assert_same_bits
+
+OWN = colme.Census(fits="own")
+
+
+def draw(n_agents: int, n_steps: int, *, gap: float = 3.0, late: bool = False, seed: int = 1) -> NDArray[np.float64]:
+    """Two classes `gap` apart, unit noise; late: some agents come late or never, and samples are missing."""
+    rng = np.random.default_rng(seed)
+    samples = gap * (np.arange(n_agents) % 2 - 0.5) + rng.standard_normal((n_steps, n_agents))
+    if late:
+        begins = rng.integers(0, n_steps // 2, n_agents)
+        begins[::9] = n_steps
+        samples[np.arange(n_steps)[:, None] < begins] = np.nan
+        samples[rng.random(samples.shape) < 0.1] = np.nan
+    return samples
+
+
+def recorded(samples: NDArray[np.float64], sigma: Any, loss: float = 0.0) -> colme.Recording:
+    recording = colme.Recording(samples, sigma=sigma)
+    recording.loss = loss
+    return recording
+
+
+def start(method: colme.Census, recording: colme.Recording, graph: Graph, **options: Any) -> Run:
+    steps, options = recorded_steps("all", len(recording.values)), {"exchange": np.float32, **options}
+    return Run([method], recording, graph, steps, seed=7, tolerance=0.1, configuration={}, **options)
+
+
+def estimates(method: colme.Census, recording: colme.Recording, graph: Graph, **options: Any) -> NDArray[np.float64]:
+    run, out = start(method, recording, graph, **options), np.empty(recording.values.shape)
+    for t in range(1, len(out) + 1):
+        run.step(t)
+        out[t - 1] = run.states[0].estimate
+    return out
+
+
+GRAPHS = {
+    "regular": random_regular_graph(30, 4, rng=0),
+    "irregular": gnp_random_graph(30, 0.12, rng=0),
+    "bipartite": from_edges([(a, a ^ 1 << i) for a in range(16) for i in range(4) if a < a ^ 1 << i], 16),
+    "in two": from_edges([*((a, b) for a in range(5) for b in range(a)), *((a, a + 1) for a in range(5, 29))], 30),
+}
+
+
+@pytest.mark.parametrize("known", ["sigma", "sigmas", "nothing"])
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float, known: str) -> None:
+    graph = GRAPHS[name]
+    n = graph.n_agents
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    recording = recorded(draw(n, 30, late=late), sigma, loss)
+    alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, loss=loss, seed=7)
+    got = estimates(OWN, recording, graph)
+    np.testing.assert_array_equal(got, alone)
+    if loss:
+        assert not np.array_equal(got, estimates(OWN, recorded(recording.values, sigma), graph), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "late", "loss", "known"),
+    [("irregular", False, 0.0, "sigma"), ("irregular", True, 0.3, "nothing"), ("regular", True, 0.3, "sigmas"),
+     ("bipartite", False, 0.3, "sigma"), ("in two", True, 0.0, "sigma")],
+)  # fmt: skip
+def test_the_second_reading_agrees(name: str, late: bool, loss: float, known: str) -> None:
+    """On graphs of every kind, to rounding in double precision and to that of the votes otherwise."""
+    graph = GRAPHS[name]
+    n, steps = graph.n_agents, 14
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    recording = recorded(draw(n, steps, late=late), sigma, loss)
+    heard = np.zeros((steps, n, n), bool)
+    for t in range(steps):
+        heard[t, np.repeat(np.arange(n), graph.degrees), graph.indices] = arrived(7, t + 1, len(graph.indices), loss)
+    wanted = reference.census(
+        recording.values - recording.origin, graph.adjacency(), sigma=sigma, heard=heard if loss else None
+    ).estimate
+    np.testing.assert_allclose(estimates(OWN, recording, graph, exchange=np.float64), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(estimates(OWN, recording, graph), wanted, rtol=0, atol=1e-5)
+
+
+def test_the_second_reading_finds_the_same_tribes() -> None:
+    """Where two tribes really are found, by everybody, and estimates are those of the class."""
+    graph, samples = random_regular_graph(60, 6, rng=2), draw(60, 16)
+    recording = recorded(samples, 1.0)
+    wanted = reference.census(samples - recording.origin, graph.adjacency(), sigma=1.0).estimate
+    run = start(OWN, recording, graph)
+    state: Any = run.states[0]
+    for t in range(1, 17):
+        run.step(t)
+        np.testing.assert_allclose(state.estimate, wanted[t - 1], rtol=0, atol=1e-5)
+    assert state.n_groups == 2.0
+    classes = np.arange(60) % 2
+    mean = samples.mean(axis=0) - recording.origin
+    for c in (0, 1):
+        assert np.ptp(state.estimate[classes == c]) < 0.3 * np.ptp(mean[classes == c])
+
+
+def test_who_is_noisier_may_be_of_another_tribe() -> None:
+    """Agents of one class have the larger sigma: their ballots stand out, and they have tribes of their own. The second
+    reading agrees, agents and arrays are the same bits, and nobody is taken for one of the other class."""
+    graph, rng = random_regular_graph(60, 6, rng=2), np.random.default_rng(3)
+    classes = np.arange(60) % 2
+    sigma = np.where(classes == 0, 0.5, 4.0)
+    recording = recorded(4.0 * classes + sigma * rng.normal(size=(16, 60)), sigma)
+    wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=sigma).estimate
+    ours = estimates(OWN, recording, graph, exchange=np.float64)
+    np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-9)
+    alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7)
+    np.testing.assert_array_equal(estimates(OWN, recording, graph), alone)
+    trace = colme.simulate(colme.Census(), recording, graph=graph)
+    groups = trace.final.groups
+    assert not set(groups[classes == 0]) & set(groups[classes == 1])
+    # A tribe of 30 has a spread that is doubted by e = sqrt(2/30) of the noise; what is kept of one's own mean is then
+    # about .8 e = .2, so estimates leave the class mean by .04 of what local means do. Three times that:
+    mean = recording.values.mean(axis=0)[classes == 1]
+    assert np.var(trace.final.estimate[classes == 1]) < 3 * 0.04 * np.var(mean)
+
+
+@pytest.mark.parametrize("options", [{"rounds": 2}, {"refresh": 1.0}, {"refresh": 2.0, "rounds": 7}])
+def test_options_are_read_alike(options: dict[str, Any]) -> None:
+    graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0)
+    wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=1.0, **options).estimate
+    got = estimates(colme.Census(fits="own", **options), recording, graph, exchange=np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)
+
+
+SCENARIO = colme.Scenario(n_agents=100, means=(0.0, 1.5), sigma=1.0, skip_rate=0.1, late_share=0.1, late_step=15)
+
+
+@pytest.mark.parametrize("method", [colme.Census(), OWN, colme.Census(estimate_sigma=True)], ids=repr)
+def test_what_a_trace_knows_fits_together(method: colme.Census, tmp_path: Path) -> None:
+    trace = colme.simulate(method, SCENARIO, degree=6, steps=40, seed=3)
+    final = trace.final
+    assert final.probability is not None and final.lower is not None and final.upper is not None
+    assert final.truth is not None
+    assert ((final.probability >= 0.0) & (final.probability <= 1.0)).all()
+    assert (final.lower < final.upper).all()
+    assert ((final.lower <= final.truth) & (final.truth <= final.upper)).mean() == pytest.approx(trace.coverage[-1])
+    assert final.groups.max() < trace.n_groups.max() + 1 and trace.n_groups[-1] >= 1.0
+    a, b = np.repeat(np.arange(100), final.graph.degrees), final.graph.indices
+    assert (final.groups[a] == final.groups[b]).all()
+    assert np.isfinite(trace.numbers).all() and trace.numbers.max() > 3.0
+    # posterior means lie where the posterior is
+    inside = (final.lower <= final.estimate) & (final.estimate <= final.upper)
+    assert inside.mean() > 0.95
+    path = tmp_path / "trace.npz"
+    trace.save(path)
+    again = colme.Trace.load(path)
+    assert_same_bits(again, trace)
+    for name in ("probability", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(again.final, name), getattr(final, name))
+
+
+def test_other_methods_say_nothing_of_it(tmp_path: Path) -> None:
+    trace = colme.simulate(colme.Local(), SCENARIO, degree=6, steps=5)
+    assert trace.final.probability is None and trace.final.lower is None and np.isnan(trace.coverage).all()
+    trace.save(tmp_path / "trace.npz")
+    assert colme.Trace.load(tmp_path / "trace.npz").final.upper is None
+
+
+def test_nothing_is_sent_between_censuses() -> None:
+    """Zero while no census is under way, and at first a ballot of three."""
+    trace = colme.simulate(colme.Census(rounds=3), SCENARIO, degree=6, steps=60, seed=3)
+    assert 2.0 < trace.numbers[0] <= 3.0  # a mean in the middle of a bin needs only one; who is late has none
+    begins, t = [1], 1
+    while t < 60:  # three rounds from t = 3 on, before that two; then a pause until a fifth has passed
+        t = max(t + (3 if t >= 3 else 2), int(np.ceil(1.2 * t - 1e-9)))
+        begins.append(t)
+    busy = np.zeros(61, bool)
+    for t in begins:
+        busy[t : t + (3 if t >= 3 else 2)] = True
+    sent = np.diff(trace.numbers * trace.t, prepend=0.0)  # recorded is the mean over all steps so far
+    np.testing.assert_array_equal(sent > 1e-9, busy[1:])
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize(
+    "method", [colme.Census(), OWN, colme.Census(estimate_sigma=True), colme.Census(refresh=1.5, rounds=9)], ids=repr
+)
+def test_a_run_resumes_in_the_middle_of_a_census(method: colme.Census, loss: float, tmp_path: Path) -> None:
+    graph, recording = GRAPHS["regular"], recorded(draw(30, 40, late=True), 1.0, loss)
+    whole = start(method, recording, graph).go(None, threading.Event())[0]
+    middles = 0
+    for stop in range(1, 40, 5):
+        path = tmp_path / f"{stop}.npz"
+        broken = start(method, recording, graph, checkpoint=path)
+        for t in range(1, stop + 1):
+            broken.step(t)
+        middles += broken.states[0].rounds > 0  # type: ignore[attr-defined]
+        broken.save()
+        assert_same_bits(start(method, recording, graph, checkpoint=path).go(None, threading.Event())[0], whole)
+    assert middles >= 2
+
+
+def test_samples_that_never_vary() -> None:
+    """All agree: nobody's estimate is anything else, whether sigma is known or not."""
+    for method in (colme.Census(sigma=1.0), colme.Census(), colme.Census(sigma=1.0, fits="own")):
+        trace = colme.simulate(method, np.full((12, 8), 5.0), degree=4)
+        np.testing.assert_allclose(trace.final.estimate, 5.0, rtol=1e-12)
+        assert trace.final.lower is not None and (trace.final.lower < 5.0).all()
+
+
+def test_a_rumor_of_somebody_far_away_spoils_nothing() -> None:
+    """One agent at the end of a chain is unlike all others; votes for it arrive as specks."""
+    n = 60
+    chain = from_edges([(a, a + 1) for a in range(n - 1)], n)
+    samples = np.random.default_rng(0).standard_normal((30, n))
+    samples[:, 0] += 1000.0
+    trace = colme.simulate(OWN, colme.Recording(samples, sigma=1.0), graph=chain)
+    assert np.isfinite(trace.final.estimate).all()
+    assert np.abs(trace.final.estimate[20:]).max() < 1.0
+
+
+def test_who_knows_no_sigma_yet_knows_nothing() -> None:
+    trace = colme.simulate(colme.Census(), colme.Recording(draw(8, 1), means=np.zeros(8)), degree=4)
+    assert trace.final.lower is not None and np.isneginf(trace.final.lower).all()
+    assert trace.final.upper is not None and np.isposinf(trace.final.upper).all()
+    assert trace.coverage.tolist() == [1.0]
+    assert LEVEL == 0.9
+
+
+def test_an_unknown_sigma_is_found() -> None:
+    """The moderated variance of everybody is near the true one, which differs by class."""
+    scenario = colme.Scenario(n_agents=200, means=(0.0, 4.0), sigma=(1.0, 3.0))
+    run = start(
+        colme.Census(), colme.Recording(colme.samples.draw(scenario, 0, 30)), random_regular_graph(200, 6, rng=0)
+    )
+    for t in range(1, 31):
+        run.step(t)
+    state: Any = run.states[0]
+    # 200 sample variances of 27 or more degrees of freedom: relative error sqrt(2 / 2700), and rounds that end early
+    assert state.variances.common == pytest.approx(np.full(200, 5.0), rel=0.25)
+    assert state.variances.common.mean() == pytest.approx(5.0, rel=0.12)
+    mine = scenario.populate(0).class_
+    noise = 30.0 * state.noise
+    assert noise[mine == 0].mean() < 2.5 and 7.0 < noise[mine == 1].mean() < 10.0
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [({"sigma": -1.0}, "sigma"), ({"sigma": 1.0, "estimate_sigma": True}, "either know sigma or estimate it"),
+     ({"refresh": 0.9}, "at least 1"), ({"refresh": np.inf}, "finite"), ({"rounds": 0}, "at least one round"),
+     ({"rounds": "many"}, "rounds"), ({"fits": "mine"}, "fits")],
+)  # fmt: skip
+def test_bad_options_are_refused(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(MethodError, match=match) as caught:
+        colme.Census(**options)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,686 @@
+"""The command line: data on stdout, words on stderr, exit codes that scripts can trust, nothing heavy at the start."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+import colme
+from colme import cli
+from colme.cli import COMMANDS
+from colme.cli.fields import FieldOption, field_docs, parse_word
+from colme.lab.doctor import EXTRAS
+from colme.lab.experiments.experiment import Experiment, shipped_experiments
+from colme.lab.experiments.setting import Setup, flat_name
+from colme.lab.plots.figures import FIGURES
+from colme.methods import METHODS
+from colme.metrics import METRICS
+from colme.scenario import Scenario
+
+ROOT = Path(__file__).parents[2]
+SMALL = """
+title = "Two methods"
+figures = ["mse"]
+seeds = 2
+steps = 20
+degree = 4
+[scenario]
+n_agents = 24
+means = [0.0, 3.0]
+sigma = 0.5
+[[methods]]
+method = "cl-colme"
+level = ["agent", "edge"]
+[[methods]]
+method = "local"
+[[published]]
+method = "CL-colME"
+where.level = "edge"
+t = 10
+value = 0.5
+source = "nowhere"
+"""
+LONG = """
+seeds = 2
+steps = 10_000_000
+record = "log"
+[scenario]
+n_agents = 100
+means = [0.0, 1.0]
+[[methods]]
+method = "cl-colme"
+"""
+HEAVY = ("numpy", "numba", "rich", "xarray", "pandas", "matplotlib", "pyarrow", "joblib", "scipy", "networkx")
+
+
+class Calls:
+    """`colme` in this process: (exit code, stdout, stderr)."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]):
+        self.capsys = capsys
+
+    def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as done:
+            cli.main([str(each) for each in arguments])
+        out, err = self.capsys.readouterr()
+        assert isinstance(done.value.code, int)
+        return done.value.code, out, err
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
+    monkeypatch.chdir(tmp_path)
+    for name in ("COLME_DEBUG", "COLME_RESULTS"):
+        monkeypatch.delenv(name, raising=False)
+    return Calls(capsys)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`colme` as people call it."""
+    command = [sys.executable, "-m", "colme", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | environment)
+
+
+def rows_of(out: str) -> list[dict[str, Any]]:
+    found = json.loads(out)
+    assert isinstance(found, list) and found
+    return found
+
+
+# A field is a flag
+
+
+def sample_of(name: str) -> str:
+    """A value that the field takes and does not have."""
+    known = {
+        "means": "0,2", "sizes": "10,14", "shift_means": "1,2", "shift_step": "7", "assignment": "blocks",
+        "distribution": "uniform", "graph": "ring", "record": "log", "precision": "double", "level": "agent",
+        "bound": "fourth-moment", "weights": "soft", "restricted": "false", "clock": "harmonic", "alpha": "0.7",
+        "consensus": "flow", "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
+        "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
+        "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
+        "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation",
+    }  # fmt: skip
+    return known.get(name, "0.2")
+
+
+FLAGS: dict[str, tuple[type[Any], str]] = {}
+for struct in (Scenario, Setup, *METHODS):
+    for field in struct.__struct_fields__:
+        flag = flat_name(field) if struct in METHODS else field
+        FLAGS.setdefault(flag, (struct, field))
+NEEDS = {
+    "shift_step": {"shift_step": 5, "shift_means": [1.0, 3.0]}, "shift_means": {"shift_step": 5, "shift_means": [1, 3]},
+    "alpha": {"clock": "constant", "alpha": 0.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_every_field_is_a_flag_with_words_about_it(command: str, call: Calls) -> None:
+    code, out, err = call(command, "--help")
+    assert code == 0 and err == ""
+    found = cli.colme.get_command(click.Context(cli.colme), command)
+    assert found is not None
+    options = {each.name: each for each in found.params if isinstance(each, FieldOption)}
+    assert set(options) == set(FLAGS)
+    for name, (struct, field) in FLAGS.items():
+        flag = f"--{name.replace('_', '-')}"
+        assert re.search(rf"^  {flag} \S+", out, re.M), f"{flag} is not in the help of {command}"
+        words = field_docs(struct)[field]
+        assert len(words.split()) >= 3, f"{flag} has no words"
+        assert (options[name].help or "").startswith(words)
+        assert " ".join(words.split())[:20] in " ".join(out.split())
+
+
+@pytest.mark.parametrize("struct", [Scenario, Setup, *METHODS], ids=lambda struct: struct.__name__)
+def test_docstrings_say_something_about_every_field_and_about_nothing_else(struct: type[Any]) -> None:
+    docs = field_docs(struct)
+    assert set(struct.__struct_fields__) <= set(docs)
+    assert all(docs[field].strip() for field in struct.__struct_fields__)
+    assert set(docs) <= set(struct.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_plans_the_runs_that_the_key_in_the_file_would(name: str, call: Calls, tmp_path: Path) -> None:
+    struct, field = FLAGS[name]
+    tag = str(struct.__struct_config__.tag) if struct in METHODS else "cl-colme"
+    scenario: dict[str, Any] = {"n_agents": 24, "means": [0.0, 1.0]}
+    entry: dict[str, Any] = {"method": tag}
+    (entry if struct in METHODS else scenario).update(NEEDS.get(name, {}))
+    table: dict[str, Any] = {"steps": 20, "scenario": scenario, "methods": [entry]}
+
+    def text() -> str:
+        lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if key not in ("scenario", "methods")]
+        for head, part in (("[scenario]", scenario), ("[[methods]]", entry)):
+            lines += [head, *(f"{key} = {json.dumps(value)}" for key, value in part.items())]
+        return "\n".join(lines)
+
+    path = tmp_path / "x.toml"
+    path.write_text(text())
+    before = [each.name for each in Experiment.read(path).planned]
+    given = sample_of(name)
+    code, out, err = call("run", path, "--dry-run", "--format", "json", f"--{name.replace('_', '-')}", given)
+    assert code == 0 and err == ""
+    flagged = [row["run"] for row in rows_of(out)]
+    words = [parse_word(word) for word in given.split(",")]
+    (table if struct is Setup else scenario if struct is Scenario else entry)[field] = (
+        words if len(words) > 1 else words[0]
+    )
+    path.write_text(text())
+    written = [each.name for each in Experiment.read(path).planned]
+    assert flagged == written and flagged != before
+
+
+@pytest.mark.parametrize("name", [name for name in FLAGS if name not in NEEDS])
+def test_simulate_takes_the_flag(name: str, call: Calls) -> None:
+    struct, _ = FLAGS[name]
+    tag = str(struct.__struct_config__.tag) if struct in METHODS else "census" if name == "loss" else "cl-colme"
+    base = {"n-agents": "24", "steps": "6", "degree": "4"}
+    base.pop(name.replace("_", "-"), None)
+    arguments = [part for key, value in base.items() for part in (f"--{key}", value)]
+    code, out, err = call("simulate", "-q", "--format", "json", "--method", tag, *arguments,
+                          f"--{name.replace('_', '-')}", sample_of(name))  # fmt: skip
+    assert (code, err) == (0, ""), err
+    (row,) = rows_of(out)
+    assert row["mse"] > 0 and row["t"] == (21 if name == "steps" else 6)
+
+
+def planned(call: Calls, path: Path, *flags: str) -> list[dict[str, Any]]:
+    code, out, err = call("run", path, "--dry-run", "--format", "json", *flags)
+    assert code == 0, err
+    return rows_of(out)
+
+
+def test_commas_are_a_sweep_and_so_is_a_flag_given_again(call: Calls, small: Path) -> None:
+    assert {row["agents"] for row in planned(call, small, "--n-agents", "20,30")} == {20, 30}
+    assert {row["agents"] for row in planned(call, small, "--n-agents", "20", "--n-agents", "3e1")} == {20, 30}
+    assert len(planned(call, small, "--delta", "0.1,0.2,0.3")) == 2 * (3 * 2 + 1)
+    assert len(planned(call, small, "--level", "edge", "--seeds", "3,5,8")) == 3 * 2
+    assert {row["seed"] for row in planned(call, small, "--seeds", "3,5,8")} == {3, 5, 8}
+    assert {row["seed"] for row in planned(call, small, "--seeds", "3")} == {0, 1, 2}
+
+
+def test_commas_are_a_list_where_the_field_takes_one(call: Calls, small: Path) -> None:
+    def names(*flags: str) -> set[str]:
+        return {row["run"] for row in planned(call, small, *flags)}
+
+    def of(**changes: Any) -> set[str]:
+        return {each.name for each in Experiment.read(small, changes).planned}
+
+    assert names("--means", "0,1") == of(means=[0.0, 1.0])
+    assert names("--means", "0,1", "--means", "0,2") == of(means=[[0.0, 1.0], [0.0, 2.0]])
+    assert names("--means", "5") == of(means=[5.0])
+    assert names("--sigma", "1,2") == of(sigma=[1.0, 2.0])
+    assert names("--record", "5,10") == of(record=[5, 10])
+    assert names("--record", "all,log") == of(record=["all", "log"])
+
+
+def test_a_flag_given_again_is_a_sweep_also_where_the_field_takes_a_list(call: Calls, small: Path) -> None:
+    for flag, field, values in (("--sigma", "sigma", (1.0, 2.0)), ("--skip-rate", "skip_rate", (0.1, 0.2))):
+        flags = [part for value in values for part in (flag, str(value))]
+        asked = {each.name for each in Experiment.read(small, {field: [[value] for value in values]}).planned}
+        assert {row["run"] for row in planned(call, small, *flags)} == asked
+
+
+# Data on stdout, words on stderr
+
+
+def test_run_prints_data_and_says_words_then_does_nothing_then_all_again(tmp_path: Path, small: Path) -> None:
+    """In processes of its own, as a script would."""
+    results = tmp_path / "results"
+    first = process("run", small, "--results", results, "--format", "json", "-j", "1", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    assert found["experiment"] == "small" and set(found) == {"experiment", "methods", "published"}
+    assert [(row["method"], row["level"]) for row in found["methods"]] == [
+        ("CL-colME", "agent"), ("CL-colME", "edge"), ("local", None),
+    ]  # fmt: skip
+    (published,) = found["published"]
+    assert published["published"] == 0.5 and published["measured"] > 0
+    assert "Two methods: 6 runs to do." in first.stderr and f"Results: {results / 'small'}" in first.stderr
+    assert not re.search(r"[{}\[\]]|0\.\d{4}", first.stderr), "data among the words"
+    files = {path: path.stat().st_mtime_ns for path in results.rglob("run.json")}
+    assert len(files) == 6
+
+    second = process("run", small, "--results", results, "--format", "json", cwd=tmp_path)
+    assert second.returncode == 0 and second.stdout == first.stdout
+    assert "All 6 runs are there; nothing to do" in second.stderr
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+
+    third = process("run", small, "--results", results, "--format", "json", "--force", "-j", "1", "-q", cwd=tmp_path)
+    assert third.returncode == 0 and "6 runs to do" in third.stderr
+    assert all(path.stat().st_mtime_ns > before for path, before in files.items())
+    again = json.loads(third.stdout)
+    for name in ("mse", "error_rate", "wrong_edges"):
+        assert [row[name] for row in again["methods"]] == [row[name] for row in found["methods"]]
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "small.toml"}, "nothing else is written"
+
+
+def test_every_format_has_the_same_numbers(call: Calls, small: Path) -> None:
+    outs = {}
+    for form in ("json", "csv", "table"):
+        code, outs[form], err = call("run", small, "-j", "1", "--format", form)
+        assert code == 0 and "Results: results/small" in err
+    rows = json.loads(outs["json"])["methods"]
+    table = list(csv.DictReader(io.StringIO(outs["csv"])))
+    assert [float(row["mse"]) for row in table] == [row["mse"] for row in rows]
+    assert list(table[0]) == list(rows[0])
+    for row in rows:
+        assert re.search(rf"{row['method']} .* {row['level'] or '-'} .* {row['mse']:.3g} ", outs["table"])
+    assert "nowhere" in outs["table"], "measured beside published"
+
+
+def test_dry_run_says_what_would_be_done_and_does_nothing(call: Calls, small: Path, tmp_path: Path) -> None:
+    code, out, err = call("run", small, "--dry-run", "--format", "json")
+    rows = rows_of(out)
+    assert code == 0 and err == "" and len(rows) == 6 and {row["state"] for row in rows} == {"to do"}
+    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
+    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    rows = rows_of(call("run", small, "--dry-run", "--format", "json")[1])
+    assert sorted(row["state"] for row in rows) == ["there"] * 3 + ["to do"] * 3
+    assert {row["state"] for row in rows if row["seed"] == 0} == {"there"}
+    rows = rows_of(call("run", small, "--dry-run", "--force", "--format", "json")[1])
+    assert {row["state"] for row in rows} == {"to do"}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert "3 of 6 runs to do" in call("run", small, "--dry-run")[1]
+
+
+def test_flags_of_a_run_are_kept_with_its_results(call: Calls, small: Path) -> None:
+    assert call("run", small, "-q", "-j", "1", "--n-agents", "20", "--seeds", "1")[0] == 0
+    kept = tomllib.loads(Path("results/small/experiment.toml").read_text())
+    assert kept["scenario"]["n_agents"] == 20 and kept["seeds"] == 1
+    rows = rows_of(call("list", "runs", "results/small", "--format", "json")[1])
+    assert {(row["agents"], row["state"]) for row in rows} == {(20, "there")}
+
+
+def test_a_folder_of_results_can_be_run_again_where_it_lies(call: Calls, small: Path, tmp_path: Path) -> None:
+    assert call("run", small, "-q", "-j", "1", "--results", tmp_path / "far")[0] == 0
+    gone = next((tmp_path / "far" / "small" / "runs").iterdir())
+    shutil.rmtree(gone)
+    code, _, err = call("run", tmp_path / "far" / "small", "-q", "-j", "1")
+    assert code == 0 and gone.exists(), err
+    assert not (tmp_path / "results").exists()
+
+
+def test_results_may_come_from_the_environment(call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLME_RESULTS", "elsewhere")
+    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
+    assert [path.name for path in Path("elsewhere").iterdir()] == ["small"] and not Path("results").exists()
+
+
+# simulate
+
+
+def test_simulate_prints_medians_over_the_seeds(call: Calls) -> None:
+    code, out, err = call("simulate", "--method", "cl-colme", "--method", "local", "--n-agents", "24", "--means", "0,3",
+                          "--sigma", "0.5", "--steps", "30", "--seeds", "3", "-q", "--format", "json")  # fmt: skip
+    assert code == 0 and err == ""
+    scenario = colme.Scenario(n_agents=24, means=(0.0, 3.0), sigma=0.5)
+    traces = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=30, seeds=range(3))
+    rows = rows_of(out)
+    assert [row["method"] for row in rows] == ["CL-colME", "local"]
+    for row, method in zip(rows, (colme.CLColME(), colme.Local()), strict=True):
+        assert row["seeds"] == 3 and row["t"] == 30
+        for name in METRICS:
+            wanted = np.median([getattr(trace, name)[-1] for trace in traces.select(method=method)])
+            assert row[name] == wanted or (row[name] is None and np.isnan(wanted))
+
+
+def test_simulate_sweeps_and_traces(call: Calls) -> None:
+    code, out, _ = call("simulate", "--method", "cl-colme", "--n-agents", "20,24", "--level", "agent,edge", "--steps",
+                        "30", "--record", "10", "--seeds", "4,7", "--trace", "-q", "--format", "csv")  # fmt: skip
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0 and len(rows) == 2 * 2 * 2 * 3
+    found = {(row["n_agents"], row["level"], row["seed"], row["t"]) for row in rows}
+    assert found == {(n, level, seed, t) for n in ("20", "24") for level in ("agent", "edge") for seed in ("4", "7")
+                     for t in ("10", "20", "30")}  # fmt: skip
+    scenario = colme.Scenario(n_agents=24, means=(0.0, 1.0), sigma=1.0)
+    trace = colme.simulate(colme.CLColME(level="agent"), scenario, steps=30, seed=7)
+    (one,) = [
+        row for row in rows if (row["n_agents"], row["level"], row["seed"], row["t"]) == ("24", "agent", "7", "20")
+    ]
+    assert float(one["mse"]) == trace.at(20)["mse"]
+
+
+def test_simulate_stores_nothing_and_knows_coins(call: Calls, tmp_path: Path) -> None:
+    code, out, _ = call("simulate", "--distribution", "bernoulli", "--means", "0.2,0.6", "--n-agents", "20", "--steps",
+                        "5", "-q", "--format", "json")  # fmt: skip
+    assert code == 0 and len(rows_of(out)) == 2 and not list(tmp_path.iterdir())
+
+
+# report and plot (what they draw is tested elsewhere)
+
+
+def test_plot_and_report_print_the_files_they_wrote(call: Calls, small: Path) -> None:
+    assert call("run", small, "-q", "-j", "1")[0] == 0
+    code, out, err = call("plot", "small", "mse", "--into", "drawn", "--format", "json")
+    files = [Path(row["file"]) for row in rows_of(out)]
+    assert code == 0 and {path.suffix for path in files} == {".svg", ".pdf", ".csv"} and err == ""
+    assert all(path.parent == Path("drawn") and path.stat().st_size > 100 for path in files)
+    code, out, err = call("report", "results/small", "-o", "page.html", "--no-figures", "--format", "json")
+    assert code == 0 and rows_of(out) == [{"file": "page.html"}] and "Look at page.html" in err
+    assert "Two methods" in Path("page.html").read_text()
+
+
+def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Path) -> None:
+    code, out, err = call("plot", small)
+    assert code == 1 and out == "" and "no finished run" in err and "colme run" in err
+    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
+    code, out, err = call("plot", "results/small", "msee")
+    assert code != 0 and out == "" and "Did you mean 'mse'?" in err
+
+
+# list, doctor, version
+
+
+def test_list_methods(call: Calls) -> None:
+    code, out, err = call("list", "methods", "--format", "json")
+    rows = rows_of(out)
+    assert code == 0 and err == ""
+    assert {row["name"] for row in rows} == {
+        "local",
+        "oracle",
+        "colme",
+        "b-colme",
+        "c-colme",
+        "cl-colme",
+        "census",
+        "bayes",
+    }
+    for row in rows:
+        assert getattr(colme, row["class"].removeprefix("colme.")).label == row["label"] and row["what"]
+
+
+def test_list_experiments_and_figures(call: Calls) -> None:
+    rows = rows_of(call("list", "experiments", "--format", "json")[1])
+    assert [row["name"] for row in rows] == [path.stem for path in shipped_experiments()]
+    assert {row["name"]: row["runs"] for row in rows}["cl_colme"] == 60
+    assert all(row["title"] and Path(row["file"]).exists() for row in rows)
+    rows = rows_of(call("list", "figures", "--format", "json")[1])
+    assert [row["name"] for row in rows] == list(FIGURES) and all(row["shows"] for row in rows)
+    for what in ("methods", "experiments", "figures"):
+        code, out, err = call("list", what)
+        assert code == 0 and err == "" and len(out.splitlines()) > 5
+
+
+def test_list_runs(call: Calls, small: Path) -> None:
+    assert {row["state"] for row in rows_of(call("list", "runs", small, "--format", "json")[1])} == {"to do"}
+    assert not Path("results").exists()
+    code, out, err = call("list", "runs")
+    assert code == 2 and out == "" and "Try: colme list runs cl_colme" in err
+
+
+def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
+    code, out, err = call("doctor", "--results", tmp_path / "not there", "--format", "json")
+    rows = {row["check"]: row for row in rows_of(out)}
+    assert code == 0, rows
+    assert "All is well." in err and all(row["ok"] for row in rows.values())
+    assert rows["colme"]["found"] == colme.__version__ and rows["numpy"]["found"] == np.__version__
+    assert {"python", "numba", "compiled kernels", "cores", "folder results", "simulation"} <= set(rows)
+    assert re.search(r"\d+ in .* MB", rows["compiled kernels"]["found"])
+    assert not list(tmp_path.iterdir()), "a doctor leaves nothing behind"
+
+
+def test_doctor_finds_folders_that_cannot_be_written(
+    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for cache in (file, file / "below"):
+        monkeypatch.setenv("COLME_CACHE_DIR", str(cache))
+        code, out, err = call("doctor", "--results", file / "results", "--format", "json")
+        wrong = {row["check"]: row["remedy"] for row in rows_of(out) if not row["ok"]}
+        assert code == 1 and set(wrong) == {"compiled kernels", "folder results"}
+        assert "COLME_CACHE_DIR" in wrong["compiled kernels"] and "--results" in wrong["folder results"]
+        assert re.search(r"2 of \d+ checks need your attention", err)
+    assert "Set COLME_CACHE_DIR" in call("doctor")[1]
+
+
+def test_doctor_looks_for_everything_that_the_extras_install() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in EXTRAS.items():
+        assert set(packages) == {re.split(r"[<>=;\[ ]", each)[0] for each in extras[extra]}, extra
+
+
+def test_the_version_is_told(call: Calls) -> None:
+    assert call("--version") == (0, f"colme {colme.__version__}\n", "")
+
+
+# Mistakes, and exit codes
+
+
+def test_colme_alone_explains_itself(call: Calls) -> None:
+    code, out, err = call()
+    assert code == 0 and err == "" and out == call("--help")[1] == call("-h")[1]
+    assert "Collaborative mean estimation" in out and "colme run cl_colme" in out
+    for name, words in COMMANDS.items():
+        assert re.search(rf"^  {name} +{words.split()[0]}", out, re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str, call: Calls) -> None:
+    code, out, err = call(command, "--help")
+    assert code == 0 and err == "" and out.startswith(f"Usage: colme {command}")
+    assert len(re.findall(rf"colme {command}\b", out)) >= 2, "the usage line and an example"
+
+
+USAGE: dict[str, tuple[list[str], str]] = {
+    "no such command": (["rnu"], r"there is no command 'rnu'\. Did you mean 'run'\?"),
+    "unlike any command": (["zzz"], r"there is no command 'zzz'\. Try: colme --help"),
+    "no such flag": (["simulate", "--n-agent", "3"], r"No such option.*--n-agents"),
+    "no experiment": (["run"], r"Missing argument 'EXPERIMENT'"),
+    "no such experiment": (["run", "cl_colm"], r"unknown experiment 'cl_colm'.* Did you mean 'cl_colme'\?"),
+    "no such file": (["run", "no.toml"], r"cannot read no\.toml: No such file"),
+    "no such format": (["list", "methods", "--format", "xml"], r"'xml' is not one of 'table', 'json', 'csv'"),
+    "nothing to list": (["list"], r"Missing argument"),
+    "no such shell": (["completion", "tcsh"], r"'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    "no seeds": (["simulate", "--seeds", "many"], r"'many' is neither a number nor a list\. Try 10, or 3,5,8\."),
+    "no jobs": (["run", "small.toml", "-j", "0"], r"0 is not in the range x>=1"),
+    "no backend": (["run", "small.toml", "--backend", "slurm"], r"'slurm' is not one of"),
+    "no value": (["simulate", "--level", ""], r"empty value"),
+    "word for a number": (
+        ["run", "small.toml", "--n-agents", "few"],
+        r"small\.toml: scenario\.n_agents='few': it must be",
+    ),
+    "rule": (["simulate", "--steps", "0"], r"steps=0: .*at least 1\. Try steps=2000\."),
+    "no such level": (["simulate", "--level", "agnet"], r"'agnet'.* Did you mean 'agent'\?"),
+    "nobody's field": (["run", "small.toml", "--depth", "3"], r"depth=3: none of the methods .*has it"),
+    "no such method": (["simulate", "--method", "cl-colm"], r"unknown method 'cl-colm'.* Did you mean 'cl-colme'\?"),
+    "no such graph": (["simulate", "--n-agents", "5", "--degree", "3"], r"3-regular graph on 5 agents does not exist"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage_exits_with_2_one_sentence_and_no_data(case: str, call: Calls, small: Path) -> None:
+    arguments, said = USAGE[case]
+    code, out, err = call(*arguments)
+    assert code == 2 and out == "" and "Traceback" not in err
+    assert re.search(rf"^Error: .*{said}", err, re.M), err
+    assert not Path("results").exists()
+
+
+def test_a_failure_exits_with_1_and_says_what_to_do(call: Calls, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, out, err = call("run", small, "--results", tmp_path / "file" / "below")
+    assert code == 1 and out == "" and re.search(r"^Error: cannot write in .*Choose another folder", err, re.M)
+    code, out, err = call("report", small)
+    assert code == 1 and out == "" and err.startswith("Error: ") and "no finished run" in err
+    code, out, err = call("run", small, "--backend", "dask")
+    assert code == 1 and out == "" and re.search(r"Error: backend='dask' needs .*\. Try", err)
+    assert call("run", small, "--checkpoint-every", "-1")[0] in (1, 2)
+
+
+def test_a_traceback_only_with_debug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own: the interpreter prints it, and with it goes the exit code."""
+    plain = process("run", "no.toml", cwd=tmp_path)
+    assert plain.returncode == 2 and plain.stdout == "" and len(plain.stderr.splitlines()) == 1
+    assert plain.stderr.startswith("Error: cannot read no.toml")
+    debug = process("run", "no.toml", "--debug", cwd=tmp_path)
+    assert debug.returncode not in (0, 130) and debug.stdout == ""
+    assert (
+        "Traceback (most recent call last)" in debug.stderr and "ExperimentError: cannot read no.toml" in debug.stderr
+    )
+
+
+def test_debug_may_stand_anywhere_or_in_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments in (["--debug", "run", "no.toml"], ["run", "--debug", "no.toml"], ["run", "no.toml", "--debug"]):
+        with pytest.raises(colme.errors.ExperimentError):
+            cli.main(arguments)
+    monkeypatch.setenv("COLME_DEBUG", "1")
+    with pytest.raises(colme.errors.ExperimentError):
+        cli.main(["run", "no.toml"])
+
+
+def test_an_interrupt_exits_with_130_says_how_to_go_on_and_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(LONG)
+    command = [sys.executable, "-m", "colme", "run", "long.toml", "-j", "1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        try:
+            deadline = time.monotonic() + 60
+            while not list(tmp_path.glob("results/long/work/*/progress")) and time.monotonic() < deadline:
+                assert running.poll() is None, running.communicate()
+                time.sleep(0.05)
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=30)
+        finally:
+            running.kill()
+    assert running.returncode == 130 and out == "" and "Traceback" not in err
+    assert re.search(r"^Interrupted: 2 of 2 runs are left\. Run the same command to go on\.$", err, re.M), err
+    assert not list((tmp_path / "results" / "long" / "runs").iterdir())
+    assert list(tmp_path.glob("results/long/work/*/checkpoint.npz"))
+
+
+def test_a_reader_who_has_read_enough_is_no_failure_worth_a_word() -> None:
+    command = f"{sys.executable} -m colme list methods --format json | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.stdout == "[\n" and done.stderr == ""
+
+
+# Start-up
+
+
+def test_help_is_quick() -> None:
+    """CPU time of the whole process, the best of a few: what a noisy machine cannot spoil."""
+    took = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert process("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took) < 0.150, took
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["--version"], ["completion", "bash"], ["rnu"]])
+def test_what_needs_nothing_heavy_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom colme.cli import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+# Completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell: str, call: Calls) -> None:
+    code, out, err = call("completion", shell)
+    assert code == 0 and f"_COLME_COMPLETE={shell}_complete" in out
+    assert err == "" or shutil.which(shell) is None  # click says so if it cannot ask the shell for its version
+
+
+COMPLETIONS: dict[str, tuple[set[str], set[str]]] = {  # what is typed, what must be offered, what must not
+    "colme r": ({"run", "report"}, {"list"}),
+    "colme run cl": ({"cl_colme", "clocks"}, {"tmlr22"}),
+    "colme simulate --n-a": ({"--n-agents"}, {"--means"}),
+    "colme simulate --method c": ({"cl-colme", "c-colme", "colme"}, {"local"}),
+    "colme list e": ({"experiments"}, {"methods"}),
+    "colme list runs cl": ({"cl_colme", "clocks"}, {"tmlr22"}),
+}
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What bash offers: the script is asked as bash asks it, in an empty folder."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    folder = tmp_path_factory.mktemp("bash")
+    (folder / "empty").mkdir()
+    program = folder / "colme"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from colme.cli import main; main()" "$@"\n')
+    program.chmod(0o755)
+    lines = ["compopt() { :; }", 'eval "$(colme completion bash)"']
+    for typed in COMPLETIONS:
+        words = typed.split(" ")
+        lines.append(f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1} COMPREPLY=()")
+        lines += ["_colme_completion colme", 'echo "${COMPREPLY[@]}"']
+    environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, cwd=folder / "empty", env=environment
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return dict(zip(COMPLETIONS, (set(line.split()) for line in done.stdout.split("\n")), strict=False))
+
+
+@pytest.mark.parametrize("typed", COMPLETIONS)
+def test_bash_completes(typed: str, bash: dict[str, set[str]]) -> None:
+    offered, withheld = COMPLETIONS[typed]
+    assert offered <= bash[typed] and not withheld & bash[typed]
+
+
+def test_report_by_name_is_what_ran_last_and_by_file_is_the_file(tmp_path: Path) -> None:
+    for folder, n_agents in (("a", 40), ("b", 50)):
+        (tmp_path / folder).mkdir()
+        text = f"steps = 5\n[scenario]\nn_agents = {n_agents}\nmeans = [0.0]\n[[methods]]\nmethod = 'cl-colme'\n"
+        (tmp_path / folder / "x.v2.toml").write_text(text)
+        assert process("run", f"{folder}/x.v2.toml", "-q", cwd=tmp_path).returncode == 0
+    page = tmp_path / "results" / "x.v2" / "report.html"
+    assert process("report", "x.v2", "--no-figures", cwd=tmp_path).returncode == 0
+    assert "n_agents = 50" in page.read_text()
+    assert process("report", "a/x.v2.toml", "--no-figures", cwd=tmp_path).returncode == 0
+    assert "n_agents = 40" in page.read_text()
+    assert "there" in process("list", "runs", "x.v2", cwd=tmp_path).stdout
+
+
+def test_published_numbers_are_left_out_when_flags_change_what_they_are_for(tmp_path: Path) -> None:
+    done = process(
+        "run", "cl_colme", "--n-agents", "30", "--steps", "20", "--seeds", "1", "-q", "-j", "1", cwd=tmp_path
+    )
+    assert done.returncode == 0 and "Published numbers are left out" in done.stderr
+    assert "beside published" not in done.stdout
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path) -> None:
+    done = process("run", "cl_colme", "--step", "5", "--n-agents", "100", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2 and "CL-colME: step=5" in done.stderr

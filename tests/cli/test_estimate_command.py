@@ -1,0 +1,323 @@
+"""`colme estimate`: data on stdout, words on stderr, whole files or none, and what is wrong is said before the work."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from colme import cli
+from colme.cli import _row_progress
+from colme.data import estimate as estimate_module
+from colme.data.report.output import csv_of, json_of, save_result
+from colme.data.report.result import Summary
+from colme.data.report.sentences import decimals, headline, most_changed, sentences
+from colme.errors import DataError, RunError
+from tests.support.made_results import made_result
+
+READINGS = "sensor,room,temperature,ts\n" + "".join(
+    f"s-{k % 7},{('south', 'north')[k % 2]},{20 + k % 7 + k % 3 / 10},2024-03-{1 + k % 28:02d}\n" for k in range(90)
+)
+ASKED = ("--agent", "sensor", "--value", "temperature")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `colme.data.estimate.estimate` was called with."""
+    calls: list[dict[str, Any]] = []
+
+    def estimate(source: Any, **options: Any) -> Any:
+        calls.append({"source": source} | options)
+        return real(source, **options)
+
+    real = estimate_module.estimate
+    monkeypatch.setattr(estimate_module, "estimate", estimate)
+    return calls
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLME_DEBUG", raising=False)
+    path = tmp_path / "readings.csv"
+    path.write_text(READINGS)
+    return path
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as done:
+        cli.main(["estimate", *map(str, arguments)])
+    out, err = capfd.readouterr()
+    assert isinstance(done.value.code, int)
+    return done.value.code, out, err
+
+
+def test_a_table_on_the_screen(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capfd, file, *ASKED)
+    assert code == 0
+    assert "s-3" in out and "estimate" in out and "Collaboration" not in out
+    assert "Collaboration does not help here: every agent keeps its own mean." in err
+    assert "90 samples of 7 agents" in err
+
+
+def test_json_is_the_summary_and_every_agent(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capfd, file, *ASKED, "--format", "json")
+    found = json.loads(out)
+    assert code == 0 and found["summary"]["method"] == "local" and found["summary"]["drift"] is None
+    assert [row["agent"] for row in found["agents"]] == [f"s-{k}" for k in range(7)]
+
+
+def test_csv_is_every_agent_and_quiet_is_quiet(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capfd, file, *ASKED, "--format", "csv", "-q")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0 and err == "" and len(rows) == 7 and rows[0]["agent"] == "s-0"
+
+
+def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text("a,b,v,t,w,g,c\nx,y,1,2024-01-01,1,u,3\nx,z,2,2024-01-02,1,u,4\n")
+    code, _, err = call(capfd, file, "--agent", "a", "--agent", "b", "--value", "v", "--time", "t", "--weight", "w",
+                        "--label", "g", "--covariate", "c", "--covariate", "log n", "--method", "census",
+                        "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8",
+                        "--seed", "5")  # fmt: skip
+    assert code == 0, err
+    (got,) = asked
+    assert callable(got.pop("progress"))
+    assert got == {
+        "source": str(file), "agent": ("a", "b"), "value": "v", "time": "t", "weight": "w", "label": "g",
+        "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "half_life": 7 * 86400.0,
+        "level": 0.8, "seed": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5min", 90), ("2h", 7200), ("2w", 1209600), ("12", 12)])
+def test_half_lives_have_units(
+    text: str, seconds: float, file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, file, *ASKED, "--time", "ts", "--half-life", text)[0] == 0
+    assert asked[0]["half_life"] == seconds
+
+
+def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    targets = ["o.csv", "o.json", "deep/o.parquet", "o.svg", "o.html"]
+    flags = ["-o", "o.csv", "-o", "o.json", "-o", "deep/o.parquet", "--plot", "o.svg", "--report", "o.html"]
+    code, _, err = call(capfd, file, *ASKED, *flags)
+    assert code == 0 and all(name in err for name in targets)
+    assert len(pq.read_table("deep/o.parquet")) == 7
+    assert len(json.loads(Path("o.json").read_text())["agents"]) == 7
+    assert Path("o.svg").read_text().startswith("<?xml")
+    page = Path("o.html").read_text()
+    assert "temperature by sensor" in page and f"colme estimate {file} --agent sensor --value temperature" in page
+    assert {path.name for path in file.parent.iterdir()} == {file.name, "deep", "o.csv", "o.json", "o.svg", "o.html"}
+
+
+@pytest.mark.parametrize(("flags", "code", "fragments"), [
+    ((), 2, ("--agent and --value must name a column", "sensor, room, temperature, ts",
+             "readings.csv --agent COLUMN --value COLUMN")),
+    (("--agent", "sensor"), 2, ("--value must name a column", "sensor, room, temperature, ts", "Try")),
+    (("--agent", "senser", "--value", "temperature"), 2, ("no column 'senser'", "Did you mean 'sensor'?")),
+    (("--agent", "sensor", "--value", "room"), 1, ("room in row 1 of readings.csv is 'south'", "must be a number")),
+    ((*ASKED, "-o", "out.xlsx"), 1, ("out.xlsx has an unknown ending", ".parquet .csv .json")),
+    ((*ASKED, "--plot", "out.gif"), 1, ("out.gif has an unknown ending", ".svg .pdf .png")),
+    ((*ASKED, "--report", "out.pdf"), 1, ("out.pdf has an unknown ending", ".html")),
+    ((*ASKED, "-o", "/proc/nowhere/out.csv"), 1, ("cannot write /proc/nowhere/out.csv", "Choose a folder")),
+    ((*ASKED, "-o", "readings.csv/out.csv"), 1, ("cannot write readings.csv/out.csv", "Choose a folder")),
+    ((*ASKED, "--half-life", "7 fortnights"), 2, ("7 fortnights", "Try 7d")),
+    ((*ASKED, "--groups", "0"), 2, ("--groups",)),
+    ((*ASKED, "--level", "1"), 2, ("--level", "0<x<1")),
+    ((*ASKED, "--sigma", "0"), 2, ("--sigma", "x>0")),
+    ((*ASKED, "--half-life", "7d"), 2, ("--half-life needs to know", "Try --time COLUMN")),
+    ((*ASKED, "-o", "readings.csv"), 2, ("readings.csv is the table itself", "Choose another name")),
+    ((*ASKED, "-o", "o.csv", "-o", "./o.csv"), 2, ("./o.csv is written twice", "Choose another name")),
+])  # fmt: skip
+def test_what_cannot_be_is_said_before_the_work(
+    flags: tuple[str, ...], code: int, fragments: tuple[str, ...], file: Path, asked: list[Any],
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    got, out, err = call(capfd, file, *flags)
+    assert got == code and out == ""
+    words = " ".join(err.split())
+    assert all(fragment in words for fragment in fragments), words
+    assert "Traceback" not in err and (not asked or "senser" in flags or "room" in flags)
+    assert [path.name for path in file.parent.iterdir()] == ["readings.csv"]
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "empty.csv", "cut.parquet"])
+def test_a_bad_file_is_one_sentence(name: str, file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "empty.csv").touch()
+    (file.parent / "cut.parquet").write_bytes(b"PAR1" + b"\0" * 50)
+    code, out, err = call(capfd, name, *ASKED, "-o", "o.csv")
+    assert code == 1 and out == "" and err.startswith("Error: ") and len(err.splitlines()) == 1
+    assert not Path("o.csv").exists()
+
+
+def test_help_teaches(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capfd, "--help")
+    assert code == 0 and out.count("colme estimate ") >= 5 and "Examples:" in out
+
+
+# Progress
+
+
+def test_a_bar_comes_with_the_second_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = [0.0], []
+
+    class Bar:
+        def __init__(self) -> None:
+            made.append(self)
+            self.seen: list[dict[str, Any]] = []
+
+        def start(self) -> None: ...
+
+        def stop(self) -> None:
+            self.seen.append({"stopped": True})
+
+        def add_task(self, what: str) -> int:
+            return 0
+
+        def update(self, task: int, **state: Any) -> None:
+            self.seen.append(state)
+
+    monkeypatch.setattr(_row_progress.time, "monotonic", lambda: now[0])
+    progress = _row_progress.RowProgress(Bar)
+    progress(10, 100)
+    now[0] = 0.9
+    progress(20, 100)
+    assert made == []
+    now[0] = 1.1
+    progress(30, 100)
+    progress(1, 4)
+    progress.stop()
+    assert made[0].seen == [
+        {"completed": 30, "total": 100, "description": "reading"},
+        {"completed": 1, "total": 4, "description": "choosing"}, {"stopped": True},
+    ]  # fmt: skip
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(_row_progress.time, "monotonic", lambda: now[0])
+    progress = _row_progress.RowProgress(None)
+    for second in range(25):
+        now[0] = float(second)
+        progress(1000 * second, 30_000 if second > 15 else None)
+    assert capfd.readouterr().err.splitlines() == ["reading: 11,000", "reading: 22,000 of 30,000"]
+
+
+# Results in files
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_a_saved_result_is_the_result(ending: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    result = made_result(50)
+    path = save_result(result, tmp_path / f"r.{ending}")
+    if ending == "json":
+        found = pd.DataFrame(json.loads(path.read_text())["agents"])
+    else:
+        found = pd.read_csv(path, keep_default_na=False) if ending == "csv" else pd.read_parquet(path)
+    expected = result.to_frame()
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, check_exact=True)
+    if ending == "parquet":
+        assert json.loads(pq.read_metadata(path).metadata[b"colme"])["method"] == "census"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_is_no_json_is_null() -> None:
+    found = json.loads(json_of(made_result(3, groups=False, n_half=math.inf)))
+    assert found["summary"]["n_half"] is None and found["agents"][0]["probability"] is None
+
+
+def test_labels_with_commas_and_quotes_survive_csv() -> None:
+    result = made_result(2)
+    result.agent[:] = ['a "b", c', "d\ne"]
+    assert [row["agent"] for row in csv.DictReader(io.StringIO(csv_of(result).decode()))] == ['a "b", c', "d\ne"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("old")
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(RunError, match="No space left on device"):
+        save_result(made_result(3), path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(DataError, match="unknown ending"):
+        save_result(made_result(3), tmp_path / "r.txt")
+
+
+# Words
+
+
+def test_the_headline_is_honest() -> None:
+    assert headline(made_result(9)).startswith("Collaboration helps: 69 % less error")
+    assert headline(made_result(9)).endswith("3 groups.")
+    local = made_result(9, method="local", why="nothing gains more than its standard error")
+    assert headline(local).startswith("Collaboration does not help here")
+    assert headline(local).endswith("standard error.")
+    asked = made_result(9, method="local", why="local was asked for")
+    assert headline(asked) == "Every agent keeps its own mean: local was asked for."
+    harm = made_result(9, method="pooled", gain=-2.5, gain_se=0.5)
+    assert headline(harm).startswith("Collaboration harms: 250 % more error")
+    assert sentences(harm)["Gain"].startswith("250 % more error")
+    assert headline(made_result(9, gain=-0.01)).startswith("Collaboration hardly matters: 1.0 % more error")
+    vague = made_result(9, gain=1.57, gain_se=1.47)
+    assert headline(vague).startswith("Collaboration seems to help, but how much cannot be told")
+    assert sentences(vague)["Gain"].startswith("100 % less error than local means, standard error 147 %")
+    unknown = made_result(9, method="shrinkage", gain=0.0, gain_se=0.0, candidates=())
+    assert headline(unknown).startswith("Whether collaboration helps is not known")
+    assert "Gain" not in sentences(unknown) and "Gain" not in sentences(local)
+
+
+@pytest.mark.parametrize(("changes", "topic", "words"), [
+    ({"autocorrelation": 0.4, "effective_share": 0.5}, "Autocorrelation", "each other (0.40): a sample is worth 0.5"),
+    ({"autocorrelation": 0.01}, "Autocorrelation", "hardly resemble"),
+    ({"autocorrelation": -0.4}, "Autocorrelation", "alternate"),
+    ({"drift": 0.25}, "Drift", "25 % of the agents drift"),
+    ({"drift": 0.0}, "Drift", "agree up to chance"),
+    ({"count_correlation": -0.7}, "Counts", "have smaller means (correlation -0.70)"),
+    ({"faulty": ("a", "b"), "flagged": {"faulty": 9}}, "Faulty-looking", "9 agents look faulty: a, b and 7 more."),
+    ({"faulty": ("a",), "flagged": {"faulty": 1}}, "Faulty-looking", "1 agent looks faulty: a."),
+    ({"dominant": ("a",)}, "Dominant samples", "1 agent owes its mean to a single sample: a."),
+    ({"zero_variance": 2}, "Zero variance", "2 agents have samples that are all the same."),
+    ({"n_half": math.inf}, "n_half", "do not differ beyond noise"),
+    ({"n_half": 0.0264}, "n_half", "one own sample tells more than the crowd does (n_half = 0.026)"),
+    ({"folds": "forward"}, "Gain", "predicting later samples from earlier ones"),
+])  # fmt: skip
+def test_each_finding_has_its_sentence(changes: dict[str, Any], topic: str, words: str) -> None:
+    found = sentences(made_result(100, **changes))
+    assert words in found[topic]
+    assert all(each.endswith(".") and (each[0].isupper() or each[0].isdigit()) for each in found.values())
+
+
+def test_topics_without_news_are_left_out() -> None:
+    assert list(sentences(made_result(100))) == ["Table", "Method", "Gain", "Groups", "n_half"]
+    assert "Counts" not in sentences(made_result(100, count_correlation=0.05))
+
+
+def test_numbers_have_the_digits_that_matter() -> None:
+    result = made_result(40)
+    assert decimals(result) == 2  # radii of about 0.6
+    assert decimals(msgspec.structs.replace(result, lower=result.estimate - 300, upper=result.estimate + 300)) == 0
+    assert decimals(msgspec.structs.replace(result, lower=result.estimate, upper=result.estimate)) == 3
+    change = np.abs(result.estimate - result.mean)
+    assert change[most_changed(result, 3)].tolist() == sorted(change, reverse=True)[:3]
+
+
+def test_every_field_of_a_summary_is_used_or_saved() -> None:
+    saved = json.loads(json_of(made_result(3)))["summary"]
+    assert set(saved) == set(Summary.__struct_fields__)

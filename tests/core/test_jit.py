@@ -1,0 +1,317 @@
+"""Kernels are compiled once, never stale, and optional. Every test looks at fresh processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colme
+
+PACKAGE = Path(colme.__file__).parent
+
+# What every script below can say at its end: its result, and what each kernel cost.
+REPORT = """
+import json, sys
+
+def report(result):
+    kernels = {}
+    for name, module in sorted(sys.modules.items()):
+        if name.split(".")[0] in ("colme", "mine"):
+            for thing in vars(module).values():
+                if hasattr(thing, "stats") and hasattr(thing, "py_func"):
+                    kernels[f"{thing.py_func.__module__}.{thing.py_func.__name__}"] = thing.stats
+    print(json.dumps({
+        "result": result,
+        "numba": any(name in sys.modules and sys.modules[name] for name in ("numba", "llvmlite")),
+        "package": sys.modules["colme"].__file__,
+        "hits": sum(sum(stats.cache_hits.values()) for stats in kernels.values()),
+        "misses": sum(sum(stats.cache_misses.values()) for stats in kernels.values()),
+    }))
+"""
+
+# A run that prunes and averages: its equations live in other files than its kernels.
+RUN = """
+import numpy as np
+import colme
+n = 12
+ring = (np.arange(n)[:, None] + [-2, -1, 1, 2]) % n
+graph = colme.Graph(np.arange(0, 4 * n + 1, 4), ring.astype(np.uint32).ravel())
+samples = np.linspace(0.0, 3.0, n) ** 2 + np.sin(np.arange(20.0 * n)).reshape(20, n)
+samples[3, 4] = np.nan
+method = colme.CLColME(delta=0.1, sigma=0.6, clock="constant", alpha=0.7)
+trace = colme.simulate(method, samples, graph=graph)
+assert 0 < trace.final.graph.n_edges < graph.n_edges, "the intervals must part some and keep some"
+report(trace.final.estimate.tobytes().hex())
+"""
+
+KERNEL_FILES = ("_core/consensus_kernel.py", "_core/lazy_pruning.py", "pruning.py")
+"""Where its steps prune and average."""
+
+ONE_KERNEL = """
+import numpy as np
+from colme.samples import observe_some
+mean, count = np.full(4, np.nan), np.zeros(4, np.int32)
+for t in (1, 2):
+    observe_some(mean, count, np.arange(4.0) * t)
+report(mean.tolist())
+"""
+ONE_RESULT = [0.0, 1.5, 3.0, 4.5]
+
+
+def python(code: str, *, path: Path | None = None, **environment: Path | str) -> dict[str, Any]:
+    """What a fresh process reports; `path` goes first on its import path."""
+    known = {name: value for name, value in os.environ.items() if name not in ("COLME_NUMBA", "COLME_CACHE_DIR")}
+    if path is not None:
+        known["PYTHONPATH"] = os.pathsep.join([str(path), *filter(None, [known.get("PYTHONPATH")])])
+    known |= {name: str(value) for name, value in environment.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", REPORT + code], env=known, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file below a folder with its time and size."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def n_cached(folder: Path) -> int:
+    return sum(name.endswith(".nbi") for name in files(folder))
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A cache that a first process has filled, and what that process reported."""
+    folder = tmp_path_factory.mktemp("warm")
+    return folder, python(RUN, COLME_CACHE_DIR=folder)
+
+
+# The cache
+
+
+def test_the_first_process_compiles_and_fills_the_folder_it_was_told(warm: tuple[Path, dict[str, Any]]) -> None:
+    folder, first = warm
+    assert first["hits"] == 0 and first["misses"] > 5
+    assert n_cached(folder) > 5
+
+
+def test_garbage_is_not_collected_while_kernels_compile_and_is_afterwards(tmp_path: Path) -> None:
+    code = """
+import gc
+from numba.core import event
+import colme._core.jit
+
+seen = []
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        seen.append(gc.isenabled())
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Listener())
+"""
+    end = "\nassert gc.isenabled() and seen and not any(seen)\n"
+    off = "gc.disable()\nassert colme._core.jit.kernel(lambda x: x + 1)(1) == 2 and not gc.isenabled()\n"
+    body = ONE_KERNEL.replace("report(mean.tolist())", "")
+    assert python(code + body + end + off + "report(mean.tolist())", COLME_CACHE_DIR=tmp_path)["result"] == ONE_RESULT
+
+
+def test_a_second_process_compiles_nothing_and_writes_nothing(warm: tuple[Path, dict[str, Any]]) -> None:
+    folder, first = warm
+    before = files(folder)
+    second = python(RUN, COLME_CACHE_DIR=folder)
+    assert (second["hits"], second["misses"]) == (n_cached(folder), 0)
+    assert second["result"] == first["result"]
+    assert files(folder) == before
+
+
+def edit(package: Path, equation: str, old: str, new: str) -> str:
+    """Change one equation of a copy of the sources; returns the name of its file."""
+    (file,) = (path for path in package.rglob("*.py") if f"def {equation}(" in path.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    start = text.index(f"def {equation}(")
+    body = re.split(r"\n(?=\S)", text[start:], maxsplit=1)[0]
+    assert body.count(old) == 1, body
+    file.write_text(text.replace(body, body.replace(old, new)), encoding="utf-8")
+    return file.relative_to(package).as_posix()
+
+
+@pytest.mark.parametrize(("equation", "old", "new"), [
+    ("blend", "step * pull", "0.5 * step * pull"),
+    ("too_far", "> radius_a + radius_b", "> 0.8 * (radius_a + radius_b)"),
+], ids=["blend", "too_far"])  # fmt: skip
+def test_editing_an_equation_leaves_no_stale_kernel_in_another_file(
+    tmp_path: Path, warm: tuple[Path, dict[str, Any]], equation: str, old: str, new: str
+) -> None:
+    cache, first = tmp_path / "cache", warm[1]
+    shutil.copytree(warm[0], cache)
+    package = tmp_path / "colme"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert edit(package, equation, old, new) not in KERNEL_FILES, "the kernel's own file"
+    edited = python(RUN, path=tmp_path, COLME_CACHE_DIR=cache)
+    assert Path(edited["package"]).parent == package and edited["misses"] > 0
+    assert edited["result"] != first["result"], "the old formula was computed"
+    assert edited["result"] == python(RUN, path=tmp_path, COLME_NUMBA="0")["result"], "not the new formula either"
+
+    edit(package, equation, new, old)
+    back = python(RUN, path=tmp_path, COLME_CACHE_DIR=cache)
+    assert (back["result"], back["misses"]) == (first["result"], 0)
+
+
+def test_editing_a_kernel_outside_of_the_package_leaves_no_stale_kernel(tmp_path: Path) -> None:
+    """Somebody's own method in a file of their own."""
+    source = (
+        "from colme._core.jit import equation, kernel\n"
+        "@equation\n"
+        "def scale(x):\n"
+        "    return 2.0 * x\n"
+        "@kernel\n"
+        "def scale_all(a):\n"
+        "    for i in range(a.size):\n"
+        "        a[i] = scale(a[i])\n"
+    )
+    run = "import numpy as np, colme, mine\na = np.ones(2)\nmine.scale_all(a)\nreport(a.tolist())"
+    for factor in (2.0, 3.0):
+        (tmp_path / "mine.py").write_text(source.replace("2.0", str(factor)))
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)  # Python's own cache looks at whole seconds
+        assert python(run, path=tmp_path, COLME_CACHE_DIR=tmp_path / "cache")["result"] == [factor, factor]
+
+
+def test_a_cache_folder_that_cannot_be_made_costs_only_the_compilation(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = python(ONE_KERNEL, COLME_CACHE_DIR=tmp_path / "file" / "below")
+    assert answer["result"] == ONE_RESULT and answer["numba"]
+    assert list(files(tmp_path)) == ["file"]
+
+
+def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
+    code = (
+        "import warnings\n"
+        "from numba.core import caching\n"
+        "def full(*arguments):\n"
+        "    raise OSError(28, 'No space left on device')\n"
+        "caching.IndexDataCacheFile.save = full\n"
+        "warnings.simplefilter('always')\n"
+        "caught = []\n"
+        "warnings.showwarning = lambda message, *rest: caught.append(str(message))\n"
+    )
+    answer = python(code + ONE_KERNEL.replace("mean.tolist()", "[mean.tolist(), caught]"), COLME_CACHE_DIR=tmp_path)
+    result, warned = answer["result"]
+    assert result == ONE_RESULT
+    assert len(warned) == 1 and "not cached" in warned[0] and "No space left" in warned[0]
+
+
+def test_torn_cache_files_cost_one_compilation_each_and_are_mended(
+    tmp_path: Path, warm: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, first = tmp_path / "cache", warm[1]
+    shutil.copytree(warm[0], folder)
+    n_kernels = n_cached(folder)
+    quickest = sorted(folder.rglob("*.nbc"), key=lambda path: path.stat().st_size)[:3]
+    index, other_index = (path.with_name(path.name.replace(".1.nbc", ".nbi")) for path in quickest[:2])
+    for torn, keep in ((index, 0.0), (other_index, 0.5), (quickest[2], 0.5)):
+        torn.write_bytes(torn.read_bytes()[: int(keep * torn.stat().st_size)])
+    for hits, misses in ((n_kernels - 3, 3), (n_kernels, 0)):
+        answer = python(RUN, COLME_CACHE_DIR=folder)
+        assert (answer["result"], answer["hits"], answer["misses"]) == (first["result"], hits, misses)
+
+
+# Without numba
+
+EVERYTHING = """
+import numpy as np
+import colme
+from colme.metrics import METRICS
+methods = [
+    colme.Local(), colme.Oracle(), colme.ColME(delta=0.1, weights="aggressive"), colme.BColME(delta=0.1),
+    colme.CColME(delta=0.1), colme.CLColME(delta=0.1), colme.CLColME(delta=0.1, clock="global", step=0.1),
+    colme.CLColME(delta=0.1, clock="own"), colme.CLColME(delta=0.1, consensus="flow"),
+]
+two = {"n_agents": 70, "means": (0.0, 2.5)}  # more than one block of 64
+scenarios = {
+    "gaussian": colme.Scenario(**two, sigma=0.5),
+    "gaps": colme.Scenario(**two, sigma=0.5, distribution="student", skip_rate=0.2, late_share=0.2, late_step=6),
+    "unequal": colme.Scenario(**two, sigma=(0.3, 0.6), distribution="uniform", shift_step=9, shift_means=(1, -1)),
+}
+bits = {}
+for kind, scenario in scenarios.items():
+    for precision in ("mixed", "double") if kind == "gaps" else ("mixed",):
+        for trace in colme.simulate(methods, scenario, degree=6, steps=12, seeds=[3], precision=precision):
+            final = trace.final
+            assert trace.wrong_edges[-1] < 1.0, "nothing happened"
+            arrays = {name: getattr(trace, name) for name in METRICS} | {
+                "estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups,
+                "indptr": final.graph.indptr, "indices": final.graph.indices,
+            }
+            for name, array in arrays.items():
+                bits[f"{trace.method!r}, {kind}, {precision}: {name}"] = array.tobytes().hex()
+report(bits)
+"""
+
+
+def test_without_numba_every_method_gives_the_same_bits() -> None:
+    compiled, plain = python(EVERYTHING), python(EVERYTHING, COLME_NUMBA="0")
+    assert compiled["numba"] and not plain["numba"], "COLME_NUMBA=0 must not even import it"
+    assert compiled["result"].keys() == plain["result"].keys()
+    different = [name for name, bits in compiled["result"].items() if bits != plain["result"][name]]
+    assert different == []
+
+
+def test_where_numba_is_not_installed_everything_runs() -> None:
+    missing = (
+        "sys.modules['numba'] = sys.modules['llvmlite'] = None  # import raises ImportError\n"
+        "import warnings\n"
+        "warnings.filterwarnings('ignore', 'numba is missing: runs take a thousand times longer')\n"
+    )
+    answer = python(missing + RUN)
+    assert not answer["numba"]
+    assert answer["result"] == python(RUN, COLME_NUMBA="0")["result"]
+
+
+# Importing
+
+
+def test_import_colme_imports_neither_numba_nor_numpy() -> None:
+    code = (
+        "import colme\n"
+        "assert colme.__version__ and 'simulate' in dir(colme)\n"
+        "report(sorted({'numba', 'llvmlite', 'numpy', 'msgspec', 'rich', 'xarray', 'networkx'} & set(sys.modules)))\n"
+    )
+    assert python(code)["result"] == []
+
+
+def test_every_public_name_is_there_and_others_are_not() -> None:
+    assert all(getattr(colme, name) is not None for name in colme.__all__)
+    assert set(colme.__all__) <= set(dir(colme))
+    with pytest.raises(AttributeError, match="no attribute 'simulator'"):
+        _ = colme.simulator
+
+
+def test_importing_every_module_compiles_nothing(tmp_path: Path) -> None:
+    code = (
+        "import importlib, pkgutil\n"
+        "import colme\n"
+        "names = [module.name for module in pkgutil.walk_packages(colme.__path__, 'colme.')]\n"
+        "modules = [importlib.import_module(name) for name in names if not name.endswith('__main__')]\n"
+        "kernels = [thing for module in modules for thing in vars(module).values() if hasattr(thing, 'signatures')]\n"
+        "report([len(kernels), sum(len(kernel.signatures) for kernel in kernels)])\n"
+    )
+    answer = python(code, COLME_CACHE_DIR=tmp_path)
+    n_kernels, n_compiled = answer["result"]
+    assert n_kernels > 10 and n_compiled == 0
+    assert files(tmp_path) == {}

@@ -1,0 +1,245 @@
+"""From a table to a result: what is chosen, how sure it is, and what it says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from colme.data.estimate import estimate_table
+from colme.data.fit.estimators import METHODS
+from colme.data.held_out import adjusted_rand_index, score, split
+from colme.data.report.result import COLUMNS, FLAGS
+from colme.data.report.sentences import sentences
+from colme.errors import ColmeError
+from tests.support.tables import drawn, table_of
+
+
+def test_groups_are_found_and_pooled() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 300)
+    table = drawn(rng, np.array([0.0, 2.0, 5.0])[truth], rng.integers(8, 40, 300))
+    result = estimate_table(table)
+    assert result.summary.method in ("census", "one-hop") and result.summary.gain > 0.5
+    assert result.summary.n_groups == 3 and result.summary.groups_sentence == "3 groups"
+    assert adjusted_rand_index(result.group, truth) > 0.95
+    error = np.square(result.estimate - np.array([0.0, 2.0, 5.0])[truth]).mean()
+    assert error < 0.3 * np.square(result.mean - np.array([0.0, 2.0, 5.0])[truth]).mean()
+    assert (result.borrowed >= 0.0).all() and (result.borrowed <= 1.0).all() and result.borrowed.mean() > 0.5
+    assert estimate_table(table, groups=2).summary.n_groups == 2
+    assert estimate_table(table, groups=1).summary.groups_sentence == "groups were not looked for"
+
+
+@pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "heavy"])
+def test_a_continuum_is_no_evidence_of_groups(shape: str) -> None:
+    rng = np.random.default_rng(1)
+    means = {"normal": rng.normal(size=400), "uniform": rng.uniform(0, 5, 400), "exponential": rng.exponential(2, 400),
+             "heavy": rng.standard_t(3, 400)}[shape]  # fmt: skip
+    result = estimate_table(drawn(rng, means, 10))
+    assert result.summary.n_groups == 0 and result.summary.groups_sentence == "no evidence of groups"
+    assert (result.group == -1).all()
+
+
+def test_shrinkage_is_chosen_where_agents_are_a_continuum_and_samples_few() -> None:
+    rng = np.random.default_rng(2)
+    means = rng.normal(0.0, 0.5, 2000)
+    result = estimate_table(drawn(rng, means, 5, sigma=2.0))
+    ratio = np.square(result.estimate - means).mean() / np.square(result.mean - means).mean()
+    # n_half = 16, so the best there is keeps 5 / 21 of the error
+    assert ratio == pytest.approx(5 / 21, abs=0.04)
+    assert result.summary.n_half == pytest.approx(16.0, rel=0.25)
+    assert 1.0 - result.summary.gain == pytest.approx(4 / 20, abs=4 * result.summary.gain_se)  # trained on 4
+
+
+def test_local_is_the_floor_where_samples_are_many() -> None:
+    rng = np.random.default_rng(3)
+    means = rng.uniform(0.0, 1000.0, 100)
+    result = estimate_table(drawn(rng, means, 400))
+    np.testing.assert_allclose(result.estimate, result.mean, atol=0.01)
+    assert result.summary.gain == pytest.approx(0.0, abs=0.01)
+    if result.summary.method == "local":
+        assert "standard error" in result.summary.why or "no collaboration" in result.summary.why
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_intervals_hold_what_they_promise(method: str) -> None:
+    """Thirty tables of 60 agents. Agents who pool share their errors, so tables are what counts: a coverage is known to
+    sqrt(.09 / 30) = .055 at worst. Intervals may be wider than they must, not narrower."""
+    inside = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        two = rng.choice([0.0, 3.0], 60)
+        means = {"census": two, "one-hop": two, "cl-colme": two * 10, "pooled": np.zeros(60)}.get(method)
+        means = rng.normal(0.0, 1.0, 60) if means is None else means
+        result = estimate_table(drawn(rng, means, rng.integers(4, 25, 60), sigma=1.5), method=method)
+        inside.append(((result.lower <= means) & (means <= result.upper)).mean())
+    assert np.mean(inside) > 0.9 - 2 * 0.055
+    if method in ("local", "shrinkage"):  # 1800 independent errors
+        assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
+
+
+def test_time_order_is_judged_forward() -> None:
+    """Agents wander: their early mean is no better than what the others tell, which random folds cannot see."""
+    rng = np.random.default_rng(5)
+    walk = np.cumsum(rng.normal(size=(300, 40)), axis=1)
+    table = table_of(list(walk), timed=True)
+    result = estimate_table(table)
+    assert result.summary.folds == "forward" and result.summary.autocorrelation > 0.5
+    assert result.summary.effective_share < 0.2 and result.summary.drift > 0.5
+    assert result.flagged("drifting").mean() > 0.5 and result.flagged("autocorrelated").mean() > 0.5
+    forgetful = estimate_table(table, half_life=2.0, method="local")
+    assert np.square(forgetful.estimate - walk[:, -1]).mean() < 0.5 * np.square(result.mean - walk[:, -1]).mean()
+
+
+def test_wild_samples_do_not_make_a_gain_of_more_than_everything() -> None:
+    """Early and late differ wildly, counts too: what the truth would miss may be more than what the local means do."""
+    rng = np.random.default_rng(14)
+    samples = [rng.standard_t(2, n) + 30.0 * rng.normal() * (np.arange(n) > n // 2) for n in rng.integers(1, 60, 300)]
+    summary = estimate_table(table_of(samples, timed=True)).summary
+    assert -1.0 < summary.gain < 1.5 and 0.0 <= summary.gain_se < 10.0
+
+
+def test_known_labels_and_covariates_tell_the_prior_mean() -> None:
+    rng = np.random.default_rng(6)
+    label, size = rng.integers(0, 4, 400), rng.integers(2, 200, 400)
+    place = np.array([0.0, 4.0, 8.0, 20.0])[label]
+    means = place + rng.normal(0.0, 0.1, 400)
+    told = estimate_table(drawn(rng, means, 3, sigma=2.0, label=label))
+    assert told.summary.groups_sentence == "4 known groups" and np.array_equal(told.group, label)
+    assert told.summary.gain > 0.8 and told.summary.tau < 0.5
+    informative = drawn(rng, 2.0 * np.log(size) + rng.normal(0.0, 0.1, 400), size, sigma=6.0)
+    plain, aware = estimate_table(informative), estimate_table(informative, log_n=True)
+    assert plain.summary.count_correlation > 0.5 and "log n" in sentences(plain)["Counts"]
+    assert aware.summary.tau < 0.5 * plain.summary.tau and aware.summary.gain > plain.summary.gain
+
+
+def test_flags() -> None:
+    rng = np.random.default_rng(7)
+    samples = [rng.normal(rng.normal(), 1.0, 30) for _ in range(100)]
+    samples[3] = np.array([0.5])
+    samples[5] = np.full(30, 0.25)
+    samples[7] = np.full(30, 80.0)
+    samples[9] = np.append(rng.normal(0.0, 1.0, 29), 1000.0)
+    samples[11] = rng.normal(500.0, 200.0, 30)
+    result = estimate_table(table_of(samples))
+    assert np.flatnonzero(result.flagged("one sample")).tolist() == [3]
+    assert np.flatnonzero(result.flagged("zero variance")).tolist() == [5, 7]
+    assert np.flatnonzero(result.flagged("dominant sample")).tolist() == [9]
+    assert np.flatnonzero(result.flagged("faulty")).tolist() == [7, 11]
+    assert result.summary.faulty == ("a7", "a11") and result.summary.dominant == ("a9",)
+    assert result.summary.zero_variance == 2 and result.summary.flagged["faulty"] == 2
+    assert list(result.flag_words()[[3, 7, 20]]) == ["one sample", "zero variance, faulty", ""]
+    with pytest.raises(ColmeError, match="Did you mean 'faulty'"):
+        result.flagged("falty")
+
+
+def test_weights_count_as_samples() -> None:
+    """A mean of 9 samples with weight 9 is as good as the 9 samples."""
+    rng = np.random.default_rng(8)
+    means = rng.normal(0.0, 1.0, 1500)
+    x = rng.normal(means[:, None, None], 3.0, (1500, 5, 9)).mean(axis=2)
+    light = estimate_table(table_of(list(x)), method="shrinkage")
+    heavy = estimate_table(table_of(list(x), weight=np.full(x.size, 9.0)), method="shrinkage")
+    np.testing.assert_allclose(light.estimate, heavy.estimate, rtol=1e-6, atol=1e-9)
+    assert heavy.summary.sigma == pytest.approx(3.0 * light.summary.sigma) == pytest.approx(3.0, rel=0.05)
+
+
+def test_nothing_varies() -> None:
+    result = estimate_table(table_of([[1.0, 1.0], [2.0, 2.0, 2.0], [3.0]]))
+    assert result.estimate.tolist() == result.lower.tolist() == result.upper.tolist() == [1.0, 2.0, 3.0]
+    assert result.summary.method == "local" and "no agent's samples vary" in result.summary.why
+
+
+def test_one_agent_alone_is_local() -> None:
+    result = estimate_table(table_of([[1.0, 2.0, 4.0]]))
+    assert result.summary.method == "local" and "nobody to borrow from" in result.summary.why
+    assert result.lower[0] < result.estimate[0] == result.mean[0] < result.upper[0]
+    empty = estimate_table(table_of([[1.0, 2.0, 4.0], []]))
+    assert math.isnan(empty.estimate[1]) and empty.n.tolist() == [3, 0] and empty.group.tolist() == [-1, -1]
+
+
+def test_one_sample_each() -> None:
+    unknown = estimate_table(table_of([[1.0], [2.0], [5.0]]))
+    assert np.isinf(unknown.upper).all() and "sigma would tell" in unknown.summary.why
+    known = estimate_table(table_of([[1.0], [2.0], [5.0]]), sigma=2.0, method="shrinkage")
+    assert np.isfinite(known.upper).all() and (np.abs(known.estimate - 8 / 3) < np.abs(known.mean - 8 / 3)).all()
+
+
+def test_mixed_counts_from_one_sample_to_thousands() -> None:
+    rng = np.random.default_rng(9)
+    means, n = rng.normal(0.0, 1.0, 300), np.array([1, 2, 10, 5000] * 75)
+    result = estimate_table(drawn(rng, means, n, sigma=2.0), method="shrinkage")
+    assert np.isfinite(result.lower).all() and (result.lower <= result.upper).all()
+    borrowed = [result.borrowed[n == k].mean() for k in (1, 2, 10, 5000)]
+    assert borrowed == sorted(borrowed, reverse=True) and borrowed[-1] < 0.1 < 0.5 < borrowed[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "shrinkag"}, "Did you mean 'shrinkage'"),
+        ({"level": 1.0}, "between 0 and 1"),
+        ({"groups": 0}, "whole number of at least 1"),
+        ({"sigma": -1.0}, "positive"),
+        ({"half_life": 3.0}, "no time was given"),
+        ({"seed": -1}, "at least 0"),
+    ],
+)  # fmt: skip
+def test_bad_options(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ColmeError, match=words):
+        estimate_table(table_of([[1.0, 2.0], [3.0, 4.0]]), **options)
+
+
+def test_no_sample_at_all() -> None:
+    with pytest.raises(ColmeError, match="no sample"):
+        estimate_table(table_of([[], []]))
+
+
+def test_seed_decides_everything_and_progress_is_told() -> None:
+    table = drawn(np.random.default_rng(10), np.zeros(50), 10)
+    told: list[tuple[int, int | None]] = []
+    one = estimate_table(table, seed=5, progress=lambda done, total: told.append((done, total)))
+    two = estimate_table(table, seed=5)
+    assert np.array_equal(one.estimate, two.estimate) and one.summary == two.summary
+    assert told and all(total is not None and 0 < done <= total for done, total in told)
+
+
+def test_shift_and_scale() -> None:
+    rng = np.random.default_rng(11)
+    table = drawn(rng, rng.choice([0.0, 4.0], 100), 12)
+    one = estimate_table(table)
+    two = estimate_table(table._replace(value=1000.0 + 8.0 * table.value))
+    np.testing.assert_allclose(two.estimate, 1000.0 + 8.0 * one.estimate, rtol=1e-6)
+    assert np.array_equal(one.group, two.group) and one.summary.method == two.summary.method
+
+
+def test_columns_and_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    result = estimate_table(table_of([[1.0, 2.0], [3.0], [2.0, 2.0, 3.0]]))
+    assert tuple(result.to_columns()) == COLUMNS and len(FLAGS) <= 8
+    frame = result.to_frame()
+    assert isinstance(frame, pandas.DataFrame) and frame["flags"].tolist() == ["", "one sample", ""]
+    with pytest.raises(ColmeError, match="Did you mean 'pandas'"):
+        result.to_frame("panda")
+    assert "3 agents" in repr(result)
+
+
+def test_protocol_scores_estimates_without_their_noise() -> None:
+    """On a continuum with tau = 1, sigma = 2 and n = 4, shrinkage keeps 1 / (1 + sigma^2 / (n tau^2)) = 1/2."""
+    rng = np.random.default_rng(12)
+    table = drawn(rng, rng.normal(0.0, 1.0, 1500), 44, sigma=2.0)
+    part = split(table, 4, seed=0, held_out=20)
+    assert np.diff(part.train.start).tolist() == [4] * 1500
+    assert part.error(part.mean) == pytest.approx(-part.noise.mean())
+    found = score(table, 4, seeds=range(3), method="shrinkage")
+    assert found.ratio == pytest.approx(0.5, abs=0.05) and found.n_agents == 1500
+    with pytest.raises(ColmeError, match="smaller n"):
+        split(table, 40)
+
+
+def test_adjusted_rand_index_is_zero_by_chance() -> None:
+    rng = np.random.default_rng(13)
+    values = [adjusted_rand_index(rng.integers(0, 4, 200), rng.integers(0, 3, 200)) for _ in range(200)]
+    assert np.mean(values) == pytest.approx(0.0, abs=0.005)
+    assert adjusted_rand_index(np.zeros(5), np.zeros(5)) == 1.0

@@ -1,0 +1,137 @@
+"""The estimators of tables against the slowest possible reading of each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colme.data.fit.moments import N_FOLDS, FoldMoments, fold_moments
+from colme.data.fit.overlaps import components, overlapping
+from colme.data.fit.prior import Prior
+from colme.data.fit.variances import measured, t_quantile, trigamma
+from tests.support.tables import drawn, table_of
+
+
+def _touch(mean: np.ndarray, radius: np.ndarray) -> np.ndarray:
+    lower, upper = mean - radius, mean + radius
+    return (lower[:, None] <= upper) & (lower <= upper[:, None])
+
+
+agents = st.lists(
+    st.tuples(st.floats(-50, 50), st.floats(0, 5), st.floats(0.1, 10)), min_size=1, max_size=40
+)  # fmt: skip
+
+
+@given(agents)
+@settings(max_examples=150, deadline=None)
+def test_one_hop_sums_are_those_of_all_pairs(rows: list[tuple[float, float, float]]) -> None:
+    mean, radius, weight = np.array(rows).T
+    near = _touch(mean, radius)
+    total, pull = overlapping(mean, radius, weight)
+    np.testing.assert_allclose(total, near @ weight, rtol=1e-9)
+    np.testing.assert_allclose(pull, near @ (weight * mean), rtol=1e-9, atol=1e-9 * 50 * weight.sum())
+
+
+@given(agents)
+@settings(max_examples=150, deadline=None)
+def test_components_are_those_of_the_graph(rows: list[tuple[float, float, float]]) -> None:
+    mean, radius, _ = np.array(rows).T
+    near = _touch(mean, radius)
+    reach = near.astype(np.int64)
+    for _ in range(6):  # 2^6 > 40 steps
+        reach = (reach @ reach > 0).astype(np.int64)
+    group = components(mean, radius)
+    assert np.array_equal(group[:, None] == group, reach > 0)
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_moments_of_folds_merge_to_those_of_all_samples(forward: bool) -> None:
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(1e6, 1.0, n) for n in (1, 2, 3, 4, 5, 6, 11, 100)]
+    weight = rng.uniform(0.5, 2.0, sum(map(len, samples)))
+    table = table_of(samples, timed=True, weight=weight)
+    folds = fold_moments(table, forward=forward, seed=3, half_life=7.0)
+    every = folds.merged(slice(None))
+    for a, x in enumerate(samples):
+        p, age = weight[table.start[a] : table.start[a + 1]], np.arange(len(x))[::-1]
+        g = 0.5 ** (age / 7.0)
+        mean = (g * p * x).sum() / (g * p).sum()
+        np.testing.assert_allclose(every.mean[a], mean, rtol=1e-14)
+        np.testing.assert_allclose(every.square[a], (g * p * (x - mean) ** 2).sum(), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(every.worth[a], (g * p).sum() ** 2 / (g * g * p).sum())
+        np.testing.assert_allclose(every.freedom[a], g.sum() - (g * g * p).sum() / (g * p).sum(), atol=1e-9)
+    assert np.array_equal(folds.n.sum(axis=1), [len(x) for x in samples])
+    assert np.ptp(folds.n[-1]) == 0  # 100 samples fill five folds evenly
+    if forward:  # few samples fill the last folds
+        assert folds.n[2].tolist() == [0, 0, 1, 1, 1]
+    else:
+        assert (folds.n[:5] <= 1).all()
+
+
+def test_folds_depend_on_the_seed_only() -> None:
+    table = drawn(np.random.default_rng(0), np.zeros(20), 30)
+    one, same, other = (fold_moments(table, forward=False, seed=seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not np.array_equal(one.mean, other.mean)
+
+
+def test_moderated_variances_find_the_prior_that_made_them() -> None:
+    """Own variances are d s / chi^2_d with d = 8 and s = 4: what 4000 agents with 5 degrees of freedom know well."""
+    rng = np.random.default_rng(1)
+    variance = 4.0 * 8.0 / rng.chisquare(8.0, 4000)
+    table = table_of([rng.normal(0.0, math.sqrt(v), 6) for v in variance])
+    noise = measured(fold_moments(table, forward=False), None, ordered=False)
+    assert noise.common == pytest.approx(4.0, rel=0.1)
+    assert noise.freedom == pytest.approx(8.0, rel=0.25)  # the error of trigamma(d/2) is three times larger in d
+    assert noise.pooled == pytest.approx(variance.mean(), rel=0.1)
+
+
+def test_equal_variances_are_pooled_almost_wholly() -> None:
+    table = drawn(np.random.default_rng(2), np.zeros(3000), 5, sigma=2.0)
+    noise = measured(fold_moments(table, forward=False), None, ordered=False)
+    assert noise.freedom > 50.0
+    assert noise.common == pytest.approx(4.0, rel=0.05)
+
+
+def test_autocorrelated_samples_are_worth_less() -> None:
+    """AR(1) with rho = .5: the mean of n samples varies (1 + rho) / (1 - rho) = 3 times as much as its count says."""
+    rng = np.random.default_rng(3)
+    x = np.zeros((2000, 60))
+    for t in range(60):
+        x[:, t] = 0.5 * x[:, t - 1] * (t > 0) + rng.normal(size=2000)
+    noise = measured(fold_moments(table_of(list(x), timed=True), forward=True), None, ordered=True)
+    # 2000 z^2 know their mean to 3 %, and parts of 36 and 24 samples are not quite the limit
+    assert noise.factor == pytest.approx(3.0, rel=0.15)
+    free = measured(fold_moments(drawn(rng, np.zeros(2000), 60, timed=True), forward=True), None, ordered=True)
+    assert free.factor == pytest.approx(1.0, abs=0.1)
+
+
+def test_special_functions() -> None:
+    np.testing.assert_allclose(trigamma(np.array([0.5, 1.0])), [math.pi**2 / 2, math.pi**2 / 6], rtol=1e-9)
+    np.testing.assert_allclose(t_quantile(0.95, np.array([3.0, 10.0])), [2.3534, 1.8125], rtol=4e-3)
+
+
+def test_prior_is_weighted_least_squares() -> None:
+    rng = np.random.default_rng(4)
+    label, x = rng.integers(0, 3, 400), rng.normal(size=(400, 2))
+    noise = rng.uniform(0.1, 2.0, 400)
+    truth = np.array([0.0, 5.0, -3.0])[label] + x @ [2.0, -1.0]
+    mean = truth + rng.normal(size=400) * np.sqrt(noise + 0.25)
+    found = Prior(label, x).fit(mean, noise)
+    assert found.spread == pytest.approx(0.25, abs=3 * found.spread_error)
+    weight = 1.0 / (noise + found.spread)
+    design = np.concatenate([np.eye(3)[label], x], axis=1)
+    inverse = np.linalg.inv(design.T @ (weight[:, None] * design))
+    np.testing.assert_allclose(found.mean, design @ (inverse @ (design.T @ (weight * mean))), atol=1e-8)
+    np.testing.assert_allclose(found.variance, ((design @ inverse) * design).sum(axis=1), rtol=1e-6)
+
+
+def test_folds_without_samples_are_empty() -> None:
+    folds = fold_moments(table_of([[1.0], []]), forward=False)
+    merged = folds.merged(slice(None))
+    assert isinstance(merged, FoldMoments) and folds.n.shape == (2, N_FOLDS)
+    assert merged.mean[0] == 1.0 and math.isnan(merged.mean[1])

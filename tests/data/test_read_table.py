@@ -1,0 +1,421 @@
+"""A table read from anywhere is the same table, and whatever is wrong with one is said in a sentence with a remedy."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import narwhals
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import colme
+from colme.data.read import batches, spool
+from colme.data.read.table import Table, read_table
+from colme.errors import ColumnError, DataError
+
+Rows = list[tuple[Any, Any, Any, Any]]
+"""(agent, value, time, weight)"""
+COLUMNS = ("who", "x", "when", "w")
+ASKED = {"agent": "who", "value": "x", "time": "when", "weight": "w"}
+
+
+def naive(rows: Rows, *, by_time: bool = True) -> dict[Any, list[tuple[float, float, float]]]:
+    """The slowest possible reading: agent -> its (time, value, weight) in order."""
+    found: dict[Any, list[tuple[float, float, float]]] = {}
+    for who, x, when, w in rows:
+        if who is None:
+            continue
+        mine = found.setdefault(who, [])
+        if x is not None and when is not None and w:
+            mine.append((when, x, w))
+    if by_time:
+        for mine in found.values():
+            mine.sort(key=lambda row: row[0])
+    return {who: mine for who, mine in found.items() if mine}
+
+
+def as_dict(table: Table) -> dict[Any, list[tuple[float, float, float]]]:
+    assert table.time is not None and table.weight is not None
+    columns = [column.tolist() for column in (table.time, table.value, table.weight)]
+    every = list(zip(*columns, strict=True))
+    return {who: every[table.start[a] : table.start[a + 1]] for a, who in enumerate(table.labels.tolist())}
+
+
+def arrow_of(rows: Rows) -> pa.Table:
+    kind = pa.int64() if all(who is None or isinstance(who, int) for who, *_ in rows) else pa.string()
+    kinds = (kind, pa.float64(), pa.float64(), pa.float64())
+    return pa.table({name: pa.array([row[k] for row in rows], kinds[k]) for k, name in enumerate(COLUMNS)})
+
+
+def text_of(rows: Rows, separator: str = ",") -> str:
+    def cell(value: Any) -> str:
+        if value is None:
+            return ""
+        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value)
+
+    lines = [separator.join(COLUMNS), *(separator.join(map(cell, row)) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _parquet(rows: Rows, folder: Path) -> Any:
+    pq.write_table(arrow_of(rows), folder / "t.parquet", row_group_size=7)
+    return folder / "t.parquet"
+
+
+def _folder(rows: Rows, folder: Path) -> Any:
+    half = len(rows) // 2
+    into = folder / "parts"
+    (into / "deep").mkdir(parents=True)
+    pq.write_table(arrow_of(rows).slice(0, half), into / "a.parquet")
+    pq.write_table(arrow_of(rows).slice(half), into / "deep" / "b.parquet")
+    return into
+
+
+def _file(name: str, content: Callable[[Rows], bytes]) -> Callable[[Rows, Path], Any]:
+    def make(rows: Rows, folder: Path) -> Path:
+        (folder / name).write_bytes(content(rows))
+        return folder / name
+
+    return make
+
+
+def _ipc(rows: Rows, folder: Path) -> Any:
+    with pa.ipc.new_stream(str(folder / "t.arrow"), arrow_of(rows).schema) as writer:
+        writer.write_table(arrow_of(rows), max_chunksize=5)
+    return folder / "t.arrow"
+
+
+def _feather(rows: Rows, folder: Path) -> Any:
+    pyarrow.feather.write_feather(arrow_of(rows), str(folder / "t.feather"))
+    return str(folder / "t.feather")
+
+
+def _stream(rows: Rows, _: Path) -> Iterator[Any]:
+    """Batches of every kind in turn."""
+    makers: list[Callable[[pa.Table], Any]] = [
+        lambda part: part, lambda part: part.to_batches()[0] if part.num_rows else part, pa.Table.to_pandas,
+        pl.from_arrow, lambda part: {name: part[name].to_pylist() for name in part.schema.names},
+    ]  # fmt: skip
+    whole = arrow_of(rows)
+    return (makers[k % len(makers)](whole.slice(3 * k, 3)) for k in range(1 + whole.num_rows // 3))
+
+
+MAKERS: dict[str, Callable[[Rows, Path], Any]] = {
+    "csv": _file("t.csv", lambda rows: text_of(rows).encode()),
+    "csv with semicolons": _file("t.csv", lambda rows: text_of(rows, ";").encode()),
+    "csv with a mark": _file("t.CSV", lambda rows: b"\xef\xbb\xbf" + text_of(rows).replace("\n", "\r\n").encode()),
+    "csv.gz": _file("t.csv.gz", lambda rows: gzip.compress(text_of(rows).encode())),
+    "tsv": _file("t.tsv", lambda rows: text_of(rows, "\t").encode()),
+    "parquet": _parquet,
+    "folder": _folder,
+    "arrow stream": _ipc,
+    "feather": _feather,
+    "pyarrow": lambda rows, _: arrow_of(rows),
+    "record batches": lambda rows, _: arrow_of(rows).to_reader(max_chunksize=4),
+    "pandas": lambda rows, _: arrow_of(rows).to_pandas(),
+    "pandas objects": lambda rows, _: pd.DataFrame(rows, columns=list(COLUMNS), dtype=object),
+    "polars": lambda rows, _: pl.from_arrow(arrow_of(rows)),
+    "lazy": lambda rows, _: pl.from_arrow(arrow_of(rows)).lazy(),  # type: ignore[union-attr]
+    "narwhals": lambda rows, _: narwhals.from_native(arrow_of(rows)),
+    "dict": lambda rows, _: {name: [row[k] for row in rows] for k, name in enumerate(COLUMNS)},
+    "batches": _stream,
+}
+
+numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+cells = st.tuples(
+    st.none() | numbers, st.none() | st.integers(0, 5).map(float), st.none() | st.sampled_from([0.0, 0.5, 1.0, 3.0])
+)
+text = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=3).filter(
+    lambda word: not re.fullmatch(r"-?\d+", word) and word.strip() == word
+)
+whose = st.sampled_from([st.none() | st.integers(-2, 5), st.none() | text])
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Rows:
+    who = draw(whose)
+    rows: Rows = draw(st.lists(st.tuples(who, cells).map(lambda row: (row[0], *row[1])), max_size=40))
+    return [("a" if any(isinstance(row[0], str) for row in rows) else 1, 2.5, 3.0, 1.0), *rows]
+
+
+@pytest.mark.parametrize("form", MAKERS)
+@settings(max_examples=25)
+@given(rows=tables(), memory=st.sampled_from([1, 200, 1 << 30]))
+def test_reading_is_what_a_plain_loop_does(form: str, rows: Rows, memory: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(batches, "BATCH", 5)
+        patch.setattr(spool, "PIECE", 4)
+        table = read_table(MAKERS[form](rows, Path(folder)), memory=memory, **ASKED)
+        assert as_dict(table) == naive(rows)
+        assert list(table.labels) == list(naive(rows))  # in order of first appearance
+        assert isinstance(table.value, np.memmap) == (memory < len(table.value) * 28)
+        del table
+
+
+def test_without_a_time_the_order_of_the_rows_stays() -> None:
+    table = read_table({"who": [2, 1, 2, 1, 2], "x": [5, 4, 3, 2, 1]}, agent="who", value="x")
+    assert table.labels.tolist() == [2, 1] and table.value.tolist() == [5, 3, 1, 4, 2]
+    assert table.start.tolist() == [0, 3, 5] and table.n_agents == 2
+    assert table.time is table.weight is table.label is table.covariates is None and table.notes == ()
+
+
+def test_stdin_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"who,x\na,1\nb,2\na,3\n")))
+    assert read_table("-", agent="who", value="x").value.tolist() == [1, 3, 2]
+
+
+@pytest.mark.parametrize("values", [
+    [True, False, True], [1, 0, 1], [Decimal("1.0"), Decimal("0"), Decimal("1")], ["1", " 0 ", "+1"],
+    ["1e0", "-0", ".1e1"], np.array([1, 0, 1], np.uint8), pd.Categorical(["1", "0", "1"]), [1, "0", 1.0],
+])  # fmt: skip
+def test_whatever_is_a_number_is_a_number(values: Any) -> None:
+    table = read_table({"who": ["a", "a", "a"], "x": values}, agent="who", value="x")
+    assert table.value.tolist() == [1.0, 0.0, 1.0]
+
+
+DAY = datetime.date(2024, 3, 1)
+NOON = datetime.datetime(2024, 3, 1, 12)
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+
+
+@pytest.mark.parametrize("times", [
+    [1, 0, 3], [1.5, 0.5, 3.5], ["1", "0", "3"],
+    [DAY + datetime.timedelta(k) for k in (1, 0, 3)],
+    [NOON + datetime.timedelta(k) for k in (1, 0, 3)],
+    [(NOON + datetime.timedelta(k)).replace(tzinfo=ZONE) for k in (1, 0, 3)],
+    [datetime.time(k) for k in (1, 0, 3)], [datetime.timedelta(k) for k in (1, 0, 3)],
+    ["2024-03-02", "2024-03-01", "2024-03-04"],
+    ["2024-03-02 12:30", "2024-03-01 12:30:00", "2024-03-04T12:30:00.5"],
+    ["2024-03-02T12:30:00Z", "2024-03-02T12:30:00+01:00", "2024-03-04T00:00:00Z"],
+    ["2024-03-02 12:00:00.000000002", "2024-03-02 12:00:00.000000001", "2024-03-02 12:00:00.000000003"],
+    pd.to_datetime(["2024-03-02", "2024-03-01", "2024-03-04"]).astype("datetime64[ns]"),
+    pd.Categorical(["2024-03-02", "2024-03-01", "2024-03-04"]),
+])  # fmt: skip
+def test_times_of_every_kind_put_samples_in_order(times: Any) -> None:
+    table = read_table({"who": ["a"] * 3, "x": [2, 1, 3], "when": times}, agent="who", value="x", time="when")
+    assert table.value.tolist() == [1, 2, 3] or len(set(table.time.tolist())) < 3  # type: ignore[union-attr]
+    assert "1 agent were not in order of when: they were sorted" in table.notes[0]
+
+
+def test_dates_become_seconds() -> None:
+    table = read_table({"a": [1, 1], "x": [1, 2], "t": ["2024-03-02", "2024-03-01"]}, agent="a", value="x", time="t")
+    assert table.time is not None and np.diff(table.time).tolist() == [86400.0]
+
+
+def test_several_columns_make_one_label() -> None:
+    columns = {"species": ["DM", "DM", None, "PP", "DM"], "plot": [1, 2, 1, 1, 1], "year": [7, 7, 7, 7, 7]}
+    table = read_table(columns | {"x": [1, 2, 3, 4, 5]}, agent=("species", "plot", "year"), value="x")
+    assert table.labels.tolist() == ["DM / 1 / 7", "DM / 2 / 7", "PP / 1 / 7"]
+    assert table.value.tolist() == [1, 5, 2, 4]
+    assert table.notes == ("1 row without species or plot or year was left out.",)
+
+
+@pytest.mark.parametrize(("labels", "expected"), [
+    (["7", "8", "7"], [7, 8]), (["07", "8", "07"], ["07", "8"]), ([7.0, 8.0, 7.0], [7, 8]),
+    ([7.5, 8.0, 7.5], ["7.5", "8.0"]), ([True, False, True], ["True", "False"]),
+    ([DAY, datetime.date(2024, 3, 2), DAY], ["2024-03-01", "2024-03-02"]),
+    ([b"a", b"b", b"a"], ["a", "b"]), ([1, "b", 1], ["1", "b"]),
+])  # fmt: skip
+def test_labels_of_every_kind(labels: Any, expected: list[Any], tmp_path: Path) -> None:
+    if isinstance(labels[0], str):
+        (tmp_path / "t.csv").write_text("\n".join(["who,x", *(f"{who},1" for who in labels)]))
+        assert read_table(tmp_path / "t.csv", agent="who", value="x").labels.tolist() == expected
+    else:
+        assert read_table({"who": labels, "x": [1, 2, 3]}, agent="who", value="x").labels.tolist() == expected
+
+
+def test_categories_that_nobody_has_are_no_agents() -> None:
+    frame = pd.DataFrame({"who": pd.Categorical(["b", "a"], categories=["z", "a", "b"]), "x": [1, 2]})
+    table = read_table(frame, agent="who", value="x")
+    assert table.labels.tolist() == ["b", "a"] and table.notes == ()
+
+
+def test_known_labels_and_covariates_are_those_of_agents() -> None:
+    columns = {"who": list("abca"), "x": [1, 2, 3, 4], "kind": [None, "v", None, "u"], "age": [1.0, 5.0, None, 3.0]}
+    table = read_table(columns, agent="who", value="x", label="kind", covariates="age")
+    assert table.label is not None and table.label.tolist() == [1, 0, -1]
+    assert table.covariates is not None and table.covariates.tolist() == [[2.0], [5.0], [3.5]]
+    assert table.notes == ("1 agent without any age got the mean of the others.",)
+
+
+def test_what_is_left_out_is_said() -> None:
+    columns = {
+        "who": ["a", None, "a", "a", "b", "c", "a"], "x": [1.0, 1.0, math.nan, 2.0, None, 3.0, 4.0],
+        "t": [1, 1, 1, None, 1, 1, 1], "w": [1, 1, 1, 1, 1, 0, 2],
+    }  # fmt: skip
+    table = read_table(columns, agent="who", value="x", time="t", weight="w")
+    assert table.labels.tolist() == ["a"] and table.value.tolist() == [1, 4]
+    assert table.notes == (
+        "1 row without who was left out.", "2 rows without x were left out.", "1 row without t was left out.",
+        "1 row without a weight above 0 was left out.", "2 agents without any sample were left out: b, c.",
+        "1 row has the same t as another of the agent: the order of the rows decides.",
+    )  # fmt: skip
+
+
+def test_progress_tells_rows_and_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH", 10)
+    rows: Rows = [(k % 7, float(k), float(k), 1.0) for k in range(95)]
+    for form, known in (("pandas", True), ("parquet", True), ("record batches", False)):
+        told: list[tuple[int, int | None]] = []
+        read_table(MAKERS[form](rows, tmp_path), progress=lambda *now: told.append(now), **ASKED)  # noqa: B023
+        assert told[-1] == (95, 95 if known else None)
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+# Bad input
+
+
+def _write(name: str, content: str | bytes) -> Callable[[Path], Any]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return folder / name
+
+    return make
+
+
+def _cut(name: str) -> Callable[[Path], Any]:
+    def make(folder: Path) -> Path:
+        whole: Path = Path(MAKERS[name]([("a", float(k), 1.0, 1.0) for k in range(5000)], folder))
+        whole.write_bytes(whole.read_bytes()[:-20])
+        return whole
+
+    return make
+
+
+def _dict(**columns: Any) -> Callable[[Path], Any]:
+    return lambda folder: {"sensor": ["a", "b", "a"], "temperature": [1.0, 2.0, 3.0]} | columns
+
+
+READINGS = "sensor,temperature,ts\n"
+BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = {
+    "misspelt column": (
+        _dict(), {"value": "temprature"}, ("no column 'temprature'", "'sensor', 'temperature'", "mean 'temperature'?"),
+    ),
+    "column in capitals": (_dict(), {"agent": "SENSOR"}, ("no column 'SENSOR'", "mean 'sensor'?")),
+    "column like no other": (_dict(), {"time": "zzz"}, ("no column 'zzz'", "it has 'sensor'", "Choose one of these")),
+    "column of a file": (
+        _write("t.csv", READINGS + "a,1,2\n"), {"agent": "senser"}, ("t.csv has no column 'senser'", "mean 'sensor'?"),
+    ),
+    "column twice": (_write("t.csv", "sensor,temperature,sensor\na,1,b\n"), {}, ("2 columns 'sensor'", "Rename")),
+    "pandas column twice": (
+        lambda folder: pd.DataFrame([[1, 2.0, 3.0]], columns=["sensor", "temperature", "temperature"]), {},
+        ("2 columns 'temperature'", "Rename"),
+    ),
+    "agent is nothing": (_dict(), {"agent": None}, ("agent=None", "must name a column", "Try")),
+    "value is a list": (_dict(), {"value": ["a"]}, ("value=['a']", "must name a column", "Try")),
+    "text among numbers": (
+        _write("t.csv", READINGS + "a,1,2\nb,2,3\na,warm,4\n"), {},
+        ("temperature in row 3 of t.csv is 'warm'", "must be a number", "Repair it"),
+    ),
+    "text in a frame": (
+        _dict(temperature=[1.0, "warm", 2.0]), {}, ("temperature in row 2 of the table is 'warm'", "number", "Repair"),
+    ),
+    "comma as a point": (
+        _write("t.csv", "sensor;temperature\na;1,5\n"), {}, ("row 1 of t.csv is '1,5'", "a number", "with a point"),
+    ),
+    "dates as values": (_dict(temperature=[DAY] * 3), {}, ("temperature of the table holds date32", "hold numbers")),
+    "infinite value": (
+        _dict(temperature=[1.0, math.inf, 2.0]), {}, ("temperature in row 2", "is inf", "finite", "Leave the row out"),
+    ),
+    "infinite text": (
+        _write("t.csv", READINGS + "a,1,2\nb,-Inf,3\n"), {}, ("temperature in row 2 of t.csv is -inf", "finite"),
+    ),
+    "no value at all": (
+        _dict(temperature=[None, math.nan, None]), {}, ("no row", "3 of 3 have no temperature", "another column"),
+    ),
+    "no agent at all": (_dict(sensor=[None] * 3), {}, ("no row", "3 of 3 have no sensor", "another column")),
+    "no time at all": (_dict(ts=[None] * 3), {"time": "ts"}, ("no row", "3 of 3 have no ts", "leave it out")),
+    "times of no kind": (
+        _dict(ts=["2024-03-01", "3/4/2024", "2024-03-01"]), {"time": "ts"},
+        ("ts in row 2 of the table is '3/4/2024'", "must be dates, as the first is", "Write dates like 2024-03-01"),
+    ),
+    "times of two kinds": (
+        lambda folder: ({"sensor": [1], "temperature": [1], "ts": [time]} for time in (DAY, 7)),
+        {"time": "ts"}, ("ts of the table holds dates and then numbers", "one kind", "Convert"),
+    ),
+    "infinite time": (_dict(ts=[1.0, math.inf, 2.0]), {"time": "ts"}, ("ts in row 2", "is inf", "finite", "Leave")),
+    "negative weight": (_dict(w=[1, 1, -2]), {"weight": "w"}, ("w in row 3", "is -2", "positive", "Leave the row out")),
+    "infinite weight": (_dict(w=[1, math.inf, 2]), {"weight": "w"}, ("w in row 2", "is inf", "finite", "Leave")),
+    "no weight above 0": (_dict(w=[0] * 3), {"weight": "w"}, ("no row", "3 of 3 have no weight above 0", "than w")),
+    "two labels": (
+        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "one label"),
+    ),
+    "empty covariate": (_dict(age=[None] * 3), {"covariates": ["age"]}, ("age of the table has no number", "Leave it")),
+    "lists as agents": (_dict(sensor=[[1], [2], [3]]), {}, ("sensor of the table holds list", "text or a number")),
+    "empty file": (_write("t.csv", ""), {}, ("t.csv is empty", "columns and rows", "Check")),
+    "blank file": (_write("t.csv", "\n\n"), {}, ("t.csv is empty", "columns and rows", "Check")),
+    "empty parquet": (_write("t.parquet", ""), {}, ("t.parquet is empty", "columns and rows", "Check")),
+    "header only": (_write("t.csv", READINGS), {}, ("t.csv has no rows", "at least one", "Check")),
+    "no rows": (_dict(sensor=[], temperature=[]), {}, ("the table has no rows", "at least one", "Check")),
+    "no batches": (lambda folder: iter([]), {}, ("the table has no rows", "at least one", "Check")),
+    "cells too many": (
+        _write("t.csv", READINGS + "a,1,2\na,1,2,3\n"), {}, ("row 2 of t.csv has 4 cells", "must have 3", "Repair it"),
+    ),
+    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not text in UTF-8", "Save it as")),
+    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not text in UTF-8", "must be", "Save it as")),
+    "cut parquet": (_cut("parquet"), {}, ("t.parquet cannot be read", "cut short", "Check")),
+    "cut arrow": (_cut("arrow stream"), {"agent": "who", "value": "x"}, ("t.arrow cannot be read", "cut short")),
+    "cut csv.gz": (_cut("csv.gz"), {"agent": "who", "value": "x"}, ("t.csv.gz cannot be read", "cut short", "Check")),
+    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet cannot be read", "Check")),
+    "unknown ending": (_write("t.xlsx", "x"), {}, ("t.xlsx has an unknown ending", ".csv", "Rename or convert")),
+    "no such file": (lambda folder: folder / "nothing.csv", {}, ("there is no file", "nothing.csv", "Check the path")),
+    "almost such a file": (
+        lambda folder: _write("readings.csv", "x")(folder).with_name("reading.csv"), {},
+        ("reading.csv", "mean 'readings.csv'?"),
+    ),
+    "folder without tables": (lambda folder: folder, {}, ("holds no Parquet file", "Name the file")),
+    "a number": (lambda folder: 7, {}, ("7 is no table", "a frame, a dict", "Try a path")),
+    "a list of rows": (lambda folder: [("a", 1.0)], {}, ("('a', 1.0) is no table", "Try a path")),
+    "unequal lengths": (_dict(temperature=[1.0]), {}, ("differ in length", "'temperature' has 1", "one value per row")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_table_is_answered_with_what_was_got_the_rule_and_the_remedy(name: str, tmp_path: Path) -> None:
+    make, asked, fragments = BAD[name]
+    with pytest.raises(colme.ColmeError) as caught:
+        read_table(make(tmp_path), **({"agent": "sensor", "value": "temperature"} | asked))
+    assert isinstance(caught.value, DataError)
+    assert isinstance(caught.value, ColumnError) == ("column" in name or "is " in name)
+    message, place = str(caught.value), 0
+    for fragment in fragments:
+        place = message.find(fragment, place)
+        assert place >= 0, f"{fragment!r} is missing, or too early, in: {message}"
+    assert "\n" not in message and len(message) < 350 and message[-1] in ".?"
+    assert len(re.split(r"[.?] (?=[A-Z])", message)) <= 2, f"more than two sentences: {message}"
+
+
+def test_an_error_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spool, "PIECE", 10)
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for k in range(50):
+            yield {"who": [k] * 10, "x": [math.inf if k == 40 else 1.0] * 10}
+
+    with pytest.raises(DataError, match="row 401 "):
+        read_table(batches(), agent="who", value="x", memory=100)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_room_for_a_temporary_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
+    with pytest.raises(DataError, match=r"do not fit into memory.* Set TMPDIR to a folder with room\."):
+        read_table({"who": [1, 2], "x": [1, 2]}, agent="who", value="x", memory=1)

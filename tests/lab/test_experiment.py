@@ -1,0 +1,731 @@
+"""An experiment file says what to run: fields are keys, lists are sweeps, mistakes are answered with their place."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import colme
+from colme import lab
+from colme.errors import ColmeError, ExperimentError
+from colme.lab.experiments.experiment import Experiment, Head, shipped_experiments
+from colme.lab.experiments.planning import Planned
+from colme.lab.experiments.setting import Setup, flat_name
+from colme.lab.plots.figures import FIGURES
+from colme.lab.runs.store import Store, toml_of
+from colme.lab.tables import published_rows
+from colme.methods import METHODS
+from colme.scenario import Scenario
+
+ROOT = Path(__file__).parents[2]
+SKELETON = ROOT / "src" / "colme" / "methods" / "_skeleton.py"
+BASE = """
+seeds = 2
+steps = 20
+[scenario]
+n_agents = 30
+means = [0.0, 1.0]
+[[methods]]
+method = "cl-colme"
+"""
+TIMED = BASE.replace("seeds = 2", "")
+PUBLISHED = """
+[[published]]
+method = "CL-colME"
+t = 10
+value = 1.0
+"""
+
+
+def write(folder: Path, text: str, name: str = "x.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def table(**more: Any) -> dict[str, Any]:
+    """A small experiment; `scenario` and `methods` are filled in unless given."""
+    small = {"n_agents": 30, "means": [0.0, 1.0]}
+    return {"steps": 20, "scenario": small, "methods": [{"method": "cl-colme"}]} | more
+
+
+def plan(**more: Any) -> tuple[Planned, ...]:
+    return Experiment.parse(table(**more)).planned
+
+
+def values(field: str, **more: Any) -> list[Any]:
+    return [each.setting.parameters()[field] for each in plan(**more)]
+
+
+# A field is a key
+
+# Another value than the one it has in `field_table`, for every field there is.
+OF_SCENARIO: dict[str, Any] = {
+    "case": "x", "n_agents": 32, "means": [0.0, 2.0], "sigma": 3.0, "sizes": [10, 20], "assignment": "random",
+    "distribution": "uniform", "df": 7.0, "skip_rate": 0.1, "late_share": 0.2, "late_step": 5, "shift_step": 9,
+    "shift_means": [1.0, 3.0], "spread": 0.3, "spread_shape": "uniform", "loss": 0.1,
+}  # fmt: skip
+OF_SETUP: dict[str, Any] = {
+    "degree": 4, "graph": "ring", "rewire": 0.3, "steps": 21, "tolerance": 0.2, "record": "log", "precision": "double",
+}  # fmt: skip
+OF_METHODS: dict[str, Any] = {
+    "delta": 0.2, "level": "agent", "gamma": 0.01, "sigma": 3.0, "bound": "fourth-moment", "kurtosis": 4.0,
+    "width": 2.0, "clock": "harmonic", "alpha": 0.7, "step": 0.05, "rebuild": True, "depth": 3, "weights": "soft",
+    "restricted": False, "queries": 2, "consensus": "flow", "estimate_sigma": True, "restart": True, "refresh": 1.1,
+    "rounds": 5, "fits": "own", "statistics": ["mean", "deviation"],
+}  # fmt: skip
+METHOD_FIELDS = [(method, field) for method in METHODS for field in method.__struct_fields__]
+EVERY_FIELD = [
+    *(("scenario", field) for field in Scenario.__struct_fields__),
+    *(("set-up", field) for field in Setup.__struct_fields__),
+    *((str(method.__struct_config__.tag), field) for method, field in METHOD_FIELDS),
+]
+
+
+def field_table(owner: str, field: str, *, changed: bool) -> dict[str, Any]:
+    """A table in which one field may be changed; what it needs besides is there in both."""
+    scenario: dict[str, Any] = {"n_agents": 30, "means": [0.0, 1.0]}
+    entry: dict[str, Any] = {"method": owner if owner not in ("scenario", "set-up") else "cl-colme"}
+    if field.startswith("shift"):
+        scenario |= {"shift_step": 7, "shift_means": [1.0, 2.0]}
+    if field == "alpha":
+        entry |= {"clock": "constant", "alpha": 0.5}
+    whole: dict[str, Any] = {"steps": 20, "scenario": scenario, "methods": [entry]}
+    if changed and owner == "scenario":
+        scenario[field] = OF_SCENARIO[field]
+    elif changed and owner == "set-up":
+        whole[field] = OF_SETUP[field]
+    elif changed:
+        entry[field] = OF_METHODS[field]
+    return whole
+
+
+def test_the_tables_above_know_every_field() -> None:
+    assert set(OF_SCENARIO) == set(Scenario.__struct_fields__)
+    assert set(OF_SETUP) == set(Setup.__struct_fields__)
+    assert set(OF_METHODS) == {field for _, field in METHOD_FIELDS}
+
+
+@pytest.mark.parametrize(("owner", "field"), EVERY_FIELD)
+def test_every_field_is_a_key_that_changes_this_field_the_name_of_the_run_and_nothing_else(
+    owner: str, field: str
+) -> None:
+    (before,) = Experiment.parse(field_table(owner, field, changed=False)).planned
+    (after,) = Experiment.parse(field_table(owner, field, changed=True)).planned
+    old, new = before.setting.parameters(), after.setting.parameters()
+    flat = field if owner in ("scenario", "set-up") else flat_name(field)
+    asked = {"scenario": OF_SCENARIO, "set-up": OF_SETUP}.get(owner, OF_METHODS)[field]
+    assert {name for name in old if old[name] != new[name]} == {flat}
+    assert new[flat] == (tuple(asked) if isinstance(asked, list) else asked)
+    assert before.name != after.name
+
+
+def test_a_field_that_scenario_and_method_share_has_two_flat_names() -> None:
+    (each,) = plan(
+        scenario={"n_agents": 30, "means": [0.0], "sigma": 2.0}, methods=[{"method": "cl-colme", "sigma": 3.0}]
+    )
+    assert each.setting.parameters()["sigma"] == 2.0 and each.setting.parameters()["method_sigma"] == 3.0
+
+
+@pytest.mark.parametrize(("owner", "field"), EVERY_FIELD)
+def test_a_change_goes_where_the_file_would_have_it(owner: str, field: str) -> None:
+    flat = field if owner in ("scenario", "set-up") else flat_name(field)
+    asked = {"scenario": OF_SCENARIO, "set-up": OF_SETUP}.get(owner, OF_METHODS)[field]
+    changed = Experiment.parse(field_table(owner, field, changed=False), changes={flat: asked})
+    written = Experiment.parse(field_table(owner, field, changed=True))
+    assert [each.name for each in changed.planned] == [each.name for each in written.planned]
+
+
+def test_a_change_reaches_all_methods_that_have_the_field_and_overrules_what_they_say_for_themselves() -> None:
+    methods = [
+        {"method": "cl-colme", "delta": 0.3}, {"method": "c-colme"}, {"method": "local", "scenario": {"n_agents": 10}},
+        {"method": "oracle", "steps": 7},
+    ]  # fmt: skip
+    given = table(methods=methods)
+    experiment = Experiment.parse(given, changes={"delta": 0.05, "n_agents": 24, "steps": 9})
+    assert [each.setting.parameters().get("delta") for each in experiment.planned] == [0.05, 0.05, None, None]
+    assert {each.setting.scenario.n_agents for each in experiment.planned} == {24}
+    assert {each.setting.setup.steps for each in experiment.planned} == {9}
+    assert given["methods"][0]["delta"] == 0.3 and given["steps"] == 20, "what was given must stay as it was"
+
+
+def test_a_change_to_a_list_is_a_sweep() -> None:
+    experiment = Experiment.parse(table(), changes={"level": ["agent", "edge"], "seeds": [4, 7]})
+    assert [(each.setting.method.level, each.setting.seed) for each in experiment.planned] == [
+        ("agent", 4), ("edge", 4), ("agent", 7), ("edge", 7),
+    ]  # fmt: skip
+
+
+def test_keys_of_a_methods_table_override_the_rest_for_this_method_only() -> None:
+    own = {"method": "local", "label": "mine", "scenario": {"sigma": 3.0}, "steps": 7, "degree": 4, "seeds": [5]}
+    others, mine = plan(methods=[{"method": "cl-colme"}, own])
+    assert (others.label, mine.label) == ("CL-colME", "mine")
+    assert mine.setting.scenario == Scenario(n_agents=30, means=(0.0, 1.0), sigma=3.0)
+    assert others.setting.scenario == Scenario(n_agents=30, means=(0.0, 1.0))
+    assert mine.setting.setup == Setup(steps=7, degree=4) and others.setting.setup == Setup(steps=20)
+    assert (mine.setting.seed, others.setting.seed) == (5, 0)
+
+
+# A list is a sweep
+
+
+def test_several_sweeps_multiply() -> None:
+    planned = plan(
+        seeds=3, degree=[2, 4], scenario={"n_agents": [20, 30], "means": [0.0, 1.0]},
+        methods=[{"method": "cl-colme", "level": ["agent", "edge"], "delta": [0.1, 0.2]}, {"method": "local"}],
+    )  # fmt: skip
+    assert len(planned) == len({each.name for each in planned}) == 3 * 2 * 2 * (2 * 2 + 1)
+    combinations = {
+        (s.scenario.n_agents, s.setup.degree, s.method.level, s.method.delta, s.seed)
+        for s in (each.setting for each in planned)
+        if isinstance(s.method, colme.CLColME)
+    }
+    assert combinations == set(itertools.product((20, 30), (2, 4), ("agent", "edge"), (0.1, 0.2), range(3)))
+
+
+def test_all_methods_of_a_seed_come_before_the_next_seed() -> None:
+    planned = plan(seeds=3, methods=[{"method": "cl-colme"}, {"method": "local"}])
+    assert [(each.setting.seed, each.label) for each in planned] == [
+        (seed, label) for seed in range(3) for label in ("CL-colME", "local")
+    ]
+
+
+def of_scenario(**more: Any) -> dict[str, Any]:
+    return {"scenario": {"n_agents": 30, "means": [0.0, 1.0]} | more}
+
+
+def test_a_list_is_one_value_where_the_field_takes_a_list_and_a_list_of_lists_is_a_sweep() -> None:
+    assert values("means", **of_scenario(means=[0.0, 2.0])) == [(0.0, 2.0)]
+    assert values("means", **of_scenario(means=[[0.0, 2.0], [1.0], [3, 4, 5]])) == [(0, 2), (1,), (3, 4, 5)]
+    assert values("sigma", **of_scenario(sigma=[1.0, 2.0])) == [(1.0, 2.0)]
+    assert values("sigma", **of_scenario(sigma=[[1.0, 2.0], [2.0, 1.0]])) == [(1.0, 2.0), (2.0, 1.0)]
+    assert values("sizes", **of_scenario(sizes=[10, 20])) == [(10, 20)]
+    assert values("sizes", **of_scenario(sizes=[[10, 20], [20, 10]])) == [(10, 20), (20, 10)]
+    one_each = [0.25] * 15 + [0.5] * 15
+    assert values("skip_rate", **of_scenario(skip_rate=one_each)) == [tuple(one_each)]
+    assert values("skip_rate", **of_scenario(skip_rate=[one_each, [0.5] * 30])) == [tuple(one_each), (0.5,) * 30]
+    assert values("record", record=[5, 10]) == [(5, 10)]
+    assert values("record", record=[[5, 10], [6, 11]]) == [(5, 10), (6, 11)]
+
+
+def test_a_list_of_one_is_the_number_where_the_field_takes_a_number_too() -> None:
+    assert values("sigma", **of_scenario(sigma=[[2.0], [3.0]])) == [2.0, 3.0]
+    assert values("sigma", **of_scenario(sigma=[2.0, [1.0, 2.0]])) == [2.0, (1.0, 2.0)]
+    assert values("skip_rate", **of_scenario(skip_rate=[[0.1], [0.2]])) == [0.1, 0.2]
+    assert values("means", **of_scenario(means=[[2.0], [3.0]])) == [(2.0,), (3.0,)]
+
+
+def test_whole_floats_are_whole_numbers() -> None:
+    found = values("n_agents", **of_scenario(n_agents=[1e1, 3e1]))
+    assert found == [10, 30] and all(type(each) is int for each in found)
+    assert values("steps", steps=1e2) == [100]
+    assert plan(steps=1e2)[0].name == plan(steps=100)[0].name
+
+
+def test_words_and_lists_of_steps_mix_in_a_sweep() -> None:
+    assert values("record", record=["all", "log"]) == ["all", "log"]
+    assert values("step", methods=[{"method": "cl-colme", "step": ["auto", 0.05]}]) == ["auto", 0.05]
+
+
+def test_seeds_are_how_many_or_which() -> None:
+    assert [each.setting.seed for each in plan(seeds=3)] == [0, 1, 2]
+    assert [each.setting.seed for each in plan(seeds=[8, 3])] == [3, 8]
+    assert [each.setting.seed for each in plan()] == [0]
+
+
+# Mistakes
+
+Case = tuple[str, tuple[str, ...]]
+# What the file is, and fragments of the message in order: the place, what was got, the rule or the remedy.
+BAD: dict[str, Case] = {
+    # unknown keys
+    "typo at the top": (BASE.replace("steps", "stesp"), ("x.toml: ", "'stesp'", "Did you mean 'steps'?")),
+    "typo in scenario": (
+        BASE.replace("n_agents", "n_agent"), ("x.toml: scenario: ", "'n_agent'", "Did you mean 'n_agents'?"),
+    ),
+    "typo in a method": (BASE + "dleta = 0.1", ("x.toml: methods[0]: ", "'dleta'", "Did you mean 'delta'?")),
+    "typo in a set-up key of a method": (
+        BASE + "tolerence = 0.1", ("x.toml: methods[0]: ", "'tolerence'", "Did you mean 'tolerance'?"),
+    ),
+    "typo in the seeds of a method": (
+        BASE + "sedes = 1", ("x.toml: methods[0]: ", "'sedes'", "Did you mean 'seeds'?"),
+    ),
+    "typo in a method's own scenario": (
+        BASE + "scenario.n_agent = 10", ("x.toml: methods[0].scenario: ", "'n_agent'", "Did you mean 'n_agents'?"),
+    ),
+    "key of a method without fields": (
+        BASE.replace("cl-colme", "local") + "delta = 0.1", ("x.toml: methods[0]", "delta"),
+    ),
+    "typo in published": (
+        BASE + PUBLISHED + "metrc = 'mse'", ("x.toml: published[0]", "metrc", "Did you mean 'metric'?"),
+    ),
+    "typo in timing": (BASE + "[timing]\nrepeat = 3", ("x.toml: timing", "repeat", "Did you mean 'repeats'?")),
+    "typo in the name of a method": (
+        BASE.replace("cl-colme", "cl-colm"), ("x.toml: methods[0]", "'cl-colm'", "Did you mean 'cl-colme'?"),
+    ),
+    # wrong types
+    "word for a number at the top": (BASE.replace("20", "'a'"), ("x.toml: steps='a'", "a whole number")),
+    "word in a sweep at the top": (BASE.replace("20", "[3, 'a']"), ("x.toml: steps[1]='a'", "a whole number")),
+    "word for a number of agents": (BASE.replace("30", "'a'"), ("x.toml: scenario.n_agents='a'", "a whole number")),
+    "word in a sweep of agents": (
+        BASE.replace("30", "[30, 'x']"), ("x.toml: scenario.n_agents[1]='x'", "a whole number"),
+    ),
+    "half an agent": (BASE.replace("30", "1.5"), ("x.toml: scenario.n_agents=1.5", "a whole number")),
+    "truth for agents": (BASE.replace("30", "true"), ("x.toml: scenario.n_agents=True", "a whole number")),
+    "day for agents": (BASE.replace("30", "2026-02-01"), ("x.toml: scenario.n_agents=", "a whole number")),
+    "one mean": (BASE.replace("[0.0, 1.0]", "3.0"), ("x.toml: scenario.means=3.0", "it must be a list")),
+    "list and number": (BASE.replace("[0.0, 1.0]", "[[0.0], 3.0]"), ("x.toml: scenario.means[1]=3.0", "a list")),
+    "word for delta": (BASE + "delta = ['x']", ("x.toml: methods[0].delta[0]='x'", "it must be a number")),
+    "word for the agents of a method": (
+        BASE + "scenario.n_agents = 'x'", ("x.toml: methods[0].scenario.n_agents='x'", "a whole number"),
+    ),
+    "word for the steps of a method": (BASE + "steps = 'x'", ("x.toml: methods[0].steps='x'", "a whole number")),
+    "word for seeds": (BASE.replace("seeds = 2", "seeds = 'x'"), ("x.toml: seeds", "a whole number")),
+    "word among seeds": (BASE.replace("seeds = 2", "seeds = [1, 'x']"), ("x.toml: seeds[1]", "a whole number")),
+    "word for the seeds of a method": (BASE + "seeds = 'x'", ("x.toml: methods[0].seeds", "a whole number")),
+    "number for a title": ("title = 3" + BASE, ("x.toml: title", "it must be a word")),
+    "number for a label": (BASE + "label = 3", ("x.toml: methods[0].label", "it must be a word")),
+    "list for a label": (BASE + "label = ['a', 'b']", ("x.toml: methods[0].label", "it must be a word")),
+    "word for figures": ("figures = 'mse'" + BASE, ("x.toml: figures", "it must be")),
+    "number for modules": ("modules = 3" + BASE, ("x.toml: modules", "it must be")),
+    "word for a published step": (
+        BASE + PUBLISHED.replace("10", "'x'"), ("x.toml: published[0].t", "a whole number"),
+    ),
+    "nothing published": (BASE + PUBLISHED.replace("value = 1.0", ""), ("x.toml: published[0]", "value")),
+    "word for repeats": (BASE + "[timing]\nrepeats = 'x'", ("x.toml: timing.repeats", "a whole number")),
+    "number for timing": ("timing = 3" + BASE, ("x.toml: timing", "it must be")),
+    "list for the method": (BASE.replace('"cl-colme"', '["cl-colme"]'), ("x.toml: methods[0]", "['cl-colme']")),
+    "number for scenario": ("scenario = 3\nmethods = [{method = 'local'}]", ("x.toml: scenario=3", "[scenario]")),
+    "table for methods": (
+        "methods = {method = 'local'}\nscenario = {n_agents = 3, means = [0.0]}", ("x.toml: methods=", "[[methods]]"),
+    ),
+    "words for methods": (
+        "methods = ['local']\nscenario = {n_agents = 3, means = [0.0]}", ("x.toml: methods=['local']", "[[methods]]"),
+    ),
+    "number for a method's scenario": (BASE + "scenario = 3", ("x.toml: methods[0].scenario=3", "table")),
+    # rules
+    "no steps": (BASE.replace("20", "0"), ("x.toml: steps=0", "at least 1", "Try steps=2000")),
+    "no steps in a sweep": (BASE.replace("20", "[5, 0]"), ("x.toml: steps[1]=0", "at least 1", "Try steps=2000")),
+    "no steps for a method": (BASE + "steps = 0", ("x.toml: methods[0].steps=0", "at least 1", "Try steps=2000")),
+    "no agents": (BASE.replace("30", "0"), ("x.toml: scenario.n_agents=0", "at least one", "Try n_agents=5000")),
+    "no agents in a sweep": (
+        BASE.replace("30", "[3, 0]"), ("x.toml: scenario.n_agents[1]=0", "at least one", "Try n_agents=5000"),
+    ),
+    "no agents for a method": (
+        BASE + "scenario.n_agents = 0", ("x.toml: methods[0].scenario.n_agents=0", "at least one", "Try n_agents="),
+    ),
+    "no means": (BASE.replace("[0.0, 1.0]", "[]"), ("x.toml: scenario.means=()", "finite mean", "Try means=")),
+    "too large a delta": (BASE + "delta = [0.1, 2.0]", ("x.toml: methods[0].delta[1]=2.0", "between", "Try delta=0.1")),
+    "unknown level": (BASE + "level = 'agnet'", ("x.toml: methods[0].level='agnet'", "Did you mean 'agent'?")),
+    "unknown graph": ("graph = 'rng'" + BASE, ("x.toml: graph='rng'", "graph 'rng'", "Did you mean 'ring'?")),
+    "rewired twice": ("rewire = 2.0" + BASE, ("x.toml: rewire=2.0", "between 0 and 1", "Try rewire=0.1")),
+    "recorded too late": ("record = [5, 30]" + BASE, ("x.toml: record=(5, 30)", "1..20", "Try record='log'")),
+    "no seeds": (BASE.replace("seeds = 2", "seeds = 0"), ("x.toml: seeds=0", "at least one seed", "Try seeds = 10")),
+    "seed twice": (BASE.replace("seeds = 2", "seeds = [1, 1]"), ("x.toml: seeds=[1, 1]", "each once", "Try")),
+    "negative seed": (BASE.replace("seeds = 2", "seeds = [-1]"), ("x.toml: seed", "-1", "Try")),
+    "no seeds for a method": (BASE + "seeds = 0", ("x.toml: methods[0].seeds=0", "at least one seed", "Try")),
+    "value twice": (BASE + "delta = [0.1, 0.2, 0.1]", ("x.toml: methods[0].delta[2]=0.1", "twice", "Leave one out")),
+    "list twice": (
+        BASE.replace("[0.0, 1.0]", "[[0.0], [0]]"), ("x.toml: scenario.means[1]=(0.0,)", "twice", "Leave one out"),
+    ),
+    "empty sweep": (BASE + "delta = []", ("x.toml: methods[0].delta=[]", "at least one value", "Leave the key out")),
+    "empty sweep of agents": (BASE.replace("30", "[]"), ("x.toml: scenario.n_agents=[]", "Leave the key out")),
+    "method twice": (
+        BASE + "[[methods]]\nmethod = 'cl-colme'", ("x.toml: methods", "CLColME() twice", "Leave one out, or label"),
+    ),
+    "no scenario": ("methods = [{method = 'local'}]", ("x.toml: scenario is missing", "[scenario]")),
+    "no methods": ("[scenario]\nn_agents = 3\nmeans = [0.0]", ("x.toml: methods is missing", "[[methods]]")),
+    "no agents at all": (BASE.replace("n_agents = 30", ""), ("x.toml: scenario", "n_agents is missing")),
+    "no name of a method": (
+        BASE.replace("method =", "label ="), ("x.toml: methods[0].method is missing", "Try method = 'cl-colme'"),
+    ),
+    "unknown metric": (
+        BASE + PUBLISHED + "metric = 'msee'", ("x.toml: published[0]", "'msee'", "Did you mean 'mse'?"),
+    ),
+    "published at a step and below": (
+        BASE + PUBLISHED + "below = 1.0", ("x.toml: published[0]", "t=10 and below=1.0", "Try t=1000"),
+    ),
+    "published nowhere": (
+        BASE + PUBLISHED.replace("t = 10", ""), ("x.toml: published[0]", "t=None and below=None", "Try t=1000"),
+    ),
+    "published of nobody": (
+        BASE + PUBLISHED.replace("CL-", "CM-"), ("x.toml: published[0]", "'CM-colME'", "Did you mean 'CL-colME'?"),
+    ),
+    "published where there is nothing": (
+        BASE + PUBLISHED + "where.levl = 'edge'", ("x.toml: published[0]", "'levl'", "Did you mean 'level'?"),
+    ),
+    "no repeats": (BASE + "[timing]\nrepeats = 0", ("x.toml: timing", "repeats=0", "positive", "Try repeats=5")),
+    "published beside timing": (
+        TIMED + "[[methods]]\nmethod = 'c-colme'\n" + PUBLISHED + "[timing]\nrepeats = 2",
+        ("x.toml: published", "Leave it out"),
+    ),
+    "seeds of a timing": (BASE + "[timing]", ("x.toml: seeds", "repeats")),
+    "timing of one": (TIMED + "[timing]", ("x.toml: timing", "two at least")),
+    "timing without CL-colME": (
+        TIMED + "label = 'mine'\n[[methods]]\nmethod = 'c-colme'\n[timing]",
+        ("x.toml: timing", "CL-colME"),
+    ),
+    "timing of two degrees": (
+        "degree = [4, 6]" + TIMED + "[[methods]]\nmethod = 'c-colme'\n[timing]",
+        ("x.toml: timing", "only n_agents"),
+    ),
+    "timing of two under one name": (
+        TIMED + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "apart", "Label them"),
+    ),
+    "more steps than there are": ("record = 'log'" + BASE.replace("20", "1e300"), ("x.toml: steps=",)),
+    # not TOML
+    "no value": ("steps =\n", ("x.toml is not TOML", "line 1", "Mend")),
+    "key twice": ("steps = 1\nsteps = 2\n", ("x.toml is not TOML", "line 2", "Mend")),
+    "table not closed": ("steps = 1\n\n[scenario\n", ("x.toml is not TOML", "line 3", "Mend")),
+    # modules
+    "no such module": ("modules = ['no.py']" + BASE, ("x.toml: ", "no.py", "No such file", "relative to the file")),
+}  # fmt: skip
+
+
+def assert_in_order(text: str, fragments: tuple[str, ...]) -> None:
+    place = 0
+    for fragment in fragments:
+        found = text.find(fragment, place)
+        assert found >= 0, f"{fragment!r} is not in {text[place:]!r}"
+        place = found + len(fragment)
+
+
+def assert_reads_well(text: str) -> None:
+    assert "\n" not in text
+    assert re.search(r"[.?)]$", text) and not re.search(r"[.?!]\.$", text), text
+    assert "msgspec" not in text and "$" not in text and "`" not in text, text
+
+
+@pytest.mark.parametrize("case", BAD, ids=list(BAD))
+def test_a_mistake_is_answered_with_the_file_the_path_in_it_and_a_remedy(case: str, tmp_path: Path) -> None:
+    text, fragments = BAD[case]
+    with pytest.raises(ExperimentError) as refused:
+        Experiment.read(write(tmp_path, text))
+    assert_in_order(str(refused.value), fragments)
+    assert_reads_well(str(refused.value))
+
+
+@pytest.mark.parametrize("case", ["number for scenario", "table for methods", "words for methods",
+                                  "list for the method", "typo in a method"])  # fmt: skip
+def test_a_mistake_is_answered_as_well_when_flags_change_something(case: str, tmp_path: Path) -> None:
+    text, fragments = BAD[case]
+    for changes in ({"n_agents": 10}, {"delta": 0.2}, {"seeds": 3}):
+        with pytest.raises(ExperimentError) as refused:
+            Experiment.read(write(tmp_path, text), changes)
+        if "delta" not in changes:
+            assert_in_order(str(refused.value), fragments)
+
+
+def test_a_change_that_no_method_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"x\.toml: depth=3: none of the methods \(cl-colme\) has it\. Leave"):
+        Experiment.read(write(tmp_path, BASE), {"depth": 3})
+    with pytest.raises(ExperimentError, match=r"x\.toml: scenario\.n_agents='x': it must be a whole number"):
+        Experiment.read(write(tmp_path, BASE), {"n_agents": "x"})
+
+
+def test_files_that_are_not_there_or_not_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"cannot read .*no\.toml: No such file.* Try: colme list experiments\."):
+        Experiment.read(tmp_path / "no.toml")
+    (tmp_path / "x.toml").write_bytes(b"title = '\xff\xfe'")
+    with pytest.raises(ExperimentError, match=r"x\.toml is not TOML: .*utf-8"):
+        Experiment.read(tmp_path / "x.toml")
+    with pytest.raises(ExperimentError, match=r"unknown experiment 'cl_colmee': .* Did you mean 'cl_colme'\?"):
+        Experiment.read("cl_colmee")
+
+
+def test_what_does_not_fit_the_graph_is_refused_before_the_first_run(tmp_path: Path) -> None:
+    odd = Experiment.parse(table(degree=3, scenario={"n_agents": 5, "means": [0.0]}), name="odd")
+    with pytest.raises(ExperimentError, match=r"^CL-colME: a 3-regular graph on 5 agents does not exist"):
+        lab.run(odd, results=tmp_path)
+    unstable = Experiment.parse(table(methods=[{"method": "cl-colme", "step": 0.5}]), name="unstable")
+    with pytest.raises(ExperimentError, match=r"^CL-colME.*step=0\.5 is not stable"):
+        lab.run(unstable, results=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+GARBAGE = st.recursive(
+    st.integers(-3, 40) | st.floats() | st.booleans() | st.text(max_size=5) | st.dates()
+    | st.sampled_from(["cl-colme", "local", "agent", "all", "mse", "CL-colME", datetime.time(1, 2)]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+KEYS = {
+    (): ["scenario", "methods", "published", "timing", "modules", *Setup.__struct_fields__, *Head.__struct_fields__],
+    ("scenario",): list(Scenario.__struct_fields__),
+    ("methods", 0): ["method", "label", "seeds", "steps", "scenario", *colme.CLColME.__struct_fields__],
+    ("methods", 1): ["method", "label", "delta"],
+    ("methods", 0, "scenario"): list(Scenario.__struct_fields__),
+    ("published", 0): ["method", "metric", "t", "below", "value", "where"],
+    ("published", 0, "where"): ["level", "n_agents", "steps"],
+    ("timing",): ["repeats", "budget"],
+}
+PLACES = st.sampled_from(list(KEYS)).flatmap(
+    lambda path: st.tuples(st.just(path), st.sampled_from(KEYS[path]) | st.text(max_size=4))
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(PLACES, GARBAGE), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_garbage_anywhere_raises_nothing_but_a_colme_error(changes: Any, timed: bool, flags: bool) -> None:
+    whole = table(methods=[{"method": "cl-colme", "scenario": {"n_agents": 20}}, {"method": "local"}])
+    if timed:
+        whole["timing"] = {"repeats": 2}
+    else:
+        whole["published"] = [{"method": "CL-colME", "t": 10, "value": 1.0, "where": {}}]
+    for (path, key), garbage in changes:
+        target: Any = whole
+        for part in path:
+            inner = target.get(part) if isinstance(target, dict) else target[0] if target else None
+            target = inner if isinstance(inner, dict | list) else target
+        if isinstance(target, dict):
+            target[key] = garbage
+    try:
+        Experiment.parse(whole, changes={"n_agents": 12, "level": "agent"} if flags else None)
+    except ColmeError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=100)
+@given(st.dictionaries(st.sampled_from(KEYS[()]) | st.text(max_size=4), GARBAGE, max_size=5))
+def test_a_table_of_garbage_raises_nothing_but_a_colme_error(garbage: dict[str, Any]) -> None:
+    with pytest.raises(ColmeError):
+        Experiment.parse(garbage)
+
+
+# Names of runs
+
+
+def test_names_do_not_depend_on_the_order_of_keys_or_on_where_the_file_lies(tmp_path: Path) -> None:
+    turned = """
+    [[methods]]
+    method = "cl-colme"
+    [scenario]
+    means = [0, 1]
+    n_agents = 3e1
+    """
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    one = Experiment.read(write(tmp_path, BASE))
+    other = Experiment.read(write(folder, "steps = 20\nseeds = [1, 0]\n" + turned, "y.toml"))
+    assert [each.name for each in one.planned] == [each.name for each in other.planned]
+    assert (one.name, other.name) == ("x", "y")
+
+
+def test_names_do_not_depend_on_words_about_the_runs_or_on_their_neighbors() -> None:
+    (alone,) = plan()
+    more = plan(
+        title="t", about="a", reference="r", figures=["mse"], seeds=2,
+        methods=[{"method": "cl-colme", "label": "mine"}, {"method": "local"}],
+    )  # fmt: skip
+    assert alone.name == more[0].name and more[0].label == "mine"
+    assert len({each.name for each in more}) == 4
+
+
+def test_defaults_may_be_said_or_left_out() -> None:
+    said = {"method": "cl-colme"} | {
+        field.name: field.default for field in msgspec.structs.fields(colme.CLColME) if field.default is not None
+    }
+    assert plan(methods=[said], graph="regular")[0].name == plan()[0].name
+
+
+def test_names_are_short_words_and_tell_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    (before,) = plan()
+    name = before.name
+    assert re.fullmatch(r"[0-9a-f]{16}", name)
+    monkeypatch.setattr(colme, "__version__", "9.9.9")
+    assert before.name != name
+
+
+def test_one_run_may_stand_under_two_labels(tmp_path: Path) -> None:
+    twice = table(methods=[{"method": "local", "label": "a"}, {"method": "local", "label": "b"}])
+    data = lab.run(Experiment.parse(twice, name="twice"), results=tmp_path, jobs=1)
+    assert len(list((tmp_path / "twice" / "runs").iterdir())) == 1
+    assert data["method"].values.tolist() == ["a", "b"]
+    assert np.array_equal(data["mse"].values[0], data["mse"].values[1])
+
+
+# The experiments that come with colme
+
+SHIPPED = [path.stem for path in shipped_experiments()]
+
+
+def test_the_promised_experiments_are_there() -> None:
+    papers = {"cl_colme", "aaai25_figure1", "aaai25_figure2", "tmlr22"}
+    promised = papers | {"clocks", "step_size", "scaling", "timing", "flow"}
+    assert promised <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that_exist(name: str) -> None:
+    experiment = Experiment.read(name)
+    assert experiment.head.title and experiment.head.about and experiment.head.reference
+    assert set(experiment.head.figures or ()) <= set(FIGURES)
+    experiment.check()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Path) -> None:
+    """Few agents and seeds, but all steps: published numbers name their step."""
+    small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | ({"steps": 60} if name == "scaling" else {})
+    if name == "timing":
+        small = {"n_agents": 24, "steps": 60, "timing": {"repeats": 1}}
+    experiment = Experiment.read(name, small)
+    data = lab.run(experiment, results=tmp_path, jobs=1)
+    assert data.attrs["missing"] == 0
+    rows = [] if name == "timing" else published_rows(data, experiment.head.published)
+    assert len(rows) == len(experiment.head.published)
+    for row in rows:
+        assert row["measured"] > 0 and row["low"] <= row["measured"] <= row["high"], row
+        assert row["ratio"] == pytest.approx(row["measured"] / row["published"])
+        assert row["source"]
+
+
+def test_an_experiment_that_was_written_down_is_the_same_experiment(tmp_path: Path) -> None:
+    for path in shipped_experiments():
+        experiment = Experiment.read(path)
+        again = Experiment.read(write(tmp_path, toml_of(experiment.table), path.name))
+        assert [each.name for each in again.planned] == [each.name for each in experiment.planned]
+        assert again.head == experiment.head
+
+
+# Methods of one's own
+
+OWN = """
+modules = ["own.py"]
+seeds = 2
+steps = 60
+degree = 6
+[scenario]
+n_agents = 30
+means = [0.0, 3.0]
+sigma = 0.5
+[[methods]]
+method = "one-hop"
+delta = [0.1, 0.2]
+[[methods]]
+method = "local"
+"""
+
+
+def own(folder: Path, *, edit: tuple[str, str] = ("", ""), name: str = "own.py") -> Path:
+    """An experiment file, with a copy of the skeleton beside it."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(SKELETON.read_text().replace(*edit))
+    return write(folder, OWN)
+
+
+def test_a_copy_of_the_skeleton_runs_and_its_results_outlive_it(tmp_path: Path) -> None:
+    path = own(tmp_path / "mine")
+    data = lab.run(path, results=tmp_path / "results", jobs=1)
+    assert data["method"].values.tolist() == ["one hop", "local"] and data.attrs["missing"] == 0
+    assert data["delta"].values.tolist() == [0.1, 0.2]
+    at_the_end = data["mse"].isel(t=-1).median("seed")
+    assert float(at_the_end.sel({"method": "one hop"}).max()) < 0.5 * float(at_the_end.sel({"method": "local"}).min())
+    shutil.rmtree(tmp_path / "mine")
+    code = "import sys; from colme import lab; d = lab.load(sys.argv[1]); print(d.mse.sum().item().hex(), d.missing)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "results" / "x")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [data["mse"].sum().item().hex(), "0"]
+
+
+def test_runs_of_own_methods_are_named_after_the_contents_of_the_file(tmp_path: Path) -> None:
+    here = Experiment.read(own(tmp_path / "here")).planned
+    there = Experiment.read(own(tmp_path / "there")).planned
+    edited = Experiment.read(own(tmp_path / "edited", edit=("    Say here", "    Say it here"))).planned
+    names = [[each.name for each in planned] for planned in (here, there, edited)]
+    assert names[0] == names[1]
+    mine = [k for k, each in enumerate(here) if each.label == "one hop"]
+    assert len(mine) == 4
+    for k in range(len(here)):
+        assert (names[0][k] == names[2][k]) is (k not in mine), "only runs of the edited method change"
+
+
+def test_an_edited_method_computes_what_it_says_now(tmp_path: Path) -> None:
+    path = own(tmp_path / "mine")
+    before = lab.run(path, results=tmp_path / "results", jobs=1)
+    own(tmp_path / "mine", edit=("estimate[a] = total / weight", "estimate[a] = 2.0 * total / weight"))
+    after = lab.run(path, results=tmp_path / "results", jobs=1)
+    mine, local = {"method": "one hop"}, {"method": "local"}
+    assert (after["mse"].sel(mine).isel(t=-1) > 1.0 + before["mse"].sel(mine).isel(t=-1)).all()
+    assert np.array_equal(after["mse"].sel(local), before["mse"].sel(local))
+
+
+def test_own_methods_are_checked_like_ours(tmp_path: Path) -> None:
+    path = own(tmp_path)
+    path.write_text(OWN.replace("delta =", "dleta ="))
+    with pytest.raises(ExperimentError, match=r"x\.toml: methods\[0\]: unknown key 'dleta'.* Did you mean 'delta'\?"):
+        Experiment.read(path)
+    path.write_text(OWN.replace("one-hop", "one-hob"))
+    with pytest.raises(ExperimentError, match=r"unknown method 'one-hob'.* Did you mean 'one-hop'\?"):
+        Experiment.read(path)
+
+
+BAD_MODULES: dict[str, tuple[str, str]] = {
+    "tag of ours": (SKELETON.read_text().replace('tag="one-hop"', 'tag="local"'), r"own\.py: the tag 'local' is taken"),
+    "tag is a number": (
+        SKELETON.read_text().replace('"one-hop"', "3"),
+        r"own\.py: OneHop has no tag.* Try class OneHop\(",
+    ),
+    "no method": ("x = 1\n", r"own\.py has no method.* Copy .*_skeleton\.py\."),
+    "only methods of others": ("from colme import CLColME\n", r"own\.py has no method"),
+    "syntax": ("def :\n", r"own\.py cannot be imported: SyntaxError"),
+    "import": ("import no_such_package\n", r"own\.py cannot be imported: ModuleNotFoundError: No module"),
+    "failure": ("1 / 0\n", r"own\.py cannot be imported: ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MODULES)
+def test_a_module_that_is_of_no_use_is_refused(case: str, tmp_path: Path) -> None:
+    text, said = BAD_MODULES[case]
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(ExperimentError, match=said) as refused:
+        Experiment.read(write(tmp_path, OWN))
+    assert str(refused.value).startswith(f"{tmp_path / 'x.toml'}: ") and "\n" not in str(refused.value)
+
+
+def test_a_module_must_be_a_python_file(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("x = 1")
+    (tmp_path / "folder.py").mkdir()
+    for name in ("own.txt", "folder.py"):
+        with pytest.raises(ExperimentError, match=re.escape(name)):
+            Experiment.read(write(tmp_path, OWN.replace("own.py", name)))
+
+
+def test_the_same_module_twice_is_refused(tmp_path: Path) -> None:
+    path = own(tmp_path)
+    path.write_text(OWN.replace('["own.py"]', '["own.py", "own.py"]'))
+    with pytest.raises(ExperimentError, match=r"the tag 'one-hop' is taken"):
+        Experiment.read(path)
+
+
+def test_modules_of_equal_names_from_two_folders_are_kept_apart(tmp_path: Path) -> None:
+    for folder, tag in (("a", "one-hop"), ("b", "another")):
+        own(tmp_path / folder, edit=('tag="one-hop"', f'tag="{tag}"'))
+    both = OWN.replace('["own.py"]', '["a/own.py", "b/own.py"]').replace("[0.1, 0.2]", "0.1")
+    path = write(tmp_path, both + '[[methods]]\nmethod = "another"\nlabel = "another"\n')
+    data = lab.run(path, results=tmp_path / "results", jobs=1)
+    assert data["method"].values.tolist() == ["one hop", "local", "another"] and data.attrs["missing"] == 0
+    assert lab.load(tmp_path / "results" / "x").equals(data)
+
+
+def test_the_kept_experiment_names_the_kept_modules(tmp_path: Path) -> None:
+    path = own(tmp_path / "mine")
+    lab.run(path, results=tmp_path / "results", jobs=1)
+    kept = Store(tmp_path / "results" / "x").load_experiment()
+    assert kept["modules"] == ["modules/own.py"]
+    assert (tmp_path / "results" / "x" / "modules" / "own.py").read_bytes() == SKELETON.read_bytes()
+    again = Experiment.read(tmp_path / "results" / "x" / "experiment.toml")
+    assert [each.name for each in again.planned] == [each.name for each in Experiment.read(path).planned]

@@ -1,0 +1,248 @@
+"""The report as a reader sees it: in a real browser, without a network."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colme import lab
+from colme.lab.plots.figures import FIGURES
+from colme.lab.report.page import html_of, table_html, write_report
+from colme.lab.results import experiment_of, store_of
+
+EXPERIMENT: dict[str, Any] = {
+    "title": "A <small> experiment & its page",
+    "about": "Two paragraphs.\n\nThe second one has <b>brackets</b>.",
+    "seeds": 3,
+    "steps": 300,
+    "scenario": {"n_agents": 400, "means": [0.0, 1.0], "sigma": 0.7},
+    "methods": [
+        {"method": "cl-colme", "level": ["agent", "edge"], "step": 0.1, "clock": "global"},
+        {"method": "c-colme", "level": ["agent", "edge"], "clock": "global"},
+        {"method": "local"},
+        {"method": "oracle"},
+    ],
+    "published": [
+        {"method": "local", "t": 300, "value": 0.7**2 / 300, "source": "theory"},
+        {"method": "CL-colME", "where": {"level": "agent"}, "metric": "wrong_edges", "below": 0.5, "value": 30},
+        {"method": "C-colME", "where": {"level": "agent"}, "metric": "time_ratio", "value": 1.2},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    lab.run(EXPERIMENT, results=folder, jobs=1)
+    return folder / "experiment"
+
+
+@pytest.fixture(scope="module")
+def report(results: Path) -> Path:
+    page, _ = write_report(experiment_of(results), store_of(results))
+    return page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("there is no Chromium with its driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+        "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
+        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
+    ):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    session = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield session
+    session.quit()
+
+
+def test_the_page_asks_for_nothing_but_itself(browser: Any, report: Path) -> None:
+    browser.get_log("performance")
+    browser.get(report.as_uri())
+    assert browser.title == "A <small> experiment & its page"
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]  # data: is inside the page
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+
+
+@pytest.mark.parametrize("width", [1280, 700, 390])
+def test_the_page_fits_the_window(browser: Any, report: Path, width: int) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    browser.get(report.as_uri())
+    inner, wide = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
+    assert inner == width and wide <= inner
+    for figure in browser.find_elements("css selector", "figure svg"):
+        assert 0.5 * min(width, 640) < figure.size["width"] <= width and figure.size["height"] > 60
+
+
+def test_every_figure_is_there_and_not_blank(browser: Any, report: Path) -> None:
+    from PIL import Image
+
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.get(report.as_uri())
+    names = [figure.get_attribute("id") for figure in browser.find_elements("css selector", "figure")]
+    assert names == ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
+    for svg in browser.find_elements("css selector", "figure svg"):
+        assert svg.get_attribute("role") == "img" and svg.get_attribute("aria-label")
+        pixels = np.asarray(Image.open(io.BytesIO(svg.screenshot_as_png)).convert("RGB")).reshape(-1, 3)
+        assert len(np.unique(pixels, axis=0)) > 20 and 0.01 < (pixels.min(axis=1) < 200).mean() < 0.9
+
+
+def test_names_inside_the_page_are_unique(browser: Any, report: Path) -> None:
+    browser.get(report.as_uri())
+    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids)) > 20
+    broken = browser.execute_script(
+        "return [...document.querySelectorAll('use')].map(e => e.getAttribute('href') || e.getAttribute('xlink:href'))"
+        ".filter(h => !document.querySelector(h))"
+    )
+    assert broken == []
+
+
+def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report: Path, results: Path) -> None:
+    browser.get(report.as_uri())
+    link = browser.find_element("css selector", "figure#mse a.download")
+    kind, _, data = link.get_attribute("href").partition(",")
+    assert kind == "data:text/csv;base64" and link.get_attribute("download") == "mse.csv"
+    from colme.lab import plots
+
+    table = plots.curves(lab.load(results), "mse", references=True)
+    assert base64.b64decode(data).decode() == plots.csv_of(table)
+
+
+def test_the_page_prints(browser: Any, report: Path) -> None:
+    browser.get(report.as_uri())
+    pdf = base64.b64decode(browser.print_page())
+    assert pdf.startswith(b"%PDF") and 2 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") <= 12
+
+
+def test_nothing_is_cut_off_in_print(browser: Any, report: Path) -> None:
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    metrics = {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(report.as_uri())
+    wide = browser.execute_script(
+        "return [...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth)"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(wide) >= 3 and max(wide) <= 0
+
+
+def test_tables_show_what_was_measured(browser: Any, report: Path) -> None:
+    browser.get(report.as_uri())
+    first, *_ = browser.find_elements("css selector", "table")
+    rows = [row.text for row in first.find_elements("css selector", "tbody tr")]
+    assert len(rows) == 3 and rows[0].startswith("local MSE at t=300") and rows[0].endswith("theory")
+    data = lab.load(report.parent)
+    measured = float(data["mse"].sel({"method": "local", "level": "agent", "t": 300}).median())
+    assert f"{measured:.3g}" in rows[0]
+
+
+def test_words_of_the_user_stay_words(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    assert "<title>A &lt;small&gt; experiment &amp; its page</title>" in text
+    assert "&lt;b&gt;brackets&lt;/b&gt;" in text and "<script" not in text
+    assert "http://" not in text.replace("http://www.w3.org/", "") and "https://" not in text
+
+
+def test_the_page_holds_configuration_versions_and_citation(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    for words in ("n_agents = 400", "means = [", "@article{stankovic2026clcolme", "@software{colme", "numpy", "python"):
+        assert words in text
+
+
+def test_missing_runs_are_said_aloud(results: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "experiment"
+    shutil.copytree(results, copy)
+    shutil.rmtree(next((copy / "runs").iterdir()))
+    page, _ = write_report(experiment_of(copy), store_of(copy))
+    assert "1 of 18 runs are missing" in page.read_text(encoding="utf-8")
+
+
+def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) -> None:
+    from colme.lab.plots.figures import draw, subject_of
+
+    subject = subject_of(experiment_of(results), store_of(results))
+    drawings, failed = draw(subject, ("mse", "parameter"))
+    assert [each.name for each in drawings] == ["mse"] and "no number is swept" in failed["parameter"]
+    assert 'The figure "parameter" is left out' in html_of(subject, drawings, failed)
+    assert set(FIGURES) >= {"mse", "error_rate", "wrong_edges", "time", "graph", "density", "spectrum", "stability"}
+
+
+def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
+    from colme.lab.plots.figures import draw, subject_of
+
+    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "published": [], "graph": "ring", "degree": 4}
+    ring["methods"] = [{"method": "cl-colme"}]
+    lab.run(ring, results=tmp_path, jobs=1)
+    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    (drawing,), _ = draw(subject, ("graph",))
+    apart = (drawing.table["a"] - drawing.table["b"]).abs()
+    assert set(apart.where(apart < 40, 80 - apart)) == {1, 2}, "on a ring of 80, neighbors are one or two places away"
+    assert "(CL-colME, seed 0)" in drawing.caption
+
+
+def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
+    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "published": []}
+    table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
+    lab.run(table, results=tmp_path, jobs=1)
+    assert lab.report(tmp_path / "experiment").exists()
+
+
+def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alone(results: Path) -> None:
+    from colme.lab.plots.figures import subject_of
+    from colme.lab.report.page import _headline
+
+    subject = subject_of(experiment_of(results), store_of(results))
+    assert _headline(subject).startswith("At t = 300 the mean squared error of CL-colME (")
+    data = subject.data.copy(deep=True)
+    data["mse"].loc[{"method": "CL-colME"}] *= 1e6
+    from dataclasses import replace
+
+    assert "C-colME (" in _headline(replace(subject, data=data)).replace("CL-colME", "")
+    data["mse"].loc[{"method": "C-colME"}] *= 1e6
+    assert _headline(replace(subject, data=data)) == "At t = 300 no method is better than every agent alone."
+
+
+def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
+    from colme.lab.plots.figures import draw, subject_of
+
+    many = EXPERIMENT | {"seeds": 1, "steps": 20, "published": []}
+    many["methods"] = [
+        {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
+    ]
+    lab.run(many, results=tmp_path, jobs=1)
+    (drawing,), _ = draw(
+        subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment")), ("mse",)
+    )
+    panels = drawing.figure.get_axes()
+    assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
+    assert all(len(panel.get_lines()) <= 6 for panel in panels)
+    assert drawing.table["line"].str.startswith("CL-colME").sum() == 12 * 20  # the numbers behind are all of them
+
+
+def test_tables_escape_and_align() -> None:
+    text = table_html([{"a": "<x>", "b": 1.5}, {"a": "y", "b": float("nan")}])
+    assert "&lt;x&gt;" in text and '<td class="number">1.5</td>' in text and '<td class="number">-</td>' in text

@@ -1,0 +1,71 @@
+"""The four pictures of a census show the numbers of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import colme
+from colme import lab
+from colme.errors import ColmeError
+from colme.lab import plots
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.plots.census import PARTS, Explained
+
+SCENARIO = colme.Scenario(n_agents=600, means=(0.0, 3.0), sigma=2.0)
+
+
+@pytest.fixture(scope="module")
+def found() -> Explained:
+    return plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=60, agent=7)
+
+
+def test_it_begins_with_a_ballot_and_ends_with_everybody(found: Explained) -> None:
+    assert found.votes[0].sum() == pytest.approx(1.0) and (found.votes[0] > 0).sum() <= 2
+    nearest = np.abs(found.center - found.mean).argmin()
+    assert found.votes[0, nearest] >= 0.5 - 1e-6
+    assert found.votes[0] @ found.center == pytest.approx(found.mean, abs=1e-6)
+    off = np.abs(found.votes - found.everybody).sum(axis=1)
+    assert off[-1] < 0.05 < off[0], "consensus"
+    assert len(found.table()) == found.votes.size
+
+
+def test_tribes_and_posterior_are_those_of_the_scenario(found: Explained) -> None:
+    """Places are off by 4 standard errors of a mean of 300 means at most, estimates are between the tribes."""
+    np.testing.assert_allclose(np.sort(found.place), [0.0, 3.0], atol=4 * found.sigma_of_mean / np.sqrt(300))
+    assert found.share.sum() == pytest.approx(1.0)
+    for curve in (found.estimate, found.lower, found.upper):
+        assert (np.diff(curve) > 0).all()
+    assert (found.lower < found.upper).all()
+    in_tribe = np.abs(found.own - found.place[0]) < found.sigma_of_mean
+    np.testing.assert_allclose(found.estimate[in_tribe], found.place[0], atol=found.sigma_of_mean / 2)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_picture_has_a_title_axes_and_a_legend(found: Explained, part: str) -> None:
+    ax = plots.plot_census(found, part)
+    assert ax.get_title("left") and ax.get_xlabel() and ax.get_ylabel() and ax.get_legend() is not None
+    if part == "ballot":
+        bars = [patch.get_height() for patch in ax.containers[1]]
+        np.testing.assert_allclose(bars, found.votes[0])
+
+
+def test_a_census_that_does_not_end_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ColmeError, match="no census ends within 1 steps"):
+        plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=1)
+
+
+def test_the_figure_of_an_experiment(tmp_path: Path) -> None:
+    table = {
+        "seeds": 1, "steps": 30, "degree": 8, "figures": ["census"], "methods": [{"method": "census"}],
+        "scenario": {"n_agents": 600, "means": [0.0, 3.0], "sigma": 2.0},
+    }  # fmt: skip
+    lab.run(Experiment.parse(table, name="c"), results=tmp_path, jobs=1)
+    page = Path(lab.report(Experiment.parse(table, name="c"), results=str(tmp_path))).read_text()
+    assert 'id="census"' in page and "How a census works" in page
+    table["methods"] = [{"method": "local"}]
+    lab.run(Experiment.parse(table, name="d"), results=tmp_path, jobs=1)
+    with pytest.raises(ColmeError, match="no method is a census"):
+        lab.report(Experiment.parse(table, name="d"), results=str(tmp_path))

@@ -1,0 +1,205 @@
+"""The figure and the page about a table show its numbers, say what they leave out, and trust no name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from colme.data.read.table import Names
+from colme.data.report.result import Result
+from colme.errors import ColmeError
+from colme.lab import plots
+from colme.lab.plots.estimates import ARROWS, LISTED, color_of, estimates_table, plot_estimates
+from colme.lab.report.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
+from tests.support.made_results import made_result
+
+NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""
+
+
+def words_of(ax: Any) -> str:
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    return " ".join(text.get_text() for text in figure.findobj(match=lambda each: hasattr(each, "get_text")))
+
+
+@pytest.mark.parametrize("n", [1, 2, LISTED])
+def test_few_agents_are_listed_by_name_in_order_of_their_estimates(n: int) -> None:
+    result = made_result(n)
+    ax = plot_estimates(result)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    order = np.argsort(result.estimate, kind="stable")
+    assert names == [f"sensor-{a} ({result.n[a]})" for a in order]
+    own, estimates = ax.collections[-2:]
+    assert np.allclose(own.get_offsets()[:, 0], result.mean[order])
+    assert np.allclose(estimates.get_offsets()[:, 0], result.estimate[order])
+    assert "90 % interval" in words_of(ax)
+
+
+@pytest.mark.parametrize("groups", [True, False])
+@pytest.mark.parametrize("n", [LISTED + 1, 3000])
+def test_many_agents_are_a_cloud_of_all_with_the_arrows_of_some(n: int, groups: bool) -> None:
+    result = made_result(n, groups=groups)
+    ax = plot_estimates(result)
+    dots = ax.collections[0]
+    assert len(dots.get_offsets()) == n and dots.get_rasterized() == (n > 2000)
+    low, high = ax.get_xlim()
+    assert ax.get_ylim() == (low, high)
+    drawn, words = len(estimates_table(result)), " ".join(words_of(ax).split())
+    assert drawn <= ARROWS
+    assert f"Dots: all {n:,} agents. Arrows and intervals: {drawn} of them, evenly spaced." in words
+    outside = int(np.sum((result.mean < low) | (result.mean > high)))
+    assert (f"{outside:,} own means lie outside the frame." in words) == (outside > 0)
+    assert outside <= 0.01 * n + 2
+    assert ("group 2:" in words) == groups
+
+
+def test_groups_have_colors_that_do_not_repeat_soon() -> None:
+    assert len({color_of(group) for group in range(-1, 12)}) == 13
+    result = made_result(30)
+    table = estimates_table(result)
+    face = plot_estimates(result).collections[-1].get_facecolor()
+    assert len({tuple(each) for each in np.asarray(face)}) == len(set(table["group"]))
+
+
+def test_strange_results_can_be_drawn() -> None:
+    whole = made_result(60)
+    same = np.full(60, 3.0)
+    for changes in (
+        {"mean": same, "estimate": same, "lower": same, "upper": same},
+        {"lower": np.full(60, -np.inf), "upper": np.full(60, np.inf)},
+        {"mean": np.where(np.arange(60) == 5, np.nan, whole.mean)},
+        {"group": np.arange(60)},
+        {"names": Names("who", "$x_")},
+    ):
+        for n in (60, 20):
+            cut = {
+                name: getattr(whole, name)[:n] for name in Result.__struct_fields__ if name not in ("summary", "names")
+            }
+            cut |= {name: value if name == "names" else value[:n] for name, value in changes.items()}
+            assert words_of(plot_estimates(msgspec.structs.replace(whole, **cut)))
+    with pytest.raises(ColmeError, match=r"must be what colme\.estimate gives"):
+        plot_estimates(3)  # type: ignore[arg-type]
+
+
+def test_axes_may_be_given_and_files_are_whole(tmp_path: Path) -> None:
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert plot_estimates(made_result(12), ax) is ax
+    heads = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG"}
+    for ending, head in heads.items():
+        path = plots.write_figure(ax, tmp_path / f"f{ending}")
+        assert path.read_bytes().startswith(head)
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(ColmeError, match=r"ending of a figure '.gif'"):
+        plots.write_figure(ax, tmp_path / "f.gif")
+
+
+def test_a_crowd_is_a_small_file() -> None:
+    assert len(plots.as_svg(plot_estimates(made_result(50_000)), "x")) < 1_500_000
+
+
+# The page
+
+
+class Parsed(HTMLParser):
+    """Tags that are open, rows and addresses."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts, self.rows, self.links = 0, 0, []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.rows += tag == "tr"
+        self.links += [value for name, value in attributes if name in ("src", "href") and value]
+        if tag not in ("meta", "input", "br", "link", "image", "path", "use"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.links += [value for name, value in attributes if name in ("src", "href") and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("path", "use", "image"):
+            assert self.open.pop() == tag
+
+
+def test_the_page_says_everything() -> None:
+    page = estimate_page(made_result(30, notes=("12 rows were left out.",)), command="colme estimate x.csv")
+    parsed = Parsed(page)
+    assert parsed.open == [] and parsed.scripts == 1 and parsed.rows == 30 + 1 + 3
+    for words in ("69 % less error", "3 groups.", "census (pooled variance)", "chosen", "12 rows were left out.",
+                  "colme estimate x.csv", "sensor-17", "one sample", "90 % intervals"):  # fmt: skip
+        assert words in page, words
+    assert not [link for link in parsed.links if not link.startswith(("#", "data:"))]
+
+
+def test_no_name_of_the_user_is_believed() -> None:
+    result = made_result(5, notes=(NASTY,), why=NASTY, groups_sentence=NASTY, faulty=(NASTY,), method=NASTY)
+    result.agent[0] = NASTY
+    result = msgspec.structs.replace(result, names=Names(NASTY, NASTY))
+    page = estimate_page(result, command=NASTY)
+    assert Parsed(page).scripts == 1 and "alert('x')</script>" not in page
+    assert page.count("&lt;script&gt;") >= 7
+
+
+def test_a_long_table_shows_some_and_says_so(tmp_path: Path) -> None:
+    n = 5 * MOST
+    result = made_result(n)
+    flags = result.flags.copy()
+    flags[[7, 4321]] = 4  # faulty
+    result = msgspec.structs.replace(result, flags=flags)
+    shown = chosen_agents(result)
+    assert len(shown) == len(set(shown.tolist())) == MOST and {7, 4321} <= set(shown.tolist())
+    path = write_estimate_page(result, tmp_path / "p.html", title="A title")
+    page = path.read_text()
+    assert "<h1>A title</h1>" in page and f"{MOST:,} of {n:,}: those with rare flags" in page
+    assert Parsed(page).rows == MOST + 1 + 3 and len(page) < 3_000_000
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    chromium, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("there is no Chromium with its driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "no-first-run",
+                 f"user-data-dir={tmp_path_factory.mktemp('browser')}"):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    session = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield session
+    session.quit()
+
+
+def test_agents_can_be_searched_and_sorted(browser: Any, tmp_path: Path) -> None:
+    result = made_result(50)
+    browser.get(write_estimate_page(result, tmp_path / "p.html").as_uri())
+    script = (
+        "return [...document.querySelectorAll('#rows tr:not([hidden]) td:first-child')].map(cell => cell.textContent)"
+    )
+    browser.find_element("css selector", "#agents input").send_keys("sensor-1")
+    names = browser.execute_script(script)
+    assert names == [f"sensor-{k}" for k in range(50) if str(k).startswith("1")]
+    browser.find_element("css selector", "#agents input").clear()
+    browser.find_element("css selector", "#agents input").send_keys(" ")
+    heads = {each.text.split()[0]: each for each in browser.find_elements("css selector", "#agents th")}
+    heads["mean"].click()
+    assert browser.execute_script(script) == [f"sensor-{a}" for a in np.argsort(-result.mean)]
+    heads["mean"].click()
+    assert browser.execute_script(script) == [f"sensor-{a}" for a in np.argsort(result.mean)]
+    heads["agent"].click()
+    assert browser.execute_script(script)[0] == "sensor-49"
+    assert not re.search("undefined|NaN", browser.find_element("css selector", "main").text)

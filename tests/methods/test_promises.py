@@ -1,0 +1,143 @@
+"""Every method keeps every promise, and agrees with the reading of its paper in tests/reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colme
+from colme.confidence import level_gamma
+from colme.graphs import Graph
+from colme.methods import METHODS, Method
+from colme.methods.intervals import IntervalMethod
+from colme.methods.skeleton import OneHop
+from colme.testing import PROMISES, check_method
+from colme.testing._promises import WIDTH, Case
+from tests import reference
+
+ALL: list[Method] = [
+    colme.Local(),
+    colme.Oracle(),
+    colme.ColME(delta=0.1),
+    colme.ColME(delta=0.1, weights="soft", restricted=False),
+    colme.ColME(delta=0.1, weights="aggressive", queries=3),
+    colme.BColME(delta=0.1, depth=1),
+    colme.BColME(delta=0.1, depth=4),
+    colme.CColME(delta=0.1),
+    colme.CColME(delta=0.1, clock="global", level="agent"),
+    colme.CLColME(delta=0.1),
+    colme.CLColME(delta=0.1, step=0.1, clock="global"),
+    colme.CLColME(delta=0.1, step=0.1, clock="own", level="population"),
+    colme.CLColME(delta=0.1, clock="harmonic", gamma=0.05),
+    colme.CLColME(delta=0.1, clock="constant", alpha=0.8),
+    colme.CLColME(delta=0.1, bound="fourth-moment"),
+    colme.CLColME(delta=0.1, bound="hoeffding"),
+    colme.CLColME(delta=0.1, consensus="flow"),
+    colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.ColME(delta=0.1, statistics=("mean", "deviation")),
+    colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
+    colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
+    colme.CColME(delta=0.1, statistics=("deviation",)),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation")),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation", "kurtosis"), clock="global"),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation"), consensus="flow"),
+    colme.Census(fits="own"),
+    colme.Census(fits="own", estimate_sigma=True),
+    colme.Census(fits="own", restart=True),
+]
+
+
+def gamma_of(method: IntervalMethod, graph: Graph) -> float:
+    if method.gamma is not None:
+        return method.gamma
+    return level_gamma(method.level, method.delta, n_agents=graph.n_agents, n_edges=graph.n_edges)
+
+
+def reference_of(method: Method) -> Callable[..., Any]:
+    """The dense reading of the same paper with the same parameters."""
+
+    def estimates(samples: Any, graph: Graph, classes: Any, sigma: Any) -> Any:
+        if isinstance(method, colme.Local):
+            return reference.local(samples).estimate
+        if isinstance(method, colme.Oracle):
+            return reference.oracle(samples, classes).estimate
+        if isinstance(method, colme.Census):
+            origin = colme.Recording(samples).origin  # where the grid begins
+            known = None if method.estimate_sigma else sigma
+            found = reference.census(samples - origin, graph.adjacency(), sigma=known, restart=method.restart)
+            return found.estimate + origin
+        assert isinstance(method, IntervalMethod)
+        radius = reference.laplace_radius
+        if method.bound == "fourth-moment":
+            radius = reference.fourth_moment_radius
+        if method.bound == "hoeffding":
+            sigma = WIDTH / 2.0
+        common = {
+            "sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius, "statistics": method.statistics,
+        }  # fmt: skip
+        adjacency = graph.adjacency()
+        if isinstance(method, colme.ColME):
+            options = {"weights": method.weights, "restricted": method.restricted, "queries": method.queries}
+            return reference.colme(samples, **common, **options).estimate
+        if isinstance(method, colme.BColME):
+            return reference.b_colme(samples, adjacency, **common, depth=method.depth).estimate
+        clock = {"clock": method.clock, "alpha": method.alpha}
+        if isinstance(method, colme.CLColME):
+            step = 1.0 / graph.degrees.max() if method.step == "auto" else method.step
+            if method.consensus == "flow":
+                return reference.flow(samples, adjacency, **common, step=step).estimate
+            return reference.cl_colme(samples, adjacency, **common, **clock, step=step).estimate
+        return reference.c_colme(samples, adjacency, **common, **clock).estimate
+
+    return estimates
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("method", ALL, ids=repr)
+def test_method_keeps_promise(method: Method, promise: Callable[[Case], None]) -> None:
+    promise(Case(method, reference_of(method)))
+
+
+def test_every_method_is_checked() -> None:
+    assert {type(method) for method in ALL} == set(METHODS) - {colme.Bayes}, (
+        "a bound has no form that an agent could run"
+    )
+
+
+def test_the_small_world_does_part() -> None:
+    """The promises are tested where something happens: edges are cut, but not all, and classes separate."""
+    case = Case(colme.CLColME(delta=0.1))
+    trace = colme.simulate(
+        case.method, colme.Recording(case.samples, classes=case.classes, sigma=0.5), graph=case.graph
+    )
+    assert trace.wrong_edges[0] == 1.0 and trace.wrong_edges[-1] < 0.1
+    assert trace.lost_edges[-1] == 0.0
+
+
+@pytest.mark.parametrize("statistics", [("mean",), ("mean", "deviation")], ids=str)
+def test_the_skeleton_is_a_method(statistics: tuple[str, ...]) -> None:
+    check_method(OneHop(delta=0.1, statistics=statistics))
+
+
+class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]
+    """Its array form is not its agent form."""
+
+    def start(self, world: Any, graph: Any) -> Any:
+        state = super().start(world, graph)
+        honest = state.step
+
+        def step(world: Any) -> None:
+            honest(world)
+            state.estimate += 1e-9
+
+        state.step = step
+        return state
+
+
+def test_check_method_notices() -> None:
+    with pytest.raises(AssertionError, match="agent_form_equals_array_form"):
+        check_method(Liar())
+    assert np.isfinite(colme.simulate(Liar(), np.ones((3, 2))).final.estimate).all()

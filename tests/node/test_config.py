@@ -1,0 +1,257 @@
+"""The file of a node: what it says, what it refuses and where, and what every knob follows from."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colme
+from colme.errors import NodeError
+from colme.node.config import node_toml as module
+from colme.node.config import presets
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.tables import Limits, Neighbor, Samples, Tls
+from colme.node.membership.join import Join
+from colme.node.names import Endpoint, check_name, is_loopback
+from colme.node.net.zenoh_settings import dialling, listening, runtime
+
+# the example in the docstring is the one that is tested
+EXAMPLE = "\n".join(line[4:] for line in (module.__doc__ or "").splitlines() if line.startswith("    "))
+
+
+def table() -> dict[str, Any]:
+    return tomllib.loads(EXAMPLE)
+
+
+def test_the_example_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(EXAMPLE)
+    node = NodeConfig.read(path)
+    assert node.name == "pi-3" and node.method == colme.CLColME(sigma=2.0)
+    assert node.neighbors == (Neighbor(name="pi-1", endpoint="tls/192.168.1.11:7447"), Neighbor(name="pi-4"))
+    assert node.everyone == ("pi-1", "pi-4") and (node.n_agents, node.n_edges) == (5, 5)
+    assert node.store == str(tmp_path / "pi-3.sqlite")  # paths are relative to the file
+    assert node.tls == Tls(**{key: str(tmp_path / name) for key, name in table()["tls"].items()})
+    assert eval(repr(node), vars(module) | vars(colme.methods)) == node
+
+
+def change(path: str, value: Any = None) -> Callable[[dict[str, Any]], None]:
+    """Set something deep inside a table, or take it out."""
+
+    def apply(tree: dict[str, Any]) -> None:
+        *outer, last = [int(word) if word.isdigit() else word for word in path.split(".")]
+        inner: Any = tree
+        for word in outer:
+            inner = inner.setdefault(word, {}) if isinstance(word, str) else inner[word]
+        inner.pop(last) if value is None else inner.__setitem__(last, value)
+
+    return apply
+
+
+BAD: dict[str, tuple[Callable[[dict[str, Any]], None], tuple[str, ...]]] = {
+    "misspelt key": (change("netwrok", "x"), ("unknown key 'netwrok'", "Did you mean 'network'?")),
+    "no name": (change("name"), ("name is missing", 'Add name = "pi-3"')),
+    "no method": (change("method"), ("method is missing", "Add [method]")),
+    "method is a word": (change("method", "local"), ("method='local'", "it is a table", "Write [method]")),
+    "unknown method": (change("method.method", "cl-colm"), ("method: unknown method", "Did you mean 'cl-colme'?")),
+    "misspelt field": (change("method.delt", 0.1), ("method: unknown key 'delt'", "Did you mean 'delta'?")),
+    "wrong type": (change("method.delta", "x"), ("method.delta='x'", "must be a number")),
+    "out of range": (change("method.delta", 2.0), ("method.delta=2.0", "between 0 and 1", "Try delta=0.1")),
+    "name with a slash": (change("name", "a/b"), ("name='a/b'", "letters, digits", "Try 'pi-3'")),
+    "name that is a wildcard": (change("neighbors.0.name", "*"), ("neighbors[0]", "name='*'", "Try 'pi-3'")),
+    "network": (change("network", "a b"), ("network='a b'", "Try 'pi-3'")),
+    "member": (change("members", ["pi-1", "$*"]), ("members[1]='$*'", "Try 'pi-3'")),
+    "unknown preset": (change("preset", "lam"), ("unknown preset 'lam'", "Did you mean 'lan'?")),
+    "no ticks": (change("tick_rate", 0.0), ("tick_rate=0.0", "positive", "Try tick_rate = 10.0")),
+    "no edges": (change("n_edges", 0), ("n_edges=0", "at least 1")),
+    "endpoint": (change("neighbors.0.endpoint", "pi-1"), ("neighbors[0]", "endpoint='pi-1'", "protocol/host:port")),
+    "port": (change("listen", ["tls/pi-3:70000"]), ("listen[0]='tls/pi-3:70000'", "protocol/host:port")),
+    "options in an endpoint": (
+        change("neighbors.0.endpoint", "tls/pi-1:7447#verify_name_on_connect=false"), ("neighbors[0]", "host:port"),
+    ),
+    "another protocol": (change("listen", ["udp/10.0.0.1:7447"]), ("listen[0]", "the protocol tls, or tcp")),
+    "plain beside keys": (change("listen", ["tcp/127.0.0.1:7447"]), ("listen[0]", "all of it is TLS")),
+    "no keys": (change("tls"), ("neighbors[0].endpoint", "TLS needs keys", "Add [tls]")),
+    "a key is missing": (change("tls.key"), ("tls", "key is missing. Add it.")),
+    "itself": (change("neighbors.0.name", "pi-3"), ("neighbors[0].name='pi-3'", "no neighbor of itself")),
+    "twice": (change("neighbors.1.name", "pi-1"), ("neighbors[1].name='pi-1'", "once")),
+    "nobody dials": (change("listen"), ("neighbors[1] has no endpoint", "one end must dial")),
+    "misspelt source": (change("samples.source", "stdinn"), ("samples", "'stdinn'", "Did you mean 'stdin'?")),
+    "address of stdin": (change("samples.address", "x"), ("samples", "stdin has no address")),
+    "file without a name": (change("samples.source", "file"), ("samples", "file needs one")),
+    "samples from anywhere": (
+        change("samples", {"source": "tcp", "address": "0.0.0.0:7000"}), ("samples", "must be on loopback"),
+    ),
+    "lease": (change("limits.lease", -1.0), ("limits", "lease=-1.0", "positive", "Try lease = 2.0")),
+    "lease is a word": (change("limits.lease", "long"), ("limits.lease='long'", "must be a number")),
+    "tiny records": (change("limits.max_record", 10), ("limits", "max_record=10", "at least 64")),
+    "misspelt limit": (change("limits.leese", 1.0), ("limits: unknown key 'leese'", "Did you mean 'lease'?")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_told_with_its_place_and_a_remedy(name: str, tmp_path: Path) -> None:
+    apply, fragments = BAD[name]
+    wrong = table()
+    apply(wrong)
+    with pytest.raises(NodeError) as caught:
+        NodeConfig.parse(wrong)
+    message = str(caught.value)
+    position = 0
+    for fragment in fragments:
+        assert fragment in message[position:], message
+        position = message.index(fragment, position)
+    assert "\n" not in message
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=r"cannot read .*none.toml: No such file"):
+        NodeConfig.read(tmp_path / "none.toml")
+    path = tmp_path / "node.toml"
+    path.write_text("name = ")
+    with pytest.raises(NodeError, match=r"node.toml is not TOML: .*Mend that line"):
+        NodeConfig.read(path)
+    path.write_text(EXAMPLE.replace("pi-1", "a/b"))
+    with pytest.raises(NodeError, match=r"node.toml: neighbors\[0\]: name='a/b'"):
+        NodeConfig.read(path)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "ok"),
+    [
+        ("tcp/127.0.0.1:7447", True), ("tcp/localhost:7447", True), ("tcp/[::1]:7447", True),
+        ("tcp/127.8.8.8:1", True), ("tcp/0.0.0.0:7447", False), ("tcp/[::]:7447", False),
+        ("tcp/192.168.1.3:7447", False), ("tcp/pi-3:7447", False), ("tcp/localhost.evil.example:7447", False),
+    ],
+)  # fmt: skip
+def test_without_tls_only_loopback(endpoint: str, ok: bool) -> None:
+    for how in ({"listen": (endpoint,)}, {"neighbors": (Neighbor(name="bob", endpoint=endpoint),)}):
+        if ok:
+            NodeConfig(name="ann", method=colme.Local(), **how)
+        else:
+            with pytest.raises(NodeError, match="off loopback everything is TLS"):
+                NodeConfig(name="ann", method=colme.Local(), **how)
+
+
+def test_endpoints_and_names() -> None:
+    assert str(Endpoint.parse("tls/[fe80::1]:7447")) == "tls/[fe80::1]:7447"
+    assert Endpoint.parse("tls/[fe80::1]:7447").host == "fe80::1"
+    assert is_loopback("::1") and not is_loopback("10.0.0.1")
+    for good in ("pi-3", "a", "Sensor_7.roof", "x" * 63):
+        check_name(good, "name")
+    for bad in ("", "-a", "a/b", "a*", "a$b", "a#b", "a b", "ä", "x" * 64, "a\n", "@x", ".."):
+        with pytest.raises(NodeError):
+            check_name(bad, "name")
+
+
+def node(**fields: Any) -> NodeConfig:
+    return NodeConfig(**{"name": "ann", "method": colme.Local(), "listen": ("tcp/127.0.0.1:7447",)} | fields)
+
+
+def test_every_knob_follows_its_formula() -> None:
+    for name, lease, first, last in (("local", 1.0, 0.1, 0.5), ("lan", 2.0, 0.1, 1.0), ("wan", 5.0, 0.3, 2.5)):
+        found = node(preset=name, tick_rate=20.0)
+        assert found.lease == lease
+        assert found.freshness == pytest.approx(5 / 20 + lease)
+        retry = dialling(found, "bob", "tcp/127.0.0.1:1")["connect/retry"]
+        assert (retry["period_init_ms"], retry["period_max_ms"]) == (1000 * first, 1000 * last)
+        assert f"{name:9}" in (presets.__doc__ or "")
+    few = node(members=("b", "c"))
+    assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, len(few.neighbors) + 2, 6)
+    many = node(members=tuple(f"m{i}" for i in range(1000)), tick_rate=20.0)
+    assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 2, 30, 80.0)
+    assert many.max_record == 2 * (128 + 16 * 14)
+    assert node(method=colme.Census()).max_record == 2 * (128 + 16 * 1024)
+    own = Limits(lease=3.0, freshness=9.0, max_record=100, max_rate=7.0, rx_threads=5, max_sessions=8, max_neighbors=4)
+    set_by_hand = node(limits=own)
+    for field in own.__struct_fields__:
+        assert getattr(set_by_hand, field) == getattr(own, field)
+
+
+def test_joining_has_room_for_more_and_says_where_it_is() -> None:
+    """Three times the degree that is wanted: neighbors, sessions, and the step that is stable with so many."""
+    keys = Tls(ca="c", certificate="p", key="k")
+    method = colme.CLColME(sigma=1.0)
+    join = Join(degree=4, admit="certified")
+    found = node(method=method, listen=("tls/192.168.1.13:7447",), tls=keys, join=join)
+    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 6, 26, 12)
+    assert found.max_record == 640 and found.advertised == "tls/192.168.1.13:7447"
+    assert found.admits("anybody", "tls/192.168.1.14:7447") and found.admits("anybody", None)
+    for name, endpoint in ((found.name, "tls/a:1"), ("x", "tcp/127.0.0.1:1"), ("x", "tls/a:1?key=2"), ("x", "")):
+        assert not found.admits(name, endpoint)
+    closed = node(method=method, listen=(), join=Join(seed="pi-1", endpoint="tcp/127.0.0.1:1"), members=("pi-2",))
+    assert closed.everyone == ("pi-1", "pi-2") and closed.advertised is None and not closed.admits("pi-2", None)
+    assert closed.admits("pi-2", "tcp/127.0.0.1:2") and not closed.admits("pi-9", "tcp/127.0.0.1:2")
+
+
+def test_the_newcomer_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "node.md").read_text(encoding="utf-8")
+    text = page.partition("$ cat pi-9/node.toml")[2].partition("```")[0]
+    found = NodeConfig.parse(tomllib.loads(text))
+    assert found.join is not None and found.join.seed == "pi-1" and found.admits_certified
+    assert found.everyone == ("pi-1",) and found.advertised == "tls/192.168.1.19:7447"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"join": {"seed": "pi-1"}}, r"they go together\. Add endpoint"),
+        ({"join": {"endpoint": "tls/a:1"}}, r"they go together\. Add seed"),
+        ({"join": {"admit": "everybody"}}, r"unknown admit 'everybody'"),
+        ({"join": {"degree": 0}}, r"degree"),
+        ({"join": {"degree": 4}, "limits": {"max_neighbors": 11}}, r"max_neighbors=11 with join.degree=4.*up to 12\."),
+        ({"join": {"patience": 0.0}}, r"patience"),
+        ({"join": {"max_members": 0}}, r"max_members"),
+        ({"join": {"admit": "certified"}}, r"without keys nobody proves a name"),
+        ({"join": {"seed": "pi-3", "endpoint": "tcp/127.0.0.1:1"}}, r"that is this agent itself"),
+        ({"join": {"seed": "pi-1", "endpoint": "tcp/192.0.2.1:1"}}, r"join\.endpoint.*off loopback everything is TLS"),
+        ({"join": {}, "method": {"method": "local"}}, r"it has no neighbors\. Leave \[join\] out"),
+        ({"join": {}, "listen": ["tls/0.0.0.0:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"}},
+         r"nobody can dial that\. Add advertise"),
+        ({"join": {}, "listen": ["tls/127.0.0.1:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"},
+          "relay": {"address": "relay.example:7460"}}, r"at its port on the relay.*Add advertise"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_join_is_told(fields: dict[str, Any], words: str) -> None:
+    plain = {"name": "pi-3", "method": {"method": "cl-colme", "sigma": 2.0}}
+    with pytest.raises(NodeError, match=words):
+        NodeConfig.parse(plain | fields)
+
+
+def test_sessions_are_closed_to_all_that_is_not_named() -> None:
+    keys = Tls(ca="ca.pem", certificate="ann.pem", key="ann.key")
+    secure = node(tls=keys, listen=("tls/10.0.0.1:7447",), members=("bob", "cid"), network="net")
+    for settings, others in (
+        (listening(secure), ["bob", "cid"]), (dialling(secure, "bob", "tls/10.0.0.2:7447"), ["bob"]),
+    ):  # fmt: skip
+        for key in ("scouting/multicast/enabled", "scouting/gossip/enabled", "adminspace/enabled"):
+            assert settings[key] is False
+        assert settings["transport/link/protocols"] == ["tls"]
+        assert settings["transport/link/tls"]["enable_mtls"]
+        assert settings["transport/link/tls"]["verify_name_on_connect"]
+        access = settings["access_control"]
+        assert access["enabled"] and access["default_permission"] == "deny"
+        assert [subject["cert_common_names"] for subject in access["subjects"]] == [[other] for other in others]
+        for policy, other in zip(access["policies"], others, strict=True):
+            rules = [rule for rule in access["rules"] if rule["id"] in policy["rules"]]
+            mine = ["cme/net/a/ann", f"cme/net/x/ann/{other}", "cme/net/live/ann"]
+            theirs = [f"cme/net/a/{other}", f"cme/net/x/{other}/ann", f"cme/net/live/{other}"]
+            heard = [rule["key_exprs"] for rule in rules if rule["flows"] == ["ingress"] and "put" in rule["messages"]]
+            said = [rule["key_exprs"] for rule in rules if rule["flows"] == ["egress"] and "put" in rule["messages"]]
+            assert (heard, said) == ([theirs], [mine])
+        assert settings["low_pass_filter"][0]["size_limit"] == secure.max_record
+        assert settings["downsampling"][0]["rules"] == [{"key_expr": "cme/net/a/*", "freq": secure.max_rate}]
+    assert runtime(9).startswith("(rx: (worker_threads: 9)")
+
+
+def test_paths_of_samples_and_stores_are_relative_to_the_file() -> None:
+    wanted = copy.deepcopy(table()) | {"samples": {"source": "file", "address": "log.txt"}, "store": "/var/x.sqlite"}
+    found = NodeConfig.parse(wanted, folder="/etc/colme")
+    assert found.samples == Samples(source="file", address="/etc/colme/log.txt") and found.store == "/var/x.sqlite"
+    wanted["samples"] = {"source": "mqtt", "address": "10.0.0.1:1883/greenhouse/7"}
+    assert NodeConfig.parse(wanted, folder="/etc/colme").samples.address == "10.0.0.1:1883/greenhouse/7"

@@ -1,0 +1,189 @@
+"""Every command of docs/howto is run as it stands there (blocks marked sh): hosts are folders of this machine, on
+addresses of its loopback, and ssh, sudo, chown, systemctl and journalctl are a few lines each. Blocks marked console
+set up an operating system, and are not run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colme.errors import NodeError
+from colme.node.config.node_toml import NodeConfig
+from colme.node.io.status import ask
+from colme.node.security.keys import identity
+from tests.support.node_fleet import environment, until
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+PLACES = {  # of the text -> of this machine
+    "/var/lib/colme": "$LIB", "/opt/colme/bin/": "", "192.168.1.": "127.0.0.", "192.0.2.": "127.0.0.",
+    "relay.example": "127.0.0.50",
+}  # fmt: skip
+TOOLS = {
+    "colme": 'exec "$PYTHON" -m colme "$@"',
+    "ssh": 'shift; exec bash -c "$*"',
+    "sudo": 'if [ "$1" = -u ]; then shift 2; fi; exec "$@"',
+    "chown": "",
+    "journalctl": 'cat "$LIB/${2#colme-node@}/journal" | tail -n "$4"',
+    "systemctl": r"""
+unit=${@: -1}; name=${unit#colme-node@}; name=${name#colme-}; home=$LIB/$name
+if [ "$1" = restart ]; then
+    date +%s.%N >> $home/stops
+    kill $(cat $home/pid); while kill -0 $(cat $home/pid) 2>/dev/null; do sleep 0.05; done
+fi
+verb=run; file=node.toml
+# a relay listens everywhere, where here the agents are, too
+if [ $unit = colme-relay ]; then verb=relay; file=relay.toml; sed -i s/0.0.0.0/127.0.0.50/ $home/$file; fi
+cd $home && exec colme node $verb --config $home/$file < /dev/null >> journal 2>> log &
+echo $! > $home/pid
+""",
+}
+
+
+class Site:
+    """Where the commands are run."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.lib = folder, folder / "lib"
+        self.lib.mkdir()
+        tools = folder / "tools"
+        tools.mkdir()
+        for name, script in TOOLS.items():
+            (tools / name).write_text(f"#!/bin/bash\n{script}\n")
+            (tools / name).chmod(0o755)
+        self.environment = environment() | {
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "LIB": str(self.lib), "PYTHON": sys.executable,
+        }  # fmt: skip
+
+    def run(self, script: str) -> str:
+        """What the commands print."""
+        for text, here in PLACES.items():
+            script = script.replace(text, here)
+        done = subprocess.run(
+            ["bash", "-e", "-u", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def status(self, name: str) -> dict[str, Any]:
+        with contextlib.suppress(NodeError):
+            return ask(NodeConfig.read(self.lib / name / "node.toml").socket)
+        return {"fresh": -1, "samples": -1}
+
+    def stop(self) -> None:
+        for path in self.lib.glob("*/pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.read_text()), signal.SIGTERM)
+        for path in self.lib.glob("*/pid"):
+            until(lambda path=path: not Path("/proc", path.read_text().strip()).exists(), 30.0)  # type: ignore[misc]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    found = Site(tmp_path)
+    yield found
+    found.stop()
+
+
+def blocks(name: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```$", (HOWTO / name).read_text(), re.M | re.S)
+
+
+def test_every_howto_is_run_here_and_linked() -> None:
+    names = {path.name for path in HOWTO.glob("*.md")}
+    assert names == set(re.findall(r'blocks\("(\w+\.md)"\)', Path(__file__).read_text()))
+    for page in (HOWTO.parent / "node.md", HOWTO.parent.parent / "README.md"):
+        assert all(f"howto/{name}" in page.read_text() for name in names)
+
+
+@pytest.mark.network
+def test_five_raspberry_pis(site: Site) -> None:
+    names = [f"pi-{i}" for i in range(1, 6)]
+    *setup, ask_them = blocks("five_raspberry_pis.md")
+    for block in setup:
+        site.run(block)
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    until(lambda: all(site.status(name)["samples"] == 1 for name in names), 10.0)
+    until(lambda: '"samples": 1' in (site.lib / "pi-1" / "journal").read_text(), 10.0)
+    said = site.run(ask_them)
+    assert "pi-1" in said and '"mean": 21.4' in said
+
+
+@pytest.mark.network
+def test_behind_nat_with_a_relay(site: Site) -> None:
+    names = ["office", "pi-4", "pi-5"]
+    plan, relay, agents, by_hand = blocks("behind_nat_with_a_relay.md")
+    site.run(plan)
+    site.run(by_hand)
+    site.run(relay)
+    site.run(agents.replace("ssh pi-4 sudo -u", "sleep 5; ssh pi-4 sudo -u"))
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    assert site.status("pi-4")["relay_connected"] and site.status("pi-5")["relay_connected"]
+    carried = [name for name in names if (site.lib / name / "node.toml").read_text().count("127.0.0.50:750")]
+    assert carried  # at least one dials another through the relay
+    log = (site.lib / "relay" / "log").read_text()
+    assert "pi-4 is here." in log and "pi-5 is here." in log
+
+
+class Watch:
+    """How long each of some agents has not heard each other."""
+
+    def __init__(self, site: Site, names: list[str]):
+        self.site, self.names, self.done = site, names, threading.Event()
+        self.ages: list[tuple[float, str, str, float]] = []  # when, who, of whom, seconds
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.done.wait(0.1):
+            for name in self.names:
+                rows, now = self.site.status(name).get("neighbor_rows", ()), time.time()
+                self.ages += [(now, name, row["name"], row["age"]) for row in rows if row["age"] is not None]
+
+    def stop(self) -> None:
+        self.done.set()
+        self.thread.join()
+
+
+@pytest.mark.network
+def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(site: Site) -> None:
+    """Three agents, restarted in turn in four rounds: nobody who is not being restarted is lost for longer than the
+    freshness, and whoever was is heard again."""
+    names = ["pi-1", "pi-2", "pi-3"]
+    hosts = "".join(f"pi-{i} 192.168.1.2{i}\\n" for i in (1, 2, 3))
+    site.run(f"printf '{hosts}' > hosts.txt; colme node plan hosts.txt --set sigma=2 -o fleet; cp -r fleet/pi-? $LIB")
+    site.run("for pi in pi-1 pi-2 pi-3; do systemctl enable --now colme-node@$pi; done")
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    freshness = NodeConfig.read(site.lib / "pi-1" / "node.toml").freshness
+    before = {name: identity(site.lib / name / f"{name}.pem") for name in names}
+    keys = {name: (site.lib / name / f"{name}.key").read_bytes() for name in names}
+    watch = Watch(site, names)
+    try:
+        for block in blocks("rotate_certificates.md"):
+            site.run(block)
+        until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    finally:
+        watch.stop()
+    stops = {name: list(map(float, (site.lib / name / "stops").read_text().split())) for name in names}
+    assert [len(stops[name]) for name in names] == [4] * 3 and len(watch.ages) > 500
+    for at, who, of, age in watch.ages:
+        if age > freshness:  # then it fell silent because it was told to stop
+            assert any(abs(at - age - stop) < 1.0 for stop in stops[of]), (who, of, age)
+        assert age < 20.0
+    newest = (site.folder / "fleet" / "authority" / "ca.pem").read_bytes()
+    for name in names:
+        assert (site.lib / name / "ca.pem").read_bytes() == newest
+        assert (site.lib / name / f"{name}.key").read_bytes() != keys[name]
+        assert identity(site.lib / name / f"{name}.pem").hosts == before[name].hosts
+        assert (site.lib / name / f"{name}.key").stat().st_mode & 0o077 == 0

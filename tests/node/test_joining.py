@@ -1,0 +1,206 @@
+"""Joining over zenoh with mutual TLS: who has a certificate of the authority comes in, and nobody else."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colme
+from colme.node.assemble import introductions_of
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.plan import Host, to_toml
+from colme.node.core import Core
+from colme.node.device import Device
+from colme.node.io.status import ask, status_of
+from colme.node.membership.join import Join
+from colme.node.net.zenoh_door import Doorman
+from colme.node.net.zenoh_transport import ZenohTransport
+from colme.node.security.keys import make_certificate
+from tests.node.test_security import Intruder, with_certificate
+from tests.support.node_fleet import NAMES, TICK, config, free_port, make_keys, tls, transports, until
+from tests.support.node_swarm import Swarm
+
+Opened = Callable[[NodeConfig], ZenohTransport]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_keys(tmp_path_factory.mktemp("keys"))
+    make_keys(folder / "rogue")
+    return folder
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    with transports() as one:
+        yield one
+
+
+def joining(name: str, keys: Path | None, port: int, seed: tuple[str, int] | None = None, **more: Any) -> NodeConfig:
+    """An agent that knows nobody but, perhaps, a seed."""
+    protocol = "tcp" if keys is None else "tls"
+    start = {} if seed is None else {"seed": seed[0], "endpoint": f"{protocol}/127.0.0.1:{seed[1]}"}
+    join = Join(degree=2, admit="members" if keys is None else "certified", **start, **more)
+    return NodeConfig(
+        name=name, network="test", method=colme.CLColME(sigma=1.0), preset="local", tick_rate=1 / TICK,
+        listen=(f"{protocol}/127.0.0.1:{port}",), join=join, tls=None if keys is None else tls(keys, name),
+        n_agents=len(NAMES), members=tuple(other for other in NAMES if other != name) if keys is None else (),
+    )  # fmt: skip
+
+
+def device_of(transport: ZenohTransport) -> Device:
+    settings = transport.config
+    core = Core(settings.method, settings.name, (), n_agents=len(NAMES), degree=settings.degree,
+                stale_after=settings.freshness)  # fmt: skip
+    return Device(core, transport, introductions=introductions_of(settings))
+
+
+def run(devices: list[Device], until_all: Callable[[Device], bool], seconds: float = 60.0) -> None:
+    """Tick until all are content."""
+    rng, end = random.Random(1), time.monotonic() + seconds
+    while not all(until_all(device) for device in devices):
+        assert time.monotonic() < end, [(device.core.name, device.core.neighbors) for device in devices]
+        for device in devices:
+            device.tick(time.monotonic(), rng.gauss(0.0, 1.0))
+        time.sleep(TICK)
+
+
+def has_fresh(n: int) -> Callable[[Device], bool]:
+    return lambda device: len(device.core.fresh(time.monotonic())) >= n
+
+
+@pytest.mark.parametrize("secure", [True, False], ids=["tls", "tcp"])
+def test_who_knows_only_a_seed_finds_neighbors(secure: bool, keys: Path, opened: Opened) -> None:
+    """Certified strangers, or members over loopback. One of them leaves, and is replaced."""
+    names, port = NAMES[:4], free_port()
+    own = keys if secure else None
+    devices = [device_of(opened(joining(names[0], own, port)))]
+    devices += [device_of(opened(joining(name, own, free_port(), (names[0], port)))) for name in names[1:]]
+    run(devices, has_fresh(2))
+    for device in devices:
+        status = status_of(device, time.monotonic())
+        assert all(row["met"] for row in status["neighbor_rows"]) and status["known"] >= 2
+    leaver = devices.pop()
+    leaver.leave()
+    leaver.transport.close()
+    for device in devices:
+        friends = device.introductions
+        assert friends is not None
+        if leaver.core.name in device.core.neighbors:
+            run([device], lambda _, friends=friends: leaver.core.name in friends.left)  # type: ignore[misc]
+    run(devices, has_fresh(2))
+
+
+def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened) -> None:
+    """eve has a certificate. Her letters are heard, once the door has been opened anew; what she says as bob is not;
+    nor is a bob of another authority. Nobody is a neighbor before it is added."""
+    port = free_port()
+    ann = opened(joining("ann", keys, port))
+    got: set[tuple[str, str]] = set()
+
+    def listen() -> set[tuple[str, str]]:
+        ann.publish(b"mine")
+        got.update((name, "message") for name, _ in ann.control())
+        got.update((name, "record") for name in ("bob", "eve") if ann.latest(name) is not None)
+        return got
+
+    with Intruder(port, with_certificate(keys / "rogue", "bob", ca=keys / "ann" / "ca.pem")) as rogue:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            rogue.speak_as("bob")
+            listen()
+            time.sleep(TICK)
+    assert got == set() and ann._doorman.admitted == ann._doorman.waiting == set()
+    with Intruder(port, with_certificate(keys, "eve")) as eve:
+        until(lambda: eve.speak_as("bob") or eve.speak_as("eve") or listen())
+        for _ in range(20):
+            eve.speak_as("bob")
+            eve.speak_as("eve")
+            listen()
+            time.sleep(TICK)
+    assert got == {("eve", "message")} and ann._doorman.admitted == {"eve"}
+
+
+def test_opening_the_door_anew_costs_neighbors_few_records(keys: Path, opened: Opened) -> None:
+    """bob dials ann and goes on talking while a stranger comes: the pause is a few ticks, well below the freshness."""
+    port = free_port()
+    ann = opened(joining("ann", keys, port))
+    ann.add("bob")
+    bob = opened(config("bob", keys=keys, neighbors={"ann": port}))
+    until(lambda: ann.publish(b"x") or bob.publish(b"y") or (ann.latest("bob") and bob.latest("ann")))
+    opened(config("eve", keys=keys, neighbors={"ann": port}))
+    last, longest, end = time.monotonic(), 0.0, time.monotonic() + 2.5
+    while time.monotonic() < end:
+        ann.publish(b"x")
+        bob.publish(b"y")
+        if ann.latest("bob") is not None:
+            last = time.monotonic()
+        longest = max(longest, time.monotonic() - last)
+        time.sleep(TICK)
+    print(f"longest pause {longest:.2f} s")
+    assert "eve" in ann._doorman.admitted and longest < ann.config.freshness + 1.0
+
+
+def test_the_doorman_lets_in_a_few_at_a_time_and_not_too_many(keys: Path) -> None:
+    doorman = Doorman(joining("ann", keys, 1, ("bob", 2), max_members=3))
+    assert doorman.at_the_door(["bob", "cid", "dan", "no name", "ann"]) == {"bob"}
+    assert doorman.waiting == {"cid", "dan"} and doorman.due(0.0) and doorman.opens(10.0) == {"cid", "dan"}
+    assert doorman.at_the_door(["cid", "eve", "flo"]) == {"cid"} and doorman.waiting == {"eve"}
+    lease = doorman.config.lease
+    assert not doorman.due(10.0 + 1.9 * lease) and doorman.due(10.0 + 2.1 * lease)
+    members = Doorman(config("ann", keys=keys, members=("bob",)))
+    assert members.at_the_door(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_answer("cid")
+
+
+@pytest.mark.network
+def test_newcomers_with_a_seed_join_a_planned_fleet(tmp_path: Path) -> None:
+    """Six processes of a plan, two classes; then three newcomers that know one address. All have twins for neighbors in
+    the end, and estimates nearer to the truth than their own means."""
+    method, rate = colme.CLColME(sigma=1.0), 20.0
+    swarm = Swarm(tmp_path, 6, method=method, degree=3, tick_rate=rate, preset="local", admit="certified")
+    first = swarm.hosts[0]
+    for k in range(3):
+        name = f"new-{k}"
+        make_certificate(swarm.folder / "authority", name, ["127.0.0.1"], folder=swarm.folder / name)
+        table = {
+            "name": name, "preset": "local", "tick_rate": rate, "n_agents": 9,
+            "listen": [f"tls/127.0.0.1:{free_port()}"], "method": {"method": "cl-colme", "sigma": 1.0},
+            "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"},
+            "join": {"seed": first.name, "endpoint": f"tls/127.0.0.1:{first.port}", "degree": 3, "admit": "certified"},
+        }  # fmt: skip
+        swarm.config(name).write_bytes(to_toml(table))
+        swarm.hosts.append(Host(name, "127.0.0.1"))
+    names = [host.name for host in swarm.hosts]
+    truth = np.array([3.0 * (int(name[-1]) % 2) for name in names])
+    rng, n_steps, came = np.random.default_rng(5), 600, 100
+    try:
+        for name in names[:6]:
+            swarm.start(name)
+        began = time.monotonic()
+        for step in range(n_steps):
+            if step == came:
+                for name in names[6:]:
+                    swarm.start(name)
+            for a, name in enumerate(names):
+                if name in swarm.processes:
+                    swarm.feed(name, float(truth[a] + rng.standard_normal()))
+            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
+        statuses = {name: ask(NodeConfig.read(swarm.config(name)).socket) for name in names}
+    finally:
+        reports = swarm.stop()
+    for name, status in statuses.items():
+        others = [row["name"] for row in status["neighbor_rows"] if row["fresh"]]
+        assert len(others) >= 3, (name, others)
+        assert all((int(name[-1]) - int(other[-1])) % 2 == 0 for other in others), (name, others)
+    errors = [
+        np.sqrt(np.mean((np.array([reports[name][what] for name in names]) - truth) ** 2))
+        for what in ("estimate", "mean")
+    ]
+    print(f"rms error: {errors[0]:.4f} with neighbors, {errors[1]:.4f} alone")
+    assert errors[0] < errors[1]

@@ -1,0 +1,282 @@
+"""The loop of a node, in virtual time: when it ticks, what it takes, how it ends, what it says when asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colme
+from colme.errors import NodeError
+from colme.node.core import Core
+from colme.node.device import Device
+from colme.node.io.sinks import LinePrinter
+from colme.node.io.sources import GrowingFile, Source
+from colme.node.io.status import Desk, ask, metrics
+from colme.node.loop import Runner, Ticker
+from colme.node.net.memory import MemoryNetwork
+from colme.node.store import Store
+from tests.support.node_fleet import environment, free_port, until
+
+PERIOD = 0.05
+
+
+class Script:
+    """A source that gives what it is told, tick by tick."""
+
+    def __init__(self, *ticks: list[float]):
+        self.bad, self.ended, self._ticks = 0, False, list(ticks)
+
+    def take(self) -> list[float]:
+        now = self._ticks.pop(0) if self._ticks else []
+        self.ended = not self._ticks
+        return now
+
+    def position(self) -> bytes | None:
+        return None
+
+    def resume(self, position: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class VirtualDesk(Desk):
+    """Waiting costs no time but that of a clock of its own, which may jump."""
+
+    def __init__(self, jumps: dict[int, float] | None = None):
+        super().__init__()
+        self.now, self.waits, self.jumps = 100.0, 0, jumps or {}
+
+    def wait(self, seconds: float, status: Callable[[], dict[str, Any]]) -> None:
+        self.now += seconds + self.jumps.get(self.waits, 0.0)
+        self.waits += 1
+
+
+@pytest.fixture
+def desk() -> Iterator[VirtualDesk]:
+    found = VirtualDesk()
+    yield found
+    found.close()
+
+
+def make(source: Source, desk: Desk, store: Store | None = None, method: Any = None, **options: Any) -> Runner:
+    core = Core(method or colme.CLColME(sigma=1.0), "ann", ["bob"], n_agents=2)
+    reading = source if store is not None else None
+    device = Device(core, MemoryNetwork().join("ann", ["bob"]), store, save_every=3, reading=reading)
+    return Runner(device, source, desk, period=PERIOD, **options)
+
+
+def test_ticks_keep_their_grid_and_late_ones_are_skipped_not_bunched() -> None:
+    ticker = Ticker(1.0, 10.0, 0.25)
+    assert ticker.due == 10.25
+    ticker.began(10.3)  # a little late does not move the grid
+    assert (ticker.due, ticker.late) == (11.25, 0)
+    ticker.began(14.5)  # the machine slept through 12.25, 13.25 and 14.25
+    assert (ticker.due, ticker.late) == (15.25, 3)
+    ticker.began(15.25)
+    assert (ticker.due, ticker.late) == (16.25, 3)
+
+
+def test_a_runner_sleeps_until_the_next_tick_and_skips_what_it_slept_through() -> None:
+    desk = VirtualDesk({5: 20.5 * PERIOD})
+    began: list[float] = []
+    runner = make(Script(*[[1.0]] * 10), desk, clock=lambda: desk.now, phase=0.5, until_end=True)
+    tick = runner.device.tick
+    runner.device.tick = lambda now, sample: (began.append(now), tick(now, sample))[1]  # type: ignore[method-assign,func-returns-value]
+    runner.run()
+    ticks = [(now - 100.0) / PERIOD - 0.5 for now in began]
+    assert ticks == pytest.approx([0, 1, 2, 3, 4, 25.5, 26, 27, 28, 29]) and runner.ticker.late == 20
+
+
+def test_phases_differ(desk: VirtualDesk) -> None:
+    phases = {make(Script(), desk).ticker.due for _ in range(5)}
+    assert len(phases) == 5
+
+
+def test_all_samples_of_a_tick_count_and_ticks_without_one_are_ticks(desk: VirtualDesk) -> None:
+    reports: list[dict[str, Any]] = []
+    runner = make(Script([1.0, 2.0, 6.0], [], [], [7.0]), desk, clock=lambda: desk.now, report=reports.append,
+                  until_end=True, report_every=2 * PERIOD)  # fmt: skip
+    runner.run()
+    assert (reports[-1]["tick"], reports[-1]["samples"], reports[-1]["mean"]) == (4, 4, 4.0)
+    assert [each["tick"] for each in reports] == [1, 3, 4]  # every second tick, and a last word
+
+
+@pytest.mark.parametrize("method", [colme.CLColME(sigma=1.0), colme.Local(), colme.Census(sigma=1.0)], ids=repr)
+def test_reports_and_status_are_json_whatever_the_method(method: Any, desk: VirtualDesk) -> None:
+    runner = make(Script(), desk, method=method)
+    found = runner.status()
+    assert found["mean"] is None and found["samples"] == 0  # not NaN
+    json.dumps(found, allow_nan=False)
+    assert "colme_samples_total" in metrics(found) and "colme_mean" not in metrics(found)
+
+
+def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, desk: VirtualDesk) -> None:
+    """Whenever it dies, each line counts once, but for those since the last save, which are read again."""
+    path, log = tmp_path / "a.sqlite", tmp_path / "log"
+    log.write_text("1\n2\n3\n")
+    for round_ in range(4):
+        source, store = GrowingFile(str(log), pytest.fail), Store(path)
+        runner = make(source, desk, store)
+        for _ in range(4):  # saved at every third tick
+            runner._tick(time.monotonic())
+            with log.open("a") as file:
+                file.write(f"{10 + round_}\n4")  # the last line is not ended yet
+            with log.open("a") as file:
+                file.write("0\n")
+        store.close()  # and dies without saving
+        source.close()
+    source, store = GrowingFile(str(log), pytest.fail), Store(path)
+    runner = make(source, desk, store)
+    runner._tick(time.monotonic())
+    lines = [float(line) for line in log.read_text().split()]
+    core = runner.device.core
+    assert core.agent.count == len(lines) and core.mean == pytest.approx(sum(lines) / len(lines))
+    assert core.incarnation == 5
+    store.close()
+    source.close()
+
+
+def test_a_node_tells_its_status_to_its_owner_only(tmp_path: Path) -> None:
+    path = str(tmp_path / "ann.sock")
+    port = free_port()
+    desk = Desk(path=path, metrics=f"127.0.0.1:{port}")
+    runner = make(Script([2.0]), desk)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with pytest.raises(NodeError, match="in use"):
+        Desk(path=path)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    try:
+        until(lambda: ask(path)["samples"] == 1)
+        found = ask(path)
+        assert found["name"] == "ann" and [row["name"] for row in found["neighbor_rows"]] == ["bob"]
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]  # they ask nothing, and stay
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        assert 'colme_mean{agent="ann"} 2\n' in text and "# TYPE colme_samples_total counter" in text
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+        for each in idle:
+            each.close()
+    finally:
+        runner.stop()
+        thread.join()
+    assert not os.path.exists(path)
+    with pytest.raises(NodeError, match=r"no node answers at .*colme node run"):
+        ask(path)
+
+
+def test_a_socket_of_the_dead_is_replaced_and_a_bad_place_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.sock")
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(path)
+    dead.close()
+    Desk(path=path).close()
+    with pytest.raises(NodeError, match="cannot listen"):
+        Desk(path=str(tmp_path / ("x" * 200)))
+    with pytest.raises(NodeError, match=r"metrics='0.0.0.0:9464'.*loopback"):
+        Desk(metrics="0.0.0.0:9464")
+    assert not os.path.exists(path)
+    with pytest.raises(NodeError, match=r"x: AF_UNIX path too long\. Start it"):
+        ask(str(tmp_path / ("x" * 200)))
+
+
+def test_a_file_in_the_place_of_a_socket_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "readings.txt"
+    path.write_text("21.4\n")
+    with pytest.raises(NodeError, match=r"is no socket: it is not replaced\. Choose"):
+        Desk(path=str(path))
+    assert path.read_text() == "21.4\n"
+
+
+def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
+    port = free_port()
+    desk = Desk(metrics=f"127.0.0.1:{port}")
+    with contextlib.closing(desk), contextlib.ExitStack() as clients:
+
+        def connect() -> socket.socket:
+            return clients.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        def status() -> dict[str, Any]:
+            return {}
+
+        first = connect()
+        desk.wait(1.0, status)
+        for _ in range(7):
+            connect()
+            desk.wait(1.0, status)
+        connect()
+        first.sendall(b"GET")
+        desk.wait(1.0, status)  # both at once: the first is dismissed before it is heard
+
+
+def test_nobody_who_does_not_read_holds_the_loop() -> None:
+    read, write = os.pipe()
+    printer = LinePrinter(write)
+    for _ in range(5000):
+        printer({"name": "ann", "estimate": 1.0})
+    assert printer.dropped > 0
+    assert os.read(read, 64).startswith(b'{"name": "ann"')
+    os.close(read)
+    before = printer.dropped
+    printer({"name": "ann", "estimate": 1.0})  # nobody will ever read it: no reason to stop
+    assert printer.dropped == before + 1
+    os.close(write)
+
+
+NODE = """
+name = "ann"
+preset = "local"
+tick_rate = 20.0
+listen = ["tcp/127.0.0.1:{port}"]
+report_every = 0.2
+[method]
+method = "cl-colme"
+sigma = 1.0
+[[neighbors]]
+name = "bob"
+"""
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-m", "colme", "node", "run", "--config", str(folder / "node.toml"), *more]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(arguments, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
+    first = start(tmp_path)
+    assert first.stdin is not None and first.stdout is not None
+    first.stdin.write("1\nnonsense\n2\n")
+    first.stdin.flush()
+    while json.loads(first.stdout.readline())["samples"] < 2:
+        pass
+    first.send_signal(signal.SIGHUP)  # nothing
+    assert ask(str(tmp_path / "ann.sock"))["bad_lines"] == 1
+    again = start(tmp_path)
+    _, words = again.communicate(timeout=30)
+    assert again.returncode == 1 and "in use" in words  # it runs already
+    first.send_signal(signal.SIGTERM)
+    out, words = first.communicate(timeout=30)
+    assert first.returncode == 0 and "'nonsense' is no number" in words and "saved its state" in words
+    assert json.loads(out.splitlines()[-1])["mean"] == 1.5
+    second = start(tmp_path, "--until-end")
+    out, words = second.communicate("6\n", timeout=30)
+    last = json.loads(out.splitlines()[-1])
+    assert second.returncode == 0 and "start 2" in words and (last["samples"], last["mean"]) == (3, 3.0)

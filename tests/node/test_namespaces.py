@@ -1,0 +1,148 @@
+"""Eight agents, each in a network namespace of its own, on networks that lose, delay and part them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colme
+from colme.errors import NodeError
+from colme.graphs import from_edges
+from colme.node.config.node_toml import NodeConfig
+from colme.node.io.status import ask
+from tests.support.node_hub import Hub, HubSwarm, lacking, ring_with_chords
+
+N, RATE = 8, 10.0
+HALF = frozenset(range(N // 2))
+EDGES = ring_with_chords(N)
+
+Statuses = dict[str, dict[str, Any]]
+
+
+class Scene:
+    """Agents that get samples and are asked how they are, in the time of this process."""
+
+    def __init__(self, hub: Hub, swarm: HubSwarm):
+        self.hub, self.swarm = hub, swarm
+        self.names = [host.name for host in swarm.hosts]
+        self.sockets = {name: NodeConfig.read(swarm.config(name)).socket for name in self.names}
+        self._rng = np.random.default_rng(0)
+
+    def statuses(self) -> Statuses:
+        """Of all that run and answer."""
+        found = {}
+        for name in self.swarm.processes:
+            with contextlib.suppress(NodeError):  # not yet
+                found[name] = ask(self.sockets[name])
+        return found
+
+    def pass_time(self, seconds: float, look: Callable[[Statuses], object]) -> float:
+        """Let them live until `look` finds what it looks for; the time that it took."""
+        start = time.monotonic()
+        for turn in range(round(seconds * RATE)):
+            for name, sample in zip(self.names, self._rng.normal(1.0, 1.0, N), strict=True):
+                if name in self.swarm.processes:
+                    self.swarm.feed(name, float(sample))
+            if look(self.statuses()):
+                break
+            time.sleep(max(0.0, start + (turn + 1) / RATE - time.monotonic()))
+        return time.monotonic() - start
+
+    def all_fresh(self, found: Statuses) -> bool:
+        return len(found) == N and all(status["fresh"] == status["neighbors"] == 4 for status in found.values())
+
+    def ages(self, found: Statuses, *, within: bool) -> list[float]:
+        """Of the records that are held about neighbors in the same half, or in the other."""
+        return [
+            row["age"]
+            for name, status in found.items()
+            for row in status["neighbor_rows"]
+            if (self._side(name) == self._side(row["name"])) == within and row["age"] is not None
+        ]
+
+    def _side(self, name: str) -> bool:
+        return self.names.index(name) in HALF
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    reason = lacking()
+    if reason is not None:
+        pytest.skip(reason)
+    graph = from_edges(EDGES, N)
+    with Hub(N) as hub:
+        swarm = HubSwarm(tmp_path, hub, method=colme.CLColME(sigma=1.0), tick_rate=RATE, graph=graph)
+        scene = Scene(hub, swarm)
+        try:
+            for name in scene.names:
+                swarm.start(name)
+            took = scene.pass_time(90.0, scene.all_fresh)
+            assert took < 80.0, "not all heard each other"
+            yield scene
+        finally:
+            for name in list(swarm.processes):
+                swarm.kill(name)
+
+
+@pytest.mark.network
+def test_healthy_edges_stay_fresh_while_half_the_graph_is_away_and_all_are_soon_after(scene: Scene) -> None:
+    freshness = NodeConfig.read(scene.swarm.config(scene.names[0])).freshness
+    hub = scene.hub
+    hub.loss, hub.delay = 0.2, 0.05
+    fresh: list[float] = []
+    scene.pass_time(10.0, lambda found: fresh.append(np.mean([s["fresh"] / 4 for s in found.values()])))
+    print(f"20 % loss, 50 ms: {100 * np.mean(fresh):.1f} % of edges fresh")
+    assert hub.lost > 0.1 * hub.carried and np.mean(fresh) > 0.9
+    hub.loss = 0.0
+    scene.pass_time(20.0, scene.all_fresh)
+
+    hub.halves = HALF
+    healthy: list[float] = []
+    away: list[float] = []
+
+    def look(found: Statuses) -> None:
+        healthy.extend(scene.ages(found, within=True))
+        away.append(min(scene.ages(found, within=False)))
+
+    scene.pass_time(15.0, look)
+    print(f"parted: healthy edges at most {max(healthy):.2f} s old, others at least {away[-1]:.1f} s")
+    assert max(healthy) <= freshness < 10.0 < away[-1]
+
+    hub.halves = frozenset()
+    took = scene.pass_time(10.0, scene.all_fresh)
+    print(f"healed: all fresh after {took:.2f} s")
+    assert took < 3.0
+    scene.pass_time(5.0, lambda _: False)
+    last = scene.statuses()
+    assert all(status["cut"] == 0 and status["incarnation"] == 1 for status in last.values())
+    means, estimates = (np.array([status[what] for status in last.values()]) for what in ("mean", "estimate"))
+    print(f"spread of means {means.std():.4f}, of estimates {estimates.std():.4f}")
+    assert estimates.std() < means.std() / 2
+
+
+@pytest.mark.network
+def test_two_that_are_killed_on_a_bad_network_come_back(scene: Scene) -> None:
+    hub, victims = scene.hub, (scene.names[1], scene.names[6])
+    hub.loss, hub.delay = 0.2, 0.05
+    scene.pass_time(3.0, lambda _: False)
+    before = scene.statuses()
+    for name in victims:
+        scene.swarm.kill(name)
+    scene.pass_time(4.0, lambda _: False)
+    assert not any(status["cut"] for status in scene.statuses().values())
+    for name in victims:
+        scene.swarm.start(name)
+    took = scene.pass_time(40.0, scene.all_fresh)
+    print(f"all fresh {took:.1f} s after the restart")
+    assert took < 35.0
+    last = scene.statuses()
+    assert {name for name, status in last.items() if status["incarnation"] == 2} == set(victims)
+    assert not any(status["cut"] for status in last.values())
+    for name in victims:  # saved every 20 ticks, at 10 Hz; started again with what was saved, not with nothing
+        assert last[name]["samples"] > before[name]["samples"] - 25

@@ -1,0 +1,155 @@
+"""A plan for a fleet: every agent gets a file that works, and both ends of an edge agree on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import colme
+from colme.errors import ColmeError, GraphError, NodeError
+from colme.graphs import from_edges
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.plan import Host, plan, read_hosts
+from colme.node.net.zenoh_transport import ZenohTransport
+from colme.node.security import keys
+from colme.node.security.identity import check_identity
+from tests.support.node_fleet import free_port, heard, until
+
+METHOD = colme.CLColME(sigma=2.0, delta=0.05)
+PIS = tuple(Host(f"pi-{i}", f"192.168.1.{10 + i}") for i in range(1, 13))
+
+
+def read(folder: Path, hosts: tuple[Host, ...]) -> dict[str, NodeConfig]:
+    return {host.name: NodeConfig.read(folder / host.name / "node.toml") for host in hosts}
+
+
+def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
+    hosts = (*PIS, Host("roof", None), Host("cellar", None))  # two that nobody can dial
+    nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD, network="net", degree=4), hosts)
+    places = {host.name: f"tls/{host.address}:7447" for host in PIS}
+    ends = {(name, each.name): each.endpoint for name, node in nodes.items() for each in node.neighbors}
+    assert len(ends) == 14 * 4
+    for (a, b), endpoint in ends.items():
+        assert (endpoint is None) != (ends[b, a] is None)  # one end dials
+        assert endpoint in (None, places.get(b))
+    for name, node in nodes.items():
+        assert node.method == METHOD and node.network == "net" and (node.n_agents, node.n_edges) == (14, 28)
+        assert node.listen == ((places[name],) if name in places else ())
+        assert set(node.everyone) == {host.name for host in hosts} - {name}
+        assert node.tls is not None
+        check_identity(name, node.tls)
+        addresses = tuple(host.address for host in hosts if host.name == name and host.address is not None)
+        assert keys.identity(node.tls.certificate).hosts == addresses
+
+
+def test_a_fleet_replaces_neighbors_unless_told_not_to(tmp_path: Path) -> None:
+    """Each knows the next in the list that can be dialled, should nobody else know anybody."""
+    hosts = (*PIS, Host("roof", None))
+    nodes = read(plan(hosts, tmp_path / "a", method=METHOD, degree=4, admit="certified"), hosts)
+    joins = {name: node.join for name, node in nodes.items()}
+    for name, seed in (("pi-1", "pi-2"), ("pi-12", "pi-1"), ("roof", "pi-1")):
+        join = joins[name]
+        assert join is not None and (join.seed, join.degree, join.admit) == (seed, 4, "certified")
+        assert join.endpoint == f"tls/192.168.1.{10 + int(seed[3:])}:7447"
+    assert nodes["roof"].advertised is None and nodes["pi-1"].advertised == "tls/192.168.1.11:7447"
+    assert {node.join for node in read(plan(PIS, tmp_path / "b", method=METHOD, replace=False), PIS).values()} == {None}
+    assert {node.join for node in read(plan(PIS, tmp_path / "c", method=colme.Local()), PIS).values()} == {None}
+
+
+def test_the_same_seed_gives_the_same_graph_and_all_are_connected(tmp_path: Path) -> None:
+    def edges(folder: str, seed: int) -> set[tuple[str, str]]:
+        nodes = read(plan(PIS, tmp_path / folder, method=METHOD, degree=2, seed=seed), PIS)
+        return {(name, each.name) for name, node in nodes.items() for each in node.neighbors}
+
+    first = edges("a", 3)
+    assert first == edges("b", 3) != edges("c", 50)
+    reached, frontier = {"pi-1"}, ["pi-1"]
+    while frontier:
+        here = frontier.pop()
+        frontier += (new := {b for a, b in first if a == here} - reached)
+        reached |= new
+    assert len(reached) == 12
+
+
+def test_only_the_authority_holds_its_key_and_nobody_else_reads_the_folder(tmp_path: Path) -> None:
+    folder = plan(PIS[:3], tmp_path / "deep" / "fleet", method=METHOD)
+    assert folder.stat().st_mode & 0o077 == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["authority", "pi-1", "pi-2", "pi-3"]
+    assert [str(path.relative_to(folder)) for path in folder.rglob("ca.key")] == ["authority/ca.key"]
+    assert sorted(path.name for path in (folder / "pi-2").iterdir()) == ["ca.pem", "node.toml", "pi-2.key", "pi-2.pem"]
+
+
+def test_a_plan_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "make_certificate", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            plan(PIS, tmp_path / "fleet", method=METHOD)
+    assert list(tmp_path.iterdir()) == []
+    plan(PIS[:2], tmp_path / "fleet", method=METHOD)
+    with pytest.raises(NodeError, match=r"fleet exists: a plan is not overwritten, for it holds keys"):
+        plan(PIS[:2], tmp_path / "fleet", method=METHOD)
+
+
+def test_a_list_of_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text("# the greenhouse\npi-1 192.168.1.11  # door\n\npi-2 pi-2.local:7500\npi-3 -\npi-4 [fe80::4]:1\n"
+                    "pi-5 [fe80::5]\n")  # fmt: skip
+    assert read_hosts(path) == (
+        Host("pi-1", "192.168.1.11"), Host("pi-2", "pi-2.local", 7500), Host("pi-3", None), Host("pi-4", "fe80::4", 1),
+        Host("pi-5", "fe80::5"),
+    )  # fmt: skip
+    for line, sentence in (
+        ("pi-1", r"line 1: 'pi-1' must be a name and an address. Try: pi-1 192"),
+        ("a/b 10.0.0.1", r"name='a/b'"),
+        ("pi-1 10.0.0.1:x", r"line 1: address='10.0.0.1:x': it must be a host, host:port or -"),
+    ):
+        path.write_text(line)
+        with pytest.raises(NodeError, match=sentence):
+            read_hosts(path)
+    with pytest.raises(NodeError, match=r"cannot read .*: No such file"):
+        read_hosts(tmp_path / "none.txt")
+
+
+def test_fleets_that_cannot_be(tmp_path: Path) -> None:
+    hidden = tuple(Host(f"h{i}", None) for i in range(3))
+    for hosts, options, error, sentence in (
+        ((), {}, NodeError, r"there is no host"),
+        ((PIS[0], PIS[0]), {}, NodeError, r"agent 'pi-1' is taken"),
+        ((Host("authority", "a"),), {}, NodeError, r"agent 'authority' is taken"),
+        ((PIS[0], Host("b", PIS[0].address)), {}, NodeError, r"agent 'b' listens at 192.168.1.11:7447, as another"),
+        (PIS[:5], {"degree": 3}, GraphError, r"3-regular graph on 5 agents"),
+        (PIS, {"degree": 1}, NodeError, r"degree=1: 12 agents would not all be connected. Try degree=3"),
+        (hidden, {}, NodeError, r"'h0' and 'h1' would be neighbors, and nobody can dial either"),
+        (PIS[:3], {"graph": from_edges([(0, 1)])}, NodeError, r"the graph has 2 agents and the list 3"),
+        (PIS[:2], {"graph": from_edges([(0, 1)]), "degree": 1}, NodeError, r"a graph has its degrees. Leave one out"),
+        (PIS[:2], {"preset": "lann"}, NodeError, r"unknown preset 'lann'.*Did you mean 'lan'"),
+        (PIS[:3], {"admit": "certified", "replace": False}, NodeError, r"admit='certified': newcomers come to agents"),
+        (PIS[:3], {"admit": "certified", "agents": 4}, NodeError, r"admit='certified': newcomers come to agents"),
+        (PIS[:3], {"method": colme.BColME(sigma=1.0)}, NodeError, r"cannot run on a node"),
+        (PIS[:3], {"method": colme.CLColME()}, ColmeError, r"the scale of the samples is not known"),
+        (PIS[:3], {"method": colme.Census(), "agents": 4}, NodeError, r"cannot run for many agents"),
+    ):
+        with pytest.raises(error, match=sentence):
+            plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_alone_and_a_graph_of_ones_own(tmp_path: Path) -> None:
+    assert read(plan(PIS[:1], tmp_path / "one", method=METHOD), PIS[:1])["pi-1"].neighbors == ()
+    line = read(plan(PIS[:3], tmp_path / "line", method=METHOD, graph=from_edges([(0, 1), (1, 2)])), PIS[:3])
+    assert [len(line[f"pi-{i}"].neighbors) for i in (1, 2, 3)] == [1, 2, 1]
+
+
+def test_a_planned_fleet_talks(tmp_path: Path) -> None:
+    """What was written is opened as it is: three agents on loopback, with certificates and access lists."""
+    hosts = (Host("a", "127.0.0.1", free_port()), Host("b", "127.0.0.1", free_port()), Host("c", None))
+    nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD, preset="local"), hosts)
+    transports = {name: ZenohTransport(node) for name, node in nodes.items()}
+    try:
+        for name, node in nodes.items():
+            for neighbor in node.neighbors:
+                until(heard(transports[name], transports[neighbor.name], f"{name} hears {neighbor.name}".encode()))
+    finally:
+        for transport in transports.values():
+            transport.close()

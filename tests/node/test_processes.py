@@ -1,0 +1,212 @@
+"""Agents as processes: what `colme node` prints and how it exits; and, marked, real fleets."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import colme
+from colme.cli.live import with_picture
+from colme.cli.node_command import command
+from colme.graphs import from_edges
+from colme.node.config.node_toml import NodeConfig
+from colme.node.demo import Outcome, View, run_demo
+from colme.node.io.status import ask
+from colme.node.lockstep import lockstep
+from colme.node.security.identity import check_identity
+from tests.support.node_fleet import environment, until
+from tests.support.node_swarm import Swarm
+from tests.support.node_usage import MIB, usage
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))
+
+
+@pytest.mark.parametrize("name", sorted(command.commands))
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    found = call(name, "--help")
+    assert found.exit_code == 0 and re.search(rf"colme node {name}\b", found.output)
+
+
+def test_help_and_run_load_nothing_heavy(tmp_path: Path) -> None:
+    """A device must not pay for numba or the lab."""
+    code = """
+import sys
+from colme.cli import main
+try:
+    main(["node", "run", "--config", "nowhere.toml"])
+except SystemExit as done:
+    print(done.code, [name for name in ("numba", "colme.lab", "xarray", "rich") if name in sys.modules])
+"""
+    kept = {key: value for key, value in environment().items() if key != "COLME_NUMBA"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=kept, cwd=tmp_path)
+    assert done.stdout == "1 []\n" and "cannot read nowhere.toml" in done.stderr
+
+
+def test_keys_makes_an_authority_once_and_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = call("keys", "ann", "bob", "--host", "127.0.0.1", "-o", "fleet")
+    assert made.exit_code == 0 and made.stdout.split() == ["fleet/ann/ann.pem", "fleet/bob/bob.pem"]
+    assert "new authority" in made.stderr and stat.S_IMODE(os.stat("authority/ca.key").st_mode) == 0o600
+    authority, old = Path("authority/ca.pem").read_bytes(), Path("fleet/ann/ann.key").read_bytes()
+    again = call("keys", "ann", "-o", "fleet")
+    assert isinstance(again.exception, colme.errors.ColmeError) and "not overwritten" in str(again.exception)
+    assert call("keys", "ann", "--rotate", "-o", "fleet").exit_code == 0
+    assert Path("authority/ca.pem").read_bytes() == authority and Path("fleet/ann/ann.key").read_bytes() != old
+
+
+def test_plan_writes_files_that_nodes_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hosts.txt").write_text("ann 127.0.0.1:7501\nbob 127.0.0.1:7502\ncid 127.0.0.1:7503  # the third\n")
+    made = call("plan", "hosts.txt", "--set", "sigma=2", "--set", "delta=0.05", "--tick-rate", "20", "--degree", "2")
+    assert made.exit_code == 0, made.output
+    assert made.stdout.split() == [f"fleet/{name}/node.toml" for name in ("ann", "bob", "cid")]
+    node = NodeConfig.read("fleet/bob/node.toml")
+    assert node.method == colme.CLColME(sigma=2.0, delta=0.05) and node.tick_rate == 20.0
+    assert node.tls is not None
+    check_identity("bob", node.tls)
+    wrong = call("plan", "hosts.txt", "--set", "sigma")
+    assert wrong.exit_code == 2 and "has no value" in wrong.stderr
+    wrong = call("plan", "hosts.txt", "--set", "sigmaa=2", "-o", "other")
+    assert "Did you mean 'sigma'?" in str(wrong.exception)
+
+
+def test_asking_nobody_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
+    for what in ("status", "neighbors"):
+        found = call(what, "--config", str(path))
+        assert "no node answers" in str(found.exception)
+    watched = call("watch", "--config", str(path), "--times", "1")
+    assert watched.exit_code == 0 and watched.output.startswith("name ann  tick -")
+
+
+def test_a_picture_has_everybody_on_one_scale() -> None:
+    rows = [{"mean": 0.0, "estimate": 1.0}, {"mean": 3.0, "estimate": 3.0}, {"mean": None, "estimate": math.nan}]
+    strips = [row["mean o, estimate #"] for row in with_picture(rows, 13)]
+    assert strips == ["o...#........", "............#", "............."]
+    assert with_picture(rows, 5) == rows and with_picture(rows[2:], 13) == rows[2:]
+
+
+def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
+    swarm = Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0)
+    names = [host.name for host in swarm.hosts]
+    configs = [word for name in names for word in ("-c", str(swarm.config(name)))]
+    sockets = [NodeConfig.read(swarm.config(name)).socket for name in names]
+    try:
+        for a, name in enumerate(names):
+            swarm.start(name)
+            swarm.feed(name, float(a))
+        until(lambda: all(map(os.path.exists, sockets)), 30.0)
+        until(lambda: all(ask(each)["fresh"] == 2 for each in sockets), 30.0)
+        rows = json.loads(call("status", *configs, "--format", "json").output)
+        assert [row["name"] for row in rows] == names and [row["mean"] for row in rows] == [0.0, 1.0, 2.0]
+        heard = json.loads(call("neighbors", *configs, "--format", "json").output)
+        assert len(heard) == 6 and all(row["fresh"] and row["present"] for row in heard)
+        lines = call("watch", *configs, "--times", "2", "--every", "0.1").output.splitlines()
+        assert len(lines) == 6 and lines[0].startswith("name pi-00  tick ")
+        table = call("status", *configs).output
+        assert all(name in table for name in names)
+    finally:
+        reports = swarm.stop()
+    assert {report["samples"] for report in reports.values()} == {1}
+
+
+@pytest.mark.network
+def test_the_demo_converges_though_one_dies() -> None:
+    views = list(run_demo(seconds=12.0))
+    *seen, outcome = views
+    assert isinstance(outcome, Outcome) and outcome.network < 0.75 * outcome.local
+    assert outcome.network < 1.5 * outcome.simulator
+    events = {view.event for view in seen if isinstance(view, View)}
+    assert {"agent-12 was killed", "agent-12 comes back from its store"} <= events
+    last = seen[-1]
+    assert isinstance(last, View) and all(row["running"] for row in last.reports)
+
+
+@pytest.mark.network
+def test_twenty_processes_with_mutual_tls_come_close_to_the_simulator_though_five_are_killed(tmp_path: Path) -> None:
+    """The issue's own figure: within 1.5 times the simulator's error for the same samples."""
+    n, rate, seconds = 20, 10.0, 30.0
+    method = colme.CLColME(sigma=1.0)
+    swarm = Swarm(tmp_path, n, method=method, preset="local", tick_rate=rate, degree=6, seed=1)
+    names = [host.name for host in swarm.hosts]
+    configs = {name: NodeConfig.read(swarm.config(name)) for name in names}
+    truth = np.array([3.0 * (a % 2) for a in range(n)])
+    samples = truth + np.random.default_rng(1).normal(size=(round(seconds * rate), n))
+    victims = names[::4]
+    try:
+        for name in names:
+            swarm.start(name)
+        until(lambda: all(os.path.exists(config.socket) for config in configs.values()), 90.0)
+        until(lambda: all(ask(config.socket)["fresh"] == 6 for config in configs.values()), 90.0)
+        began = time.monotonic()
+        for step, row in enumerate(samples):
+            if step == round(0.45 * len(samples)):
+                for name in victims:
+                    swarm.kill(name)
+            if step == round(0.6 * len(samples)):
+                for name in victims:
+                    swarm.start(name)
+            for a, name in enumerate(names):
+                if name in swarm.processes:
+                    swarm.feed(name, float(row[a]))
+                else:
+                    samples[step, a] = np.nan
+            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
+        time.sleep(1.0)
+    finally:
+        reports = swarm.stop()
+    estimates = np.array([reports[name]["estimate"] for name in names])
+    means = np.array([reports[name]["mean"] for name in names])
+    ends = [(a, names.index(each.name)) for a, name in enumerate(names) for each in configs[name].neighbors]
+    graph = from_edges([(a, b) for a, b in ends if a < b], n)
+    simulated = lockstep(method, samples, graph, sigma=1.0)[-1]
+    local, network, simulator = (float(np.sqrt(np.mean((x - truth) ** 2))) for x in (means, estimates, simulated))
+    print(f"rms error: local {local:.4f}, network {network:.4f}, simulator {simulator:.4f}")
+    assert network < 1.5 * simulator and network < local
+    for name in victims:  # saved every 20 ticks: at most two seconds of samples are forgotten
+        lost = np.isfinite(samples[:, names.index(name)]).sum() - reports[name]["samples"]
+        assert 0 <= lost <= 25, (name, lost)
+
+
+@pytest.mark.network
+def test_an_agent_takes_little_of_its_device(tmp_path: Path) -> None:
+    """Six neighbors at 20 Hz, mutual TLS, a sample at every tick: 3 % of a core and 60 MB are the goal. Half as much
+    again is allowed for the time, which others who use the machine lengthen."""
+    seconds, rate = 60.0, 20.0
+    swarm = Swarm(tmp_path, 7, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=rate)
+    names = [host.name for host in swarm.hosts]
+    sockets = [NodeConfig.read(swarm.config(name)).socket for name in names]
+    try:
+        for name in names:
+            swarm.start(name)
+        until(lambda: all(map(os.path.exists, sockets)), 60.0)
+        until(lambda: all(ask(each)["fresh"] == 6 for each in sockets), 60.0)
+        processes = [swarm.processes[name].pid for name in names]
+        before, began = [usage(each).cpu for each in processes], time.monotonic()
+        for step in range(round(seconds * rate)):
+            for name in names:
+                swarm.feed(name, step % 2)
+            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
+        found, elapsed = [usage(each) for each in processes], time.monotonic() - began
+        ticks = [ask(each)["tick"] for each in sockets]
+    finally:
+        swarm.stop()
+    shares = [100 * (use.cpu - cpu) / elapsed for use, cpu in zip(found, before, strict=True)]
+    megabytes = [use.resident * MIB / 1e6 for use in found]
+    print(f"{min(shares):.2f} to {max(shares):.2f} % of a core, {min(megabytes):.1f} to {max(megabytes):.1f} MB")
+    assert min(ticks) > 0.8 * seconds * rate
+    assert np.median(shares) < 1.5 * 3.0 and max(megabytes) < 60.0

@@ -1,0 +1,212 @@
+"""Estimates to anywhere: whole lines, nobody is waited for, and what nobody took is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zenoh
+
+import colme
+from colme.errors import MissingExtra, NodeError
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.tables import Estimates, HostTable
+from colme.node.hosts.graph import HostGraph
+from colme.node.hosts.host import HostCore
+from colme.node.hosts.status import with_estimates
+from colme.node.io.brokers import MqttOutlet
+from colme.node.io.sinks import LineFile, open_outlet
+from colme.node.io.status import ask, metrics
+from tests.node.test_loop import NODE, start
+from tests.support.node_fleet import free_port, listening_peer, until
+
+REPORT = {"name": "ann", "estimate": 1.5}
+
+
+def config(to: str, address: str = "") -> NodeConfig:
+    return NodeConfig(name="ann", method=colme.Local(), estimates=Estimates(to=to, address=address))
+
+
+def test_a_file_may_be_moved_away_or_cut_short_at_any_time(tmp_path: Path) -> None:
+    path = tmp_path / "estimates.jsonl"
+    outlet = open_outlet(config("file", str(path)), pytest.fail)
+    for each in ("moved", "cut", "stays"):
+        outlet(REPORT | {"name": each})
+        outlet(REPORT)
+        assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == [each, "ann"]
+        if each == "moved":
+            path.rename(tmp_path / "old")
+        elif each == "cut":
+            path.write_text("")
+    outlet.close()
+    assert outlet.dropped == 0 and len((tmp_path / "old").read_text().splitlines()) == 2
+
+
+def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    folder, said = tmp_path / "later", list[str]()
+    outlet = LineFile(str(folder / "x"), said.append)
+    for _ in range(3):
+        outlet(REPORT)
+    assert outlet.dropped == 3 and len(said) == 1 and "No such file or directory. Estimates are dropped" in said[0]
+    folder.mkdir()
+    outlet(REPORT)
+    assert json.loads((folder / "x").read_text()) == REPORT and outlet.dropped == 3
+    full = LineFile("/dev/full", said.append)
+    full(REPORT)
+    assert full.dropped == 1 and "No space left" in said[1]
+
+
+def test_a_host_goes_on_when_its_estimates_cannot_be_written(tmp_path: Path) -> None:
+    path, said, reports = tmp_path / "estimates.csv", list[str](), list[Any]()
+    path.mkdir()
+    host = NodeConfig(name="ann", method=colme.Local(), host=HostTable(agents="agents.csv", estimates=str(path)))
+    core = HostCore(host.method, host.name, HostGraph(2, (), [], [], []))
+    report = with_estimates(reports.append, core, host, said.append)
+    for _ in range(3):
+        report(REPORT)
+    assert len(reports) == 3 and len(said) == 1 and "cannot write" in said[0]
+    path.rmdir()
+    report(REPORT)
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, said, write = tmp_path / "x", list[str](), os.write
+    outlet = LineFile(str(path), said.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:10]))
+        outlet(REPORT)
+    outlet(REPORT)
+    outlet(REPORT)
+    torn, *whole = path.read_text().splitlines()
+    assert len(torn) == 10 and [json.loads(line) for line in whole] == [REPORT] * 2 and outlet.dropped == 1
+
+
+def test_estimates_on_a_zenoh_key() -> None:
+    port = free_port()
+    raw = listening_peer(port)
+    outlet = open_outlet(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), pytest.fail)
+    outlet(REPORT)
+    assert outlet.dropped == 1  # nobody is there yet
+    for _ in range(2):  # and again, after whoever listens has come back
+        with zenoh.open(raw) as reader:
+            ear = reader.declare_subscriber("house/*", zenoh.handlers.RingChannel(4))
+            found: list[Any] = []
+
+            def arrives(ear: Any = ear, found: list[Any] = found) -> bool:
+                outlet(REPORT)
+                found.append(ear.try_recv())
+                return found[-1] is not None
+
+            until(arrives, 20.0)
+            assert str(found[-1].key_expr) == "house/7" and json.loads(bytes(found[-1].payload)) == REPORT
+    outlet.close()
+
+
+class Broker:
+    """Of a few lines: it takes one client at a time, and says what was published."""
+
+    def __init__(self, port: int = 0, *, reads: bool = True):
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.port = int(self.listener.getsockname()[1])
+        self.reads, self.heard, self.client = reads, bytearray(), None
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    client: socket.socket | None
+
+    def _serve(self) -> None:
+        self.client, _ = self.listener.accept()
+        with contextlib.suppress(OSError):  # it was closed
+            self.client.recv(1024)  # CONNECT
+            self.client.sendall(b"\x20\x02\0\0")
+            while self.reads and (chunk := self.client.recv(4096)):
+                self.heard += chunk
+
+    def close(self) -> None:
+        if self.client is not None:
+            with contextlib.suppress(OSError):  # the other end was faster
+                self.client.shutdown(socket.SHUT_RDWR)
+        self.thread.join(10)
+        for each in (self.listener, self.client):
+            if each is not None:
+                each.close()
+
+
+def test_estimates_by_mqtt_go_on_when_the_broker_comes_back() -> None:
+    broker = Broker()
+    outlet = open_outlet(config("mqtt", f"127.0.0.1:{broker.port}/house/7"), pytest.fail)
+    packet = b"\x00\x07house/7" + json.dumps(REPORT).encode()
+    for again in (True, False):
+
+        def arrives(broker: Broker = broker) -> bool:
+            outlet(REPORT)
+            return bytes([0x30, len(packet)]) + packet in broker.heard
+
+        until(arrives, 20.0)
+        broker.close()
+        until(lambda before=outlet.dropped: (outlet(REPORT), outlet.dropped > before)[1])  # type: ignore[misc,func-returns-value]
+        if again:
+            broker = Broker(broker.port)
+    outlet.close()
+
+
+def test_a_broker_that_does_not_read_takes_neither_time_nor_memory() -> None:
+    broker = Broker(reads=False)
+    outlet = MqttOutlet(config("mqtt", f"127.0.0.1:{broker.port}/house/7"))
+    until(outlet._client.is_connected)
+    report, began = {"name": "x" * 100_000}, time.monotonic()
+    while outlet.dropped < 1000 and time.monotonic() - began < 20.0:
+        outlet(report)
+        time.sleep(0.0001)
+    assert outlet.dropped == 1000 and len(outlet._client._out_packet) <= 1
+    broker.close()
+    outlet.close()
+
+
+BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "outlet": (lambda: config("stdoutt"), r"unknown outlet 'stdoutt'.* Did you mean 'stdout'"),
+    "no address": (lambda: config("file"), r"address='': file needs one. Try address = 'estimates.jsonl'"),
+    "address": (lambda: config("stdout", "x"), r"address='x': stdout has no address. Leave it out"),
+    "no key": (lambda: config("zenoh", "house"), r"estimates.address='house': it must name a place and a key"),
+    "off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), r"estimates.*off loopback everything is TLS"),
+    "many keys": (lambda: config("zenoh", "tcp/127.0.0.1:1/a/**"), r"one key is published on, not many"),
+    "many topics": (lambda: config("mqtt", "127.0.0.1:1/a/#"), r"one key is published on, not many"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_outlets_are_refused(case: str) -> None:
+    make, sentence = BAD[case]
+    with pytest.raises(NodeError, match=sentence):
+        open_outlet(make(), lambda _: None)  # type: ignore[arg-type]
+
+
+def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(MissingExtra, match=r"estimates by MQTT needs paho-mqtt.* pip install 'colme\[mqtt\]'"):
+        open_outlet(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)
+
+
+def test_a_process_writes_its_estimates_where_the_file_says(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(NODE.format(port=free_port()) + '[estimates]\nto = "file"\naddress = "estimates.jsonl"\n')
+    process = start(tmp_path)
+    estimates = tmp_path / "estimates.jsonl"
+    until(lambda: estimates.exists() and estimates.read_text().count("\n") > 1, 30.0)
+    found = ask(str(tmp_path / "ann.sock"))
+    assert found["dropped_lines"] == 0 and 'colme_dropped_lines_total{agent="ann"} 0' in metrics(found)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate("", timeout=30)
+    assert process.returncode == 0 and out == ""
+    assert all(json.loads(line)["name"] == "ann" for line in estimates.read_text().splitlines())

@@ -1,0 +1,273 @@
+"""Samples from anywhere: each counts once, nothing that is sent is fatal, nobody is waited for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import colme
+from colme.errors import MissingExtra, NodeError
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.tables import Samples
+from colme.node.io.sources import CHUNK, LONGEST, MOST_SENDERS, GrowingFile, Lines, Source, Stdin, open_source
+from tests.support.node_fleet import free_port, listening_peer, until
+
+
+def config(source: str, address: str = "") -> NodeConfig:
+    return NodeConfig(name="ann", method=colme.Local(), samples=Samples(source=source, address=address))
+
+
+def collect(source: Source, n: int) -> list[float]:
+    found: list[float] = []
+
+    def enough() -> bool:
+        found.extend(source.take())
+        return len(found) >= n
+
+    until(enough)
+    return found
+
+
+def drain(source: Source) -> list[float]:
+    found: list[float] = []
+    while more := source.take():
+        found += more
+    return found
+
+
+NONSENSE = (b"x", b"nan", b"-inf", b"1e999", b"1,5", b"1 2", b"1_000", b"\xff\xfe", b"0x10", b"9" * (LONGEST + 1))
+
+
+@given(st.lists(st.sampled_from([b"1", b" -2.5e3\r", b"", *NONSENSE]), max_size=20), st.integers(1, 60))
+def test_lines_are_read_in_whatever_pieces_they_come(lines: list[bytes], size: int) -> None:
+    complaints: list[bytes] = []
+    reader = Lines(complaints.append)
+    raw = b"".join(line + b"\n" for line in lines)
+    found = [x for i in range(0, len(raw), size) for x in reader.feed(raw[i : i + size])]
+    assert found == [float(line) for line in lines if line in (b"1", b" -2.5e3\r")]
+    assert len(complaints) == sum(line in NONSENSE for line in lines) and reader.held == 0
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    complaints: list[bytes] = []
+    reader = Lines(complaints.append)
+    for _ in range(100):
+        assert reader.feed(b"1" * 10_000) == []
+    assert len(reader._begun) <= LONGEST + 1 and reader.held == 1_000_000
+    assert reader.feed(b"\n5\n") == [5.0] and len(complaints) == 1
+
+
+def test_stdin_never_blocks_and_ends() -> None:
+    read, write = os.pipe()
+    said: list[str] = []
+    source = Stdin(said.append, read)
+    assert source.take() == [] and not source.ended
+    os.write(write, b"1\nfoo\n2\nbar\n3")
+    assert source.take() == [1.0, 2.0]
+    os.close(write)
+    assert source.take() == [3.0] and source.ended and source.take() == []
+    assert source.bad == 2 and len(said) == 1 and "'foo' is no number" in said[0]
+    os.close(read)
+
+
+def test_a_file_on_stdin_is_read_in_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"1\n" * CHUNK)
+    descriptor = os.open(path, os.O_RDONLY)
+    source = Stdin(pytest.fail, descriptor)
+    assert len(source.take()) == CHUNK // 2 and len(drain(source)) == CHUNK // 2 and source.ended
+    os.close(descriptor)
+
+
+def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:
+    path, said = tmp_path / "log", list[str]()
+    source = GrowingFile(str(path), said.append)
+    assert source.take() == [] == source.take() and len(said) == 1 and "cannot read" in said[0]  # it comes later
+    path.write_text("1\n2\n3")
+    assert drain(source) == [1.0, 2.0]  # 3 may become 35
+    with path.open("a") as file:
+        file.write("5\n")
+    assert drain(source) == [35.0]
+    old = path.open("a")
+    path.rename(tmp_path / "log.1")
+    assert drain(source) == []
+    old.write("36\n")  # written by who still has the old one open
+    old.close()
+    path.write_text("4\n")
+    assert collect(source, 2) == [36.0, 4.0]
+    path.write_text("")  # cut short in place, as copytruncate does
+    assert drain(source) == []
+    with path.open("a") as file:
+        file.write("7\n")
+    assert collect(source, 1) == [7.0]
+    source.close()
+
+
+def test_what_is_no_file_is_told_and_waited_for(tmp_path: Path) -> None:
+    path, said = tmp_path / "log", list[str]()
+    source = GrowingFile(str(path), said.append)
+    for make, remove in ((path.mkdir, path.rmdir), (lambda: os.mkfifo(path), path.unlink)):
+        make()
+        assert source.take() == [] and source.position() is None
+        remove()
+    assert len(said) == 1 and "it is no file" in said[0]
+    path.write_text("1\n")
+    assert collect(source, 1) == [1.0]
+    source.close()
+
+
+def test_a_file_goes_on_where_it_was_unless_it_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("1\n2\n3")
+    first = GrowingFile(str(path), pytest.fail)
+    assert drain(first) == [1.0, 2.0]
+    place = first.position()
+    first.close()
+    assert place is not None
+
+    def resumed() -> list[float]:
+        source = GrowingFile(str(path), pytest.fail)
+        source.resume(place)
+        found = drain(source)
+        source.close()
+        return found
+
+    with path.open("a") as file:
+        file.write("9\n")
+    assert resumed() == [39.0]
+    path.rename(tmp_path / "log.1")
+    path.write_text("5\n6\n7\n8\n")
+    assert resumed() == [5.0, 6.0, 7.0, 8.0]
+    waiting = GrowingFile(str(tmp_path / "none"), lambda _: None)
+    waiting.resume(place)
+    assert waiting.take() == [] and waiting.position() == place  # not forgotten while the file is away
+    waiting.resume(b"torn")
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_whoever_connects_sends_lines(kind: str, tmp_path: Path) -> None:
+    port, path = free_port(), str(tmp_path / "samples.sock")
+    source = open_source(config(kind, path if kind == "unix" else f"127.0.0.1:{port}"), lambda _: None)
+
+    def connect() -> socket.socket:
+        if kind == "tcp":
+            return socket.create_connection(("127.0.0.1", port))
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(path)
+        return line
+
+    assert source.take() == []
+    a, b = connect(), connect()
+    a.sendall(b"1\n2")
+    b.sendall(b"what\n5\n")  # lines of two senders do not mix
+    assert sorted(collect(source, 2)) == [1.0, 5.0]
+    a.sendall(b"0\n")
+    assert collect(source, 1) == [20.0] and source.bad == 1
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    b.close()  # without a goodbye
+    a.sendall(b"3")
+    a.close()
+    assert collect(source, 1) == [3.0] and not source.ended
+    crowd = []
+    for _ in range(MOST_SENDERS + 4):
+        crowd.append(connect())
+        assert source.take() == []
+    crowd[0].sendall(b"8\n")
+    assert collect(source, 1) == [8.0]
+    if kind == "unix":
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    source.close()
+    for each in crowd:
+        each.close()
+    assert not os.path.exists(path)
+
+
+def test_samples_of_a_zenoh_key() -> None:
+    import zenoh
+
+    port = free_port()
+    raw = listening_peer(port)
+    began = time.monotonic()
+    source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
+    assert source.take() == [] and time.monotonic() - began < 5.0  # it does not wait for who is not there yet
+    heard: list[float] = []
+    with zenoh.open(raw) as sensor:
+
+        def hears() -> bool:
+            sensor.put("house/8", "8")
+            sensor.put("house/7", "x")
+            sensor.put("house/7", "7.5")
+            heard.extend(source.take())
+            return bool(heard)
+
+        until(hears)
+        assert set(heard) == {7.5} and source.bad > 0
+        source.close()
+
+
+def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
+    pytest.importorskip("paho.mqtt")
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def packet(kind: int, body: bytes) -> bytes:
+        return bytes([kind, len(body)]) + body
+
+    def broker() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(1024)  # CONNECT
+            client.sendall(packet(0x20, b"\0\0"))
+            asked = client.recv(1024)  # SUBSCRIBE, with a number
+            client.sendall(packet(0x90, asked[2:4] + b"\0"))
+            for payload in (b"1.5", b"?", b"2\n3"):
+                client.sendall(packet(0x30, b"\0\x07house/7" + payload))
+            client.recv(1024)  # until it leaves
+
+    thread = threading.Thread(target=broker, daemon=True)
+    thread.start()
+    source = open_source(config("mqtt", f"127.0.0.1:{listener.getsockname()[1]}/house/7"), lambda _: None)
+    assert collect(source, 3) == [1.5, 2.0, 3.0] and source.bad == 1
+    source.close()
+    thread.join(10)
+    listener.close()
+
+
+BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
+    "no key": (lambda: config("zenoh", "house"), r"must name a place and a key.*Try 'tcp/127"),
+    "zenoh off loopback": (lambda: config("zenoh", "tcp/10.0.0.1:7448/house"), "off loopback everything is TLS"),
+    "zenoh without keys": (lambda: config("zenoh", "tls/10.0.0.1:7448/house"), "TLS needs keys"),
+    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must name a place and a key"),
+    "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback everything is TLS"),
+    "mqtt without a port": (lambda: config("mqtt", "broker/house"), r"address='broker': it must be host:port"),
+    "tcp without a port": (lambda: config("tcp", "7000"), r"address='7000': it must be host:port. Try '127"),
+    "folder of a socket": (lambda: config("unix", "/nowhere/x.sock"), "cannot listen at /nowhere/x.sock"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_addresses_are_refused(case: str) -> None:
+    make, message = BAD[case]
+    with pytest.raises(NodeError, match=message):
+        open_source(make(), lambda _: None)
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(NodeError, match="Choose another port"):
+        open_source(config("tcp", f"127.0.0.1:{taken.getsockname()[1]}"), lambda _: None)
+
+
+def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(MissingExtra, match=r"paho-mqtt, which is not installed\. Try: pip install 'colme\[mqtt\]'"):
+        open_source(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)

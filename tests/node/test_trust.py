@@ -1,0 +1,229 @@
+"""Whoever lies moves nobody out of what its own samples say, and in numbers: no further than this."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import colme
+from colme.census.histogram import at_most_one, cast, plausible
+from colme.graphs import random_regular_graph
+from colme.node.core import Core
+from colme.node.messages.wire import (
+    CUT,
+    MOST_NUMBER,
+    Control,
+    HelloBody,
+    LoansBody,
+    Record,
+    VotesBody,
+    name_hash,
+    pack,
+    pack_control,
+    unpack,
+)  # fmt: skip
+from colme.node.net.memory import MemoryNetwork
+from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, Restarts, near, own_interval
+from colme.testing._promises import SIGMA
+from tests.support.hosts import HostFleet
+from tests.support.node_liars import LIES, Liars, lying_host, two_classes
+from tests.support.nodes import PERIOD
+
+FLOW = colme.CLColME(consensus="flow")
+NUMBERS = st.floats(-1e30, 1e30, allow_nan=False)
+SAID = st.fixed_dictionaries(
+    {
+        "mean": NUMBERS, "radius": st.floats(0.0, math.inf), "estimate": NUMBERS, "flow": NUMBERS,
+        "restart": st.integers(0, 2), "generation": st.integers(0, 2**32 - 1), "degree": st.integers(0, 2**16 - 1),
+        "ahead": st.integers(1, 2**40), "silent": st.booleans(),
+    }
+)  # fmt: skip
+
+
+def _record(method: Any, said: dict[str, Any], epoch: int) -> bytes:
+    intervals = ((said["mean"], said["radius"]),)
+    body: Any = HelloBody(intervals, said["estimate"], said["restart"], said["generation"])
+    if method is FLOW:
+        body = LoansBody(intervals, said["estimate"], {name_hash("a"): said["flow"]})
+    return pack(Record(1, epoch, 5, said["mean"], said["degree"], body))
+
+
+@pytest.mark.parametrize("method", [colme.CLColME(), colme.CLColME(clock="harmonic"), FLOW, colme.CColME()], ids=repr)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(told=st.lists(st.tuples(SAID, SAID, st.floats(-3, 3) | st.just(math.nan)), max_size=12))
+def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, told: list[Any]) -> None:
+    core = Core(method, "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
+    epoch = {"b": 0, "c": 0}
+    for k, (one, other, sample) in enumerate(told):
+        records = {}
+        for name, said in (("b", one), ("c", other)):
+            epoch[name] += said["ahead"]
+            if not said["silent"]:
+                records[name] = _record(method, said, epoch[name])
+        core.tick(k * PERIOD, sample, records)
+        center, radius = core.agent.intervals[0]  # type: ignore[attr-defined]
+        if core.agent.count:
+            assert abs(core.agent.estimate - center) <= radius * (1 + 1e-12)
+        else:
+            assert math.isnan(core.estimate)
+
+
+@pytest.mark.parametrize(
+    ("method", "lie", "most"),
+    # rms error of the honest relative to theirs alone, with one liar in 40 and with four; measured in
+    # docs/developer/node.md, here with a quarter to spare
+    [(colme.CLColME(), "wide", (0.40, 1.0)), (colme.CLColME(), "storm", (0.35, 0.35)), (FLOW, "lend", (0.70, 1.7))],
+    ids=["pull", "storm", "flow"],
+)  # fmt: skip
+def test_what_liars_can_do_is_little(method: Any, lie: str, most: tuple[float, float]) -> None:
+    n, n_steps, graph = 40, 200, random_regular_graph(40, 6, rng=2)
+    for n_liars, bound in zip((1, 4), most, strict=True):
+        samples, truth = two_classes(n, n_steps, 0)
+        liars = np.random.default_rng(100).choice(n, n_liars, replace=False)
+        fleet = Liars(method, graph, MemoryNetwork(), {int(a): LIES[lie] for a in liars}, sigma=SIGMA)
+        error = (fleet.run(samples)[-1] - truth)[fleet.honest]
+        alone = (samples.mean(axis=0) - truth)[fleet.honest]
+        assert np.sqrt((error**2).mean() / (alone**2).mean()) < bound
+
+
+@pytest.mark.parametrize(
+    ("method", "lie", "most"),
+    [(colme.CLColME(), "far", 1.0), (colme.CLColME(), "storm", 0.4), (colme.CColME(), "far", 1.2), (FLOW, "far", 1.0),
+     (FLOW, "lend", 1.5)],
+)  # fmt: skip
+def test_a_host_that_lies_moves_nobody_elsewhere_far(method: Any, lie: str, most: float) -> None:
+    """Four agents of forty are on a host that lies about all of them; two other hosts are honest."""
+    samples, truth = two_classes(40, 200)
+    owner = np.where(np.arange(40) < 4, 2, np.arange(40) % 2)
+    fleet = HostFleet(method, random_regular_graph(40, 6, rng=1), owner, MemoryNetwork(), sigma=SIGMA)
+    lying_host(fleet, 2, lie)
+    for row in samples:
+        fleet.tick(row)
+        for core in fleet.cores[:2]:
+            own, radius = core.means[: core.n_agents], core.radius[: core.n_agents]
+            assert np.all(np.abs(core.estimates - own) <= radius * (1 + 1e-12))
+    honest = owner < 2
+    error, alone = ((np.square(found - truth)[honest].mean()) ** 0.5 for found in (fleet.estimate, fleet.mean))
+    assert error < most * alone, error / alone
+
+
+def test_restarts_that_are_heard_of_are_rare_and_own_ones_count() -> None:
+    restarts = Restarts()
+    believed = []
+    for t in range(1, 1001):
+        told = restarts.told(restarts.generation + 5, 0, t)
+        restarts.after([told], t, cut=False)
+        if told[1]:
+            believed.append(t)
+    late = [t for t in believed if t > 50]
+    assert believed[0] == 3  # a tenth of the first two steps later: early ones hardly wait
+    assert all(b >= PAUSE * a for a, b in itertools.pairwise(late)) and 20 < len(late) < 35
+    before = restarts.generation
+    restarts.after([(before + 7, 0)], 1001, cut=True)
+    assert restarts.generation == before + 8  # news also for those who believed what I did not
+
+
+def test_one_that_came_too_early_is_made_up_for() -> None:
+    restarts = Restarts()
+    restarts.after([restarts.told(1, 0, 100)], 100, cut=False)
+    assert restarts.told(2, 0, 102) == (2, 0)
+    assert restarts.told(2, 8, 111) == (2, 111)  # my own estimate is not clean since its restart, but from now on
+
+
+def test_generations_cannot_be_used_up() -> None:
+    restarts = Restarts()
+    for t in range(1, 20000):
+        restarts.after([restarts.told(2**32 - 1, 0, t)], t, cut=False)
+    assert restarts.generation < 200 * MOST_NEWS < 2**32 - 1
+
+
+def test_who_jumps_ahead_mutes_itself_and_who_cuts_loses_its_own_edge() -> None:
+    core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
+    said = {"mean": 0.0, "radius": 9.0, "estimate": 0.0, "restart": 2, "generation": 0, "degree": 65535}
+    core.tick(0.0, 0.0, {"b": _record(core.method, said, 2**62), "c": _record(core.method, said, 1)})
+    core.tick(1.0, 0.0, {"b": _record(core.method, said, 3), "c": _record(core.method, said, 2)})
+    assert core.refused == {"old": 1} and core.fresh(3.5) == ["c"]
+    core.tick(4.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 1)))])
+    assert core.neighbors == ["c"]
+
+
+def test_means_have_an_interval_also_where_they_are_not_compared() -> None:
+    core = Core(colme.CLColME(statistics=("deviation",)), "a", ["b"], n_agents=9, degree=3)
+    rng = np.random.default_rng(1)
+    for k in range(60):
+        core.tick(k * PERIOD, rng.normal(), {})
+        center, radius = own_interval(core.agent)  # type: ignore[arg-type]
+        assert center == core.agent.mean and math.isfinite(radius) == (k >= 29)
+
+
+def test_near() -> None:
+    assert near(3.0, 0.0, 1.0) == 1.0 and near(-3.0, 0.0, 1.0) == -1.0 and near(0.5, 0.0, 1.0) == 0.5
+    assert math.isnan(near(math.nan, 0.0, 1.0)) and near(3.0, 0.0, math.inf) == near(3.0, math.nan, 1.0) == 3.0
+
+
+# The census
+
+
+def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
+    """All neighbors tell of a single tribe, close enough to be possible and too far to be true."""
+    core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+    liars = {b: Core(colme.Census(), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
+    far = 0
+    for k in range(60):
+        heard = pack(core.record())
+        records = {b: liar.tick(k * PERIOD, 1.0, {"a": heard})[0] for b, liar in liars.items()}
+        core.tick(k * PERIOD, 0.0, records)
+        most = SURPRISE * SIGMA / math.sqrt(core.agent.count)
+        assert abs(core.estimate) <= most * (1 + 1e-12)
+        far += abs(core.estimate) > 0.0
+    assert far > 0
+
+
+def test_censuses_cannot_be_stopped_nor_driven() -> None:
+    """One neighbor tells that the census began at a step that nobody will reach; or of a new one at every tick."""
+    for lie in ({"began": 2**61}, {"since": 2**61}, {"jump": 3}):
+        core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+        other = Core(colme.Census(), "c", ["a"], n_agents=9, degree=2, sigma=SIGMA)
+        census, told = [], 0
+        for k in range(200):
+            heard = pack(core.record())
+            record, _ = other.tick(k * PERIOD, 0.1, {"a": heard})
+            body: Any = unpack(heard).body
+            told = max(told + lie.get("jump", 0), body.census)
+            false = VotesBody(
+                told, lie.get("began", body.began), lie.get("since", body.since), body.round, body.codes, body.values,
+                body.before,
+            )  # fmt: skip
+            core.tick(k * PERIOD, 0.1, {"b": pack(Record(1, k + 1, k + 1, 0.1, 1, false)), "c": record})
+            census.append(core.agent.census)  # type: ignore[attr-defined]
+        late = np.flatnonzero(np.diff(census[50:]))
+        assert 4 <= len(late) <= math.log(200 / 50) / math.log(PAUSE) + 1, lie
+        assert np.all(np.diff(late) >= (PAUSE - 1) * 50)
+
+
+def test_votes_below_zero_or_above_one_are_cut_off() -> None:
+    codes, values = cast(np.float64(0.3), np.float64(SIGMA**2), SIGMA)
+    assert plausible(codes, values) and not plausible(codes, -values) and not plausible(codes, 3.0 * values)
+    assert plausible(codes, at_most_one(codes, -values)) and plausible(codes, at_most_one(codes, values * [1, 3, 3]))
+    np.testing.assert_array_equal(at_most_one(codes, values), values)
+
+
+def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> None:
+    """One neighbor tells of a census that began before all time, or whose number nobody can reach."""
+    for census, since in ((1000, MOST_NUMBER), (MOST_NUMBER, 0)):
+        core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+        code, vote = np.array([0]), np.array([1.0])
+        numbers = set()
+        for t in range(1, 100):
+            lie, truth = (VotesBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
+            records = {b: pack(Record(1, t, t, 0.0, 1, body)) for b, body in (("b", lie), ("c", truth))}
+            told, _ = core.tick(t * PERIOD, 0.1, records)
+            body: Any = unpack(told).body  # which others can hear
+            numbers.add(body.census)
+        assert 1000 in numbers

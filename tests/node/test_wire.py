@@ -1,0 +1,219 @@
+"""Records in bytes: what goes in comes out, and nothing else gets in."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from colme.node.messages import membership as letters
+from colme.node.messages import wire
+from colme.node.messages.membership import Letter, pack_letter, unpack_letter
+from colme.node.messages.wire import (
+    Control,
+    HelloBody,
+    LoansBody,
+    Record,
+    VotesBody,
+    WireError,
+    pack,
+    unpack,
+)
+
+NAN, INF = math.nan, math.inf
+HELLO = HelloBody(((0.25, 0.5),), 0.125, 7, 3)
+THREE = HelloBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
+LOANS = LoansBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
+VOTES = VotesBody(
+    2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
+)  # fmt: skip
+RECORDS = {
+    "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
+    "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
+    "votes": Record(1, 5, 4, 0.25, 6, VOTES),
+    "nobody": Record(1, 1, 0, NAN, 6, HelloBody(((NAN, INF),), NAN, 2)),
+}  # fmt: skip
+
+
+def plain(record: Record) -> str:
+    """As text, for NaN is not equal to itself."""
+    body = record.body
+    if isinstance(body, VotesBody):
+        lists = {name: getattr(body, name).tolist() for name in ("codes", "values", "before")}
+        body = msgspec.structs.replace(body, **lists)
+    return repr(msgspec.structs.replace(record, body=body))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_what_goes_in_comes_out(name: str) -> None:
+    record = RECORDS[name]
+    raw = pack(record)
+    assert plain(unpack(raw)) == plain(record)
+    assert pack(unpack(raw)) == raw and len(raw) <= wire.MOST_BYTES
+
+
+def test_sizes_are_as_the_docstring_says() -> None:
+    sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
+    assert sizes == {
+        "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
+        "nobody": 76,
+    }  # fmt: skip
+    assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
+
+
+def test_a_census_of_too_many_bins_tells_its_largest() -> None:
+    values = np.random.default_rng(0).permutation(2000).astype(np.float32)
+    record = Record(1, 5, 4, 0.25, 6, VotesBody(1, 1, 1, 1, np.arange(2000), values, values))
+    body: Any = unpack(pack(record)).body
+    assert len(body.codes) == wire.MOST_ITEMS and body.values.min() == 2000 - wire.MOST_ITEMS
+    assert np.array_equal(values[body.codes], body.values)
+    assert len(pack(record)) <= wire.MOST_BYTES
+
+
+def with_field(name: str, at: int, form: str, value: Any) -> bytes:
+    raw = bytearray(pack(RECORDS[name]))
+    struct.pack_into(form, raw, at, value)
+    return bytes(raw)
+
+
+INTERVAL, BODY = 40, 56  # where they begin in "hello" and "loans"
+WRONG: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "size"),
+    "short": (pack(RECORDS["hello"])[:-1], "size"),
+    "long": (pack(RECORDS["hello"]) + b"\0", "size"),
+    "huge": (b"cmeR" + bytes(10**6), "version"),
+    "magic": (with_field("hello", 0, "4s", b"cmeX"), "magic"),
+    "a control message": (wire.pack_control(Control(wire.CUT, 1, 2)) + bytes(40), "magic"),
+    "version": (with_field("hello", 4, "B", 2), "version"),
+    "kind": (with_field("hello", 5, "B", 4), "range"),
+    "no intervals": (with_field("hello", 7, "B", 0), "range"),
+    "many intervals": (with_field("hello", 7, "B", 4), "range"),
+    "incarnation zero": (with_field("hello", 8, "<I", 0), "range"),
+    "epoch": (with_field("hello", 12, "<Q", 2**63), "range"),
+    "count": (with_field("hello", 20, "<Q", 2**63), "range"),
+    "mean of nothing": (with_field("hello", 20, "<Q", 0), "value"),
+    "mean infinite": (with_field("hello", 28, "<d", INF), "value"),
+    "mean missing": (with_field("hello", 28, "<d", NAN), "value"),
+    "mean absurd": (with_field("hello", 28, "<d", 1e31), "value"),
+    "items": (with_field("loans", 38, "<H", 2000), "range"),
+    "items of a hello": (with_field("hello", 38, "<H", 1), "range"),
+    "fewer items than bytes": (with_field("loans", 38, "<H", 2), "size"),
+    "center": (with_field("hello", INTERVAL, "<d", -INF), "value"),
+    "radius": (with_field("hello", INTERVAL + 8, "<d", -1.0), "value"),
+    "estimate missing": (with_field("hello", BODY, "<d", NAN), "value"),
+    "estimate absurd": (with_field("loans", BODY, "<d", -1e31), "value"),
+    "restart before all": (with_field("hello", BODY + 8, "<q", -1), "range"),
+    "restart to come": (with_field("hello", BODY + 8, "<q", 12), "range"),
+    "flow": (with_field("loans", BODY + 16, "<d", INF), "value"),
+    "twice": (with_field("loans", BODY + 8, "<Q", 3), "range"),
+    "census": (with_field("votes", 40, "<Q", 2**63), "range"),
+    "bins out of order": (with_field("votes", 72, "<q", 0), "range"),
+    "round": (with_field("votes", 64, "<Q", 2**63), "range"),
+    "vote": (with_field("votes", 96, "<f", NAN), "value"),
+    "vote before": (with_field("votes", 108, "<f", NAN), "value"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_every_field_is_checked(case: str) -> None:
+    raw, reason = WRONG[case]
+    with pytest.raises(
+        WireError, match=r"^[^\n]*: that is no message .*\. Refuse it and wait for the next\.$"
+    ) as caught:
+        unpack(raw)
+    assert caught.value.reason == reason and len(str(caught.value)) < 160
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [(b"", "size"), (struct.pack("<4sBBIQ", b"cmeR", 1, 1, 1, 1), "magic"),
+     (struct.pack("<4sBBIQ", b"cmeC", 9, 1, 1, 1), "version"), (struct.pack("<4sBBIQ", b"cmeC", 1, 3, 1, 1), "range"),
+     (struct.pack("<4sBBIQ", b"cmeC", 1, 1, 0, 1), "range")],
+)  # fmt: skip
+def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
+    with pytest.raises(WireError) as caught:
+        wire.unpack_control(raw)
+    assert caught.value.reason == reason
+    message = Control(wire.CUT_HEARD, 3, 8)
+    assert wire.unpack_control(wire.pack_control(message)) == message
+
+
+AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
+LETTER = Letter(letters.MEET, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
+
+
+def test_letters_come_out_as_they_went_in() -> None:
+    for letter in (LETTER, Letter(letters.BYE), Letter(letters.NAMES, 7, (), AGENTS)):
+        assert repr(unpack_letter(pack_letter(letter))) == repr(letter)
+    assert len(pack_letter(Letter(letters.BYE))) == 16
+    long = tuple((f"{k}" * 60, "tls/" + f"{k}" * 100 + ":7447") for k in range(1, 10))
+    raw = pack_letter(Letter(letters.NAMES, 7, ((0.0, 1.0),), long, 8))
+    told = unpack_letter(raw)
+    assert len(raw) <= letters.MOST_LETTER and told.agents == long[:3] and told.near == 3
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\7", "range"), (6, b"\4", "range"),
+     (6, b"\1", "value"), (7, b"\2", "size"), (7, b"\4", "value"), (7, b"\x09", "range"), (8, b"\4", "range"),
+     (16, struct.pack("<d", INF), "value"), (24, struct.pack("<d", -1.0), "value"), (48, b"\0", "value"),
+     (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],
+)  # fmt: skip
+def test_every_field_of_a_letter_is_checked(at: int, value: bytes, reason: str) -> None:
+    raw = pack_letter(LETTER)
+    assert raw[49:53] == b"pi-1" and raw[54:58] == b"tls/"
+    with pytest.raises(WireError) as caught:
+        unpack_letter(raw[:at] + value + raw[at + len(value) :])
+    assert caught.value.reason == reason
+    for wrong in (raw[:-1], raw + b"\0", raw[:20], b"", raw + bytes(600)):
+        with pytest.raises(WireError):
+            unpack_letter(wrong)
+
+
+def test_fuzzed_letters() -> None:
+    rng, tally = random.Random(2), Counter[str]()
+    whole = [pack_letter(letter) for letter in (LETTER, Letter(letters.ASK, 1, (), AGENTS[:1]), Letter(letters.YES, 1))]
+    for k in range(20_000):
+        raw = bytearray(rng.choice(whole) if k % 4 else b"cmeL" + rng.randbytes(rng.randrange(90)))
+        for _ in range(rng.randrange(4)):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        try:
+            letter = unpack_letter(bytes(raw))
+        except WireError as error:
+            tally[error.reason] += 1
+            continue
+        tally["accepted"] += 1
+        assert repr(unpack_letter(pack_letter(letter))) == repr(letter) and len(letter.agents) <= letters.MOST_NAMES
+    assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"} and tally["accepted"] > 1000
+
+
+def test_fuzz() -> None:
+    """A hundred thousand records that are random, mutilated or spliced: refused in one way, or as good as any."""
+    rng, tally = random.Random(1), Counter[str]()
+    whole = [pack(record) for record in RECORDS.values()]
+    for k in range(100_000):
+        raw = bytearray(rng.choice(whole))
+        if k % 4 == 0:
+            raw = bytearray(rng.randbytes(rng.randrange(200)))
+        elif k % 4 == 1:
+            raw = raw[: rng.randrange(len(raw))] + rng.choice(whole)[rng.randrange(40) :]
+        for _ in range(rng.randrange(4)):
+            if raw:
+                raw[rng.randrange(len(raw))] = rng.randrange(256)
+        try:
+            record = unpack(bytes(raw))
+        except WireError as error:
+            tally[error.reason] += 1
+            continue
+        tally["accepted"] += 1
+        assert record.incarnation > 0 and (record.count == 0 or abs(record.mean) <= wire.LARGEST)
+        again = pack(record)
+        assert len(again) == len(raw) and plain(unpack(again)) == plain(record)
+    assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"}
+    assert tally["accepted"] > 1000 < tally["value"], tally

@@ -1,0 +1,293 @@
+"""The zenoh transport on loopback: sessions in this process, and neighbors in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from colme.errors import NodeError
+from colme.node.config.node_toml import NodeConfig
+from colme.node.config.tables import Limits
+from colme.node.net.transport import Transport
+from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport, linger_no_more
+from tests.support.node_fleet import (
+    TICK,
+    config,
+    environment,
+    free_port,
+    heard,
+    make_keys,
+    start_peer,
+    transports,
+    until,
+)
+
+OFTEN = Limits(max_rate=1e6)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(params=["tls", "tcp"])
+def maybe_keys(request: pytest.FixtureRequest, keys: Path) -> Path | None:
+    return keys if request.param == "tls" else None
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[NodeConfig], ZenohTransport]]:
+    with transports() as one:
+        yield one
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts neighbors in processes of their own, and kills them after the test."""
+    every: list[subprocess.Popen[bytes]] = []
+
+    def one(*arguments: object) -> subprocess.Popen[bytes]:
+        every.append(start_peer(*arguments))  # type: ignore[arg-type]
+        return every[-1]
+
+    yield one
+    for process in every:
+        process.kill()
+        process.communicate()
+
+
+Opened = Callable[[NodeConfig], ZenohTransport]
+Started = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def test_records_messages_and_presence_go_both_ways(maybe_keys: Path | None, port: int, opened: Opened) -> None:
+    ann = opened(config("ann", keys=maybe_keys, port=port, neighbors={"bob": None}))
+    bob = opened(config("bob", keys=maybe_keys, neighbors={"ann": port}))
+    until(heard(ann, bob, b"record of bob"))
+    until(heard(bob, ann, b"record of ann"))
+    until(lambda: ann.present() == {"bob"} and bob.present() == {"ann"})
+    for first, second in ((ann, bob), (bob, ann)):
+        first.send(second.config.name, b"one")
+        first.send(second.config.name, b"two")
+        heard_messages: list[tuple[str, bytes]] = []
+        until(lambda second=second, got=heard_messages: got.extend(second.control()) or len(got) == 2)  # type: ignore[misc]
+        assert heard_messages == [(first.config.name, b"one"), (first.config.name, b"two")]
+
+
+def test_the_transport_is_a_transport(port: int, opened: Opened) -> None:
+    transport: Transport = opened(config("ann", keys=None, port=port, members=("bob",)))  # mypy checks the protocol
+    assert transport.present() == set() and transport.control() == [] and transport.latest("bob") is None
+
+
+def test_the_newest_record_wins_and_is_heard_once(port: int, opened: Opened) -> None:
+    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}, limits=OFTEN))
+    bob = opened(config("bob", keys=None, neighbors={"ann": port}, limits=OFTEN))
+    until(heard(ann, bob, b"0"))
+    for i in range(1, 20):
+        time.sleep(0.005 if i < 19 else 0.5)  # what arrives in one packet counts as a flood: the first of it is heard
+        bob.publish(str(i).encode())
+    time.sleep(0.5)
+    assert ann.latest("bob") == b"19"
+    assert ann.latest("bob") is None
+
+
+def test_control_messages_of_one_neighbor_do_not_crowd_out_those_of_another(port: int, opened: Opened) -> None:
+    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None, "cid": None}))
+    bob = opened(config("bob", keys=None, neighbors={"ann": port}))
+    cid = opened(config("cid", keys=None, neighbors={"ann": port}))
+    until(heard(ann, bob, b"b"))
+    until(heard(ann, cid, b"c"))
+    cid.send("ann", b"quiet word")
+    for i in range(2000):
+        bob.send("ann", str(i).encode())
+    time.sleep(0.5)
+    messages = ann.control()
+    assert ("cid", b"quiet word") in messages
+    assert [name for name, _ in messages].count("bob") <= CONTROL_ROOM
+    assert messages[[name for name, _ in messages].index("bob") + CONTROL_ROOM - 1] == ("bob", b"1999")
+
+
+def test_neighbors_come_and_go_at_run_time(maybe_keys: Path | None, opened: Opened) -> None:
+    protocol = "tcp" if maybe_keys is None else "tls"
+    ports = {"ann": free_port(), "bob": free_port()}
+    ann = opened(config("ann", keys=maybe_keys, port=ports["ann"], members=("cid",)))
+    bob = opened(config("bob", keys=maybe_keys, port=ports["bob"], members=("cid",)))
+    cid = opened(config("cid", keys=maybe_keys, members=("ann", "bob")))
+    for other in (ann, bob):
+        other.add("cid")
+        cid.add(other.config.name, f"{protocol}/127.0.0.1:{ports[other.config.name]}")
+        cid.add(other.config.name, f"{protocol}/127.0.0.1:{ports[other.config.name]}")  # nothing more happens
+    until(heard(ann, cid, b"to both"))
+    until(heard(bob, cid, b"to both"))
+    cid.drop("ann")  # the end that dialled closes the link
+    until(lambda: ann.present() == set())
+    ann.latest("cid")
+    cid.publish(b"only to bob")
+    until(heard(bob, cid, b"only to bob"))
+    assert ann.latest("cid") is None and cid.latest("ann") is None
+    bob.drop("cid")  # the end that was dialled listens no more
+    cid.publish(b"to nobody")
+    cid.send("bob", b"to nobody")
+    time.sleep(4 * TICK)
+    assert bob.latest("cid") is None and bob.control() == [] and bob.present() == set()
+    cid.add("ann", f"{protocol}/127.0.0.1:{ports['ann']}")
+    until(heard(ann, cid, b"again"))
+    until(lambda: "cid" in ann.present())
+
+
+def test_dropping_a_neighbor_that_is_still_being_dialled(port: int, opened: Opened) -> None:
+    cid = opened(config("cid", keys=None, neighbors={"ann": port}))
+    cid.drop("ann")
+    ann = opened(config("ann", keys=None, port=port, neighbors={"cid": None}))
+    for _ in range(20):
+        cid.publish(b"nobody dials any more")
+        time.sleep(TICK)
+    assert ann.present() == set() and ann.latest("cid") is None
+
+
+def test_an_agent_killed_is_seen_to_go_and_one_restarted_to_come_back(
+    maybe_keys: Path | None, port: int, opened: Opened, started: Started
+) -> None:
+    ann = opened(config("ann", keys=maybe_keys, port=port, neighbors={"bob": None}))
+    bob = started("bob", {"ann": port}, maybe_keys)
+    until(lambda: ann.latest("bob") == b"bob" and ann.present() == {"bob"}, 60)
+    ann.send("bob", b"hello")
+    until(lambda: ("bob", b"re: hello") in ann.control())
+    bob.send_signal(signal.SIGKILL)
+    until(lambda: ann.present() == set(), ann.config.lease + 5)
+    started("bob", {"ann": port}, maybe_keys)
+    until(lambda: ann.latest("bob") == b"bob" and ann.present() == {"bob"}, 60)
+
+
+def test_a_listener_restarted_is_dialled_again(maybe_keys: Path | None, port: int, opened: Opened) -> None:
+    settings = config("ann", keys=maybe_keys, port=port, neighbors={"bob": None})
+    first = opened(settings)
+    bob = opened(config("bob", keys=maybe_keys, neighbors={"ann": port}))
+    until(heard(first, bob, b"before"))
+    first.close()
+    until(lambda: bob.present() == set())
+    second = opened(settings)
+    until(heard(second, bob, b"after"))
+    until(lambda: bob.present() == {"ann"})
+
+
+def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
+    ann = opened(config("ann", keys=None, port=port, members=("bob",)))
+    with pytest.raises(NodeError, match=r"unknown member 'bbo': .* Did you mean 'bob'\?"):
+        ann.add("bbo")
+    with pytest.raises(NodeError, match=r"off loopback everything is TLS"):
+        ann.add("bob", "tcp/192.0.2.1:7447")
+    deaf = opened(config("cid", keys=None, members=("bob",)))
+    with pytest.raises(NodeError, match=r"'bob' has no endpoint, and this agent does not listen.*Give an endpoint"):
+        deaf.add("bob")
+
+
+def test_a_port_in_use_is_told_in_a_sentence(port: int, opened: Opened) -> None:
+    opened(config("ann", keys=None, port=port, members=("cid",)))
+    with pytest.raises(NodeError, match=f"at tcp/127.0.0.1:{port}: Address already in use. Choose"):
+        opened(config("bob", keys=None, port=port, members=("cid",)))
+
+
+def test_an_agent_alone_and_one_that_left_do_nothing_and_do_not_fail(port: int, opened: Opened) -> None:
+    alone = opened(config("ann", keys=None, port=port))
+    for _ in range(2):
+        alone.publish(b"anybody?")
+        alone.send("bob", b"you?")
+        assert alone.latest("bob") is None and alone.control() == [] and alone.present() == set()
+        alone.drop("bob")
+        alone.close()
+
+
+def test_nothing_blocks_while_a_neighbor_cannot_be_reached(opened: Opened) -> None:
+    start = time.monotonic()
+    lost = opened(config("ann", keys=None, neighbors={"bob": free_port(), "cid": free_port()}))
+    for _ in range(100):
+        lost.publish(b"x")
+        lost.send("bob", b"x")
+        lost.present()
+    assert time.monotonic() - start < 2
+    start = time.monotonic()
+    lost.close()
+    assert time.monotonic() - start < 6
+
+
+@pytest.mark.parametrize("n_neighbors", [2, 5])
+def test_enough_threads_listen(n_neighbors: int) -> None:
+    """The variable that zenoh reads is set inside the process, in time."""
+    script = f"""
+import os, time
+from tests.support.node_fleet import config
+from colme.node.net.zenoh_transport import ZenohTransport
+others = {{f"m{{i}}": None for i in range({n_neighbors} - 1)}}
+a = ZenohTransport(config("ann", keys=None, port={free_port()}, neighbors={{"bob": None}} | others))
+b = ZenohTransport(config("bob", keys=None, neighbors={{"ann": int(a.config.listen[0].rsplit(":")[-1])}}))
+while a.latest("bob") is None:
+    b.publish(b"x")
+    time.sleep(0.02)
+names = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
+print(a.config.rx_threads, sum(name.startswith("rx-") for name in names))
+a.close(), b.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
+    wanted, found = map(int, done.stdout.split())
+    assert wanted == n_neighbors + 2 <= found
+
+
+def test_no_socket_of_a_link_lingers(port: int, opened: Opened) -> None:
+    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}))
+    bob = opened(config("bob", keys=None, neighbors={"ann": port}))
+    until(heard(ann, bob, b"x"))
+    until(lambda: _lingering(port) == [0, 0] or ann.publish(b"") or bob.publish(b""))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    linger_no_more()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def _lingering(port: int) -> list[int]:
+    """Whether SO_LINGER is on, for both ends of the link to a port of this process."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            end = socket.socket(fileno=int(name))
+            try:
+                if end.family == socket.AF_INET and port in (end.getsockname()[1], end.getpeername()[1]):
+                    found.append(struct.unpack("ii", end.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0])
+            finally:
+                end.detach()
+    return found
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("cure", ["threads", "linger"])
+def test_neighbors_that_hang_do_not_silence_a_healthy_one(cure: str, maybe_keys: Path | None, port: int) -> None:
+    """zenoh closes a dead link with SO_LINGER on a thread that listens: without a cure, three neighbors that hang with
+    full buffers silence the fourth for ten seconds from the end of their leases on. Either cure alone is enough."""
+    script = Path(__file__).parents[1] / "support" / "node_hanging.py"
+    arguments = [sys.executable, str(script), cure, str(port), "" if maybe_keys is None else str(maybe_keys)]
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 3.0
+
+
+@pytest.mark.network
+def test_neighbors_that_come_and_go_leave_little_behind(keys: Path, port: int) -> None:
+    """50 kB each, when the publisher of a session was not undeclared before the session was closed."""
+    script = Path(__file__).parents[1] / "support" / "node_changing.py"
+    arguments = [sys.executable, str(script), str(keys), str(port), "100"]
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)
+    print(f"{float(done.stdout):.1f} kB for each that was dialled and dropped")
+    assert float(done.stdout) < 25.0

@@ -1,0 +1,191 @@
+"""Models in files: the same bits afterwards, never half-written, and refused when anything is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colme
+from colme import CColME, Census, CLColME, CollaborativeMean, Local
+from colme._core import files
+from colme.errors import CheckpointError
+from colme.graphs import random_regular_graph
+from tests.online.test_model import assert_same, two_classes
+
+METHODS = (Local(), Census(), CLColME(level="agent"), CColME(level="agent", sigma=1.0))
+
+
+def learned(method: colme.methods.Method, **extra: Any) -> CollaborativeMean:
+    model = CollaborativeMean(method, degree=4, **extra)
+    agent, value = two_classes(40, 1500)
+    model.learn_many(agent=[f"{a}" if a % 3 else int(a) for a in agent], value=value, time=np.arange(1500))
+    for leaver in (3, "4", 6):
+        model.forget(leaver)
+    return model
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("extra", [{}, {"half_life": 99.0, "max_agents": 41}, {"sigma": 1.5, "seed": 2**63}], ids=str)
+def test_nobody_can_tell_that_it_was_saved(method: colme.methods.Method, extra: dict[str, Any], tmp_path: Path) -> None:
+    model = learned(method, **extra)
+    model.to_columns()  # a census is taken, and is in the file
+    model.save(tmp_path / "model.npz")
+    again = CollaborativeMean.load(tmp_path / "model.npz")
+    assert repr(again) == repr(model)
+    assert_same(model, again)
+    agent, value = two_classes(60, 1500, seed=7)
+    for each in (model, again):
+        each.learn_many(agent=agent, value=value, time=np.arange(1500, 3000))
+        each.learn_one("new", 1.0, 3000)
+    assert_same(model, again)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_given_graphs_and_odd_labels(tmp_path: Path) -> None:
+    graph = random_regular_graph(20, 5, rng=0)
+    model = CollaborativeMean(CLColME(gamma=0.3, sigma=1.0), graph=graph)
+    agent, value = two_classes(20, 900)
+    model.learn_many(agent=agent[:500], value=value[:500])
+    model.save(tmp_path / "model.npz")
+    again = CollaborativeMean.load(tmp_path / "model.npz")
+    for each in (model, again):
+        each.learn_many(agent=agent[500:], value=value[500:])
+    assert_same(model, again)
+    odd = CollaborativeMean(Local())
+    labels = ["", "é\n\x00", "12", 12, -(10**30), "\ud800", "x" * 1000]
+    odd.learn_many(agent=labels, value=np.arange(7))
+    odd.save(tmp_path / "odd.npz")
+    assert CollaborativeMean.load(tmp_path / "odd.npz").mean_ == dict(zip(labels, range(7), strict=True))
+
+
+def test_an_empty_model(tmp_path: Path) -> None:
+    for method in METHODS:
+        CollaborativeMean(method).save(tmp_path / "empty.npz")
+        again = CollaborativeMean.load(tmp_path / "empty.npz")
+        again.learn_one("a", 1.0)
+        assert again.estimate_ == {"a": 1.0}
+
+
+def test_a_torn_file_never_replaces_a_good_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.npz"
+    model = learned(CLColME())
+    model.save(path)
+    good = path.read_bytes()
+    model.learn_one("more", 1.0)
+
+    def full(*args: Any, **more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, name, full)
+            with pytest.raises(CheckpointError, match=r"No space left on device\. Choose a folder with room"):
+                model.save(path)
+        assert path.read_bytes() == good and os.listdir(tmp_path) == ["model.npz"]
+    with pytest.raises(CheckpointError, match="cannot write"):
+        model.save(tmp_path / "nowhere" / "model.npz")
+
+
+def test_killed_while_saving(tmp_path: Path) -> None:
+    """A process that does nothing but save is killed at any moment: the file is always a whole one."""
+    path = tmp_path / "model.npz"
+    code = (
+        "import sys, numpy as np, colme\n"
+        "model = colme.CollaborativeMean(colme.Local())\n"
+        "model.learn_many(agent=np.arange(20_000), value=np.arange(20_000.0))\n"
+        "while True:\n"
+        "    model.learn_one(0, 0.0)\n"
+        "    model.save(sys.argv[1])\n"
+        "    print(flush=True)\n"
+    )
+    counts = []
+    for pause in (0.0, 0.003, 0.011):
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        for _ in range(3):
+            process.stdout.readline()
+        time.sleep(pause)
+        process.kill()
+        process.communicate()
+        model = CollaborativeMean.load(path)
+        assert model.n_agents == 20_000
+        counts.append(model.count_[0])
+    assert min(counts) >= 4  # its first sample and three saved ones
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    """Any byte of any array may be damaged, or the file may end anywhere: it is refused, or it is still the same."""
+    path, torn = tmp_path / "model.npz", tmp_path / "torn.npz"
+    model = learned(Census())
+    model.save(path)
+    good = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for place in rng.integers(0, len(good), 60).tolist():
+        torn.write_bytes(good[:place] + bytes([good[place] ^ 0x55]) + good[place + 1 :])
+        try:
+            assert_same(CollaborativeMean.load(torn), model)
+        except CheckpointError as error:
+            assert "torn" in str(error) or "is needed" in str(error) or "not known" in str(error)
+            refused += 1
+    assert refused >= 50
+    for end in (0, 1, len(good) // 2, len(good) - 1):
+        torn.write_bytes(good[:end])
+        with pytest.raises(CheckpointError, match=r"torn.npz is torn or is not a colme online file\."):
+            CollaborativeMean.load(torn)
+
+
+def test_foreign_and_newer_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    with pytest.raises(CheckpointError, match="there is no file"):
+        CollaborativeMean.load(path)
+    path.write_text("agent,value\n")
+    with pytest.raises(CheckpointError, match="torn or is not a colme online file"):
+        CollaborativeMean.load(path)
+    scenario = colme.Scenario(n_agents=4, means=(0.0,), sigma=1.0)
+    colme.simulate(Local(), scenario, degree=2, steps=2).save(path)
+    with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme online 1' is needed"):
+        CollaborativeMean.load(path)
+    files.write_arrays(path, "colme online 2", {}, {})
+    with pytest.raises(CheckpointError, match=r"'colme online 2' where .* is the newest .* Upgrade colme\."):
+        CollaborativeMean.load(path)
+
+
+@pytest.mark.parametrize("lost", ["agents", "roster", "index", "label_text", "neighbors", "share", "seed", "method"])
+def test_files_that_lack_something(lost: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    learned(Census() if lost == "share" else CLColME()).save(path)
+    head, arrays = files.read_arrays(path, "colme online 1")
+    head.pop(lost, None)
+    arrays.pop(lost, None)
+    files.write_arrays(path, "colme online 1", head, arrays)
+    with pytest.raises(CheckpointError, match=r"model.npz is torn: .* Delete it and start anew\."):
+        CollaborativeMean.load(path)
+
+
+def test_a_method_from_the_future(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    learned(Local()).save(path)
+    head, arrays = files.read_arrays(path, "colme online 1")
+    files.write_arrays(path, "colme online 1", head | {"method": {"method": "tomorrow"}}, arrays)
+    with pytest.raises(CheckpointError, match="has a method that is not known"):
+        CollaborativeMean.load(path)
+
+
+def test_the_file_is_plain(tmp_path: Path) -> None:
+    """A zip of NumPy arrays with a JSON head: no pickle, readable without colme."""
+    path = tmp_path / "model.npz"
+    learned(CLColME()).save(path)
+    with np.load(path, allow_pickle=False) as arrays:
+        head = json.loads(arrays["head"].tobytes())
+        assert head["format"] == "colme online 1" and arrays["agents"].shape[1] == 8
+    assert zipfile.ZipFile(path).testzip() is None

@@ -1,0 +1,47 @@
+"""What the kernels `perceive` and `conclude` make of samples, called as plainly as they can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import LANES
+from colme.metrics import Judge
+from colme.sim.sampling import FEW_CLASSES, conclude, perceive
+
+Array = NDArray[np.float64]
+
+
+def perceived(
+    samples: Array, before: Array, t: int, judge: Judge, truth: Array | None, *,
+    wanted: NDArray[np.bool_] | None = None, part: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """(local means of steps t, t + 1, .., metrics of the run at each), from the samples of those steps and the means
+    before; agents all at once or in parts of so many."""
+    steps, n = samples.shape
+    n_classes = len(judge.class_size)
+    few = n_classes if n_classes <= FEW_CLASSES else 0
+    lanes, beyond = np.zeros((steps, 1 + few, LANES)), np.zeros(steps, np.int64)
+    totals = np.zeros((steps, 4, 0 if few else n_classes))
+    means = np.full((steps, n), -1.0)
+    wanted = np.ones(steps, bool) if wanted is None else wanted
+    for start in range(0, n, part or n):
+        agents = slice(start, start + (part or n))
+        some = samples[:, agents].copy()
+        perceive(
+            some, some, before[agents], t, wanted, None if truth is None else truth[agents], judge.tolerance,
+            judge.class_[agents], lanes, beyond, totals,
+        )  # fmt: skip
+        means[:, agents] = some
+    out = np.full((steps, 3), np.nan)
+    if truth is not None:
+        conclude(lanes, beyond, totals, judge.class_truth(truth), judge.class_size, out)
+    return means, out
+
+
+def local_means(samples: NDArray[Any]) -> Array:
+    """Those of all steps, from the first one on."""
+    n = samples.shape[1]
+    return perceived(samples, np.full(n, np.nan), 1, Judge(np.zeros(n, np.uint16), 0.1), None)[0]
