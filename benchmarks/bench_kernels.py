@@ -10,14 +10,12 @@ import pytest
 from benchmarks import workloads as w
 from benchmarks.roofline import FORMS, Gather, name_of
 from colme._core.lazy_pruning import _look_at_all, _sort_into_buckets
-from colme._core.simd import ABREAST
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
 from colme.metrics import Judge
 from colme.pruning import KeptEdges
 from colme.samples import ScenarioStream
 from colme.sim.engine import Run
-from colme.sim.prepare import prepare_abreast
 from colme.sim.recorder import recorded_steps
 from colme.sim.sampling import Perception
 
@@ -115,23 +113,6 @@ def bench_graph(benchmark: Any, n: int) -> None:
     """A random regular graph of degree 10."""
     random_regular_graph(640, w.DEGREE, rng=0)
     benchmark.pedantic(lambda: random_regular_graph(n, w.DEGREE, rng=0), rounds=5, warmup_rounds=1)
-
-
-@SIZES
-def bench_eight_abreast(benchmark: Any, n: int) -> None:
-    """32 steps of eight seeds side by side, the first ones of new runs."""
-    graph, steps = w.graph_of(n), 32
-    out = np.full((steps + 2, ABREAST, 8), np.nan)
-
-    def fresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        runs = prepare_abreast([w.CL], w.scenario(n), graph, steps=steps + 1, seeds=list(range(ABREAST)),
-                               tolerance=0.1, record="all")  # fmt: skip
-        return (0, steps, out), {"runs": runs}
-
-    def advance(first: int, last: int, table: Any, *, runs: Any) -> None:
-        runs._advance(first, last, table)
-
-    benchmark.pedantic(advance, setup=fresh, rounds=5, warmup_rounds=1)
 
 
 @SIZES

@@ -23,12 +23,6 @@ def bench_method(benchmark: Any, label: str, n: int) -> None:
     benchmark.pedantic(w.simulate(method, n, STEPS), rounds=5, warmup_rounds=1)
 
 
-def bench_sixteen_at_once(benchmark: Any) -> None:
-    """Sixteen seeds on one graph."""
-    work = w.simulate(w.CL, w.N, STEPS, seeds=range(16), graph_seed=0)
-    benchmark.pedantic(work, rounds=5, warmup_rounds=1)
-
-
 @pytest.mark.parametrize("run", [scipy_loop.run, naive_loops.run], ids=["SciPy", "naive"])
 def bench_baseline(benchmark: Any, run: Any) -> None:
     """CL-colME as others write it."""

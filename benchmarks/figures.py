@@ -14,14 +14,13 @@ from benchmarks.sizes import Cost
 from colme._core.files import write_whole
 from colme.lab.plots import save
 from colme.lab.plots._labels import EndLabels, Label
-from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, PURPLE, SOLID, VERMILION, Look, canvas, ink, looks, plain
+from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, ink, looks, plain
 
 SIZE = (6.0, 3.9)
 LINES: dict[str, tuple[str, Look]] = {
     "scipy": ("SciPy CSR loop", Look(BLUE, DASHES[1], 1.5)),
     "naive": ("naive numba loops", Look(ORANGE, DASHES[3], 1.5)),
     "alone": ("colme, one run", Look(VERMILION, SOLID, 1.8)),
-    "abreast": ("colme, eight runs at once, each", Look(PURPLE, DASHES[4], 1.8)),
     "roofline": ("roofline: ten random reads", Look(GREY, DASHES[2], 1.3)),
 }
 """Columns of the sizes, with their labels and looks."""

@@ -59,7 +59,6 @@ class Goal:
 
 GOALS: dict[str, Goal] = {
     "scipy": Goal("SciPy CSR loop, CL-colME", 20, 35),
-    "scipy_16": Goal("the same, 16 realisations at once, each", 35, 60),
     "roofline_1e5": Goal("random-gather roofline, averaging, N = 10^5", 0.60, 0.85, "%"),
     "roofline_1e6": Goal("random-gather roofline, averaging, N = 10^6", 0.60, 0.85, "%"),
     "c_over_cl": Goal("C-colME with kept weights, end to end", None, 1.1, checked=False),
@@ -70,7 +69,6 @@ GOALS: dict[str, Goal] = {
     "import_cold": Goal("import and first call, everything compiled", 10.0, 4.0, "s", checked=False),
     "b_table": Goal("B-colME as a table per edge in NumPy", 30),
     "b_subtract": Goal("the same, sums instead of lists of others"),
-    "abreast": Goal("16 single realisations, by 16 at once"),
     "naive": Goal("naive loops in numba, CL-colME"),
     "scipy_agent": Goal('SciPy CSR loop, CL-colME, level "agent"'),
     "scipy_gossip": Goal("SciPy CSR loop (global clock), CL-colME with gossip clock"),

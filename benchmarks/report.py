@@ -46,8 +46,7 @@ CSR matrix that is rebuilt only at steps that cut an edge, NumPy's fastest gener
 SIZES = """
 ## Over the number of agents
 
-![Nanoseconds per agent and step over the number of agents: roofline, colme alone and eight runs at once, naive loops,
-SciPy](figures/speed_size.svg)
+![Nanoseconds per agent and step over the number of agents: roofline, colme, naive loops, SciPy](figures/speed_size.svg)
 
 CPU nanoseconds per agent and step, the first {warm} steps and the set-up not counted, best of a few rounds:
 
@@ -55,8 +54,7 @@ CPU nanoseconds per agent and step, the first {warm} steps and the set-up not co
 SIZES_END = """
 The roofline is what memory alone would take: ten random float32 numbers read and summed for each agent, their indices
 read in order, in whichever plain form is fastest at that size. A step does more than that: it draws a sample, moves the
-mean, looks for edges to cut, averages, and judges three estimators. Eight runs at once share the indices and the lines
-of the cache, so each of them can be below it. Many agents are followed for few steps only, the first ones, when means
+mean, looks for edges to cut, averages, and judges three estimators. Many agents are followed for few steps only, the first ones, when means
 still move fast and all edges are looked at most often.
 """
 METHODS = """
@@ -106,10 +104,10 @@ def rows(results: Results) -> list[tuple[str, ...]]:
 
 
 def size_rows(results: Results) -> list[tuple[str, ...]]:
-    """agents, steps, roofline, one run, eight at once, naive, SciPy, fastest form."""
+    """agents, steps, roofline, one run, naive, SciPy, fastest form."""
     return [
-        (f"{cost.n_agents:,}", str(cost.n_steps), *map(_short, (cost.roofline, cost.alone, cost.abreast, cost.naive,
-         cost.scipy)), cost.form)
+        (f"{cost.n_agents:,}", str(cost.n_steps), *map(_short, (cost.roofline, cost.alone, cost.naive, cost.scipy)),
+         cost.form)
         for cost in results.sizes
     ]  # fmt: skip
 
@@ -125,7 +123,7 @@ def method_rows(results: Results) -> list[tuple[str, ...]]:
 
 
 def size_table(results: Results) -> Table:
-    table = Table("agents", "steps", "roofline", "one run", "eight at once, each", "naive", "SciPy", "fastest reads",
+    table = Table("agents", "steps", "roofline", "one run", "naive", "SciPy", "fastest reads",
                   title="CPU nanoseconds per agent and step")  # fmt: skip
     for row in size_rows(results):
         table.add_row(*row)
@@ -155,8 +153,7 @@ def page(results: Results) -> str:
         TABLE.format(b_steps=B_STEPS),
         _markdown(COLUMNS, bold),
         SIZES.format(warm="two to thirteen"),
-        _markdown(("agents", "steps", "roofline", "one run", "eight at once, each", "naive loops", "SciPy",
-                   "fastest reads"), size_rows(results)),
+        _markdown(("agents", "steps", "roofline", "one run", "naive loops", "SciPy", "fastest reads"), size_rows(results)),
         SIZES_END, METHODS, _markdown(head, body), METHODS_END,
     ])  # fmt: skip
 

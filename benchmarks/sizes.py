@@ -28,7 +28,7 @@ class Size:
 FULL = (Size(5000, 1000, 5), Size(100_000, 100, 3), Size(1_000_000, 20, 2), Size(10_000_000, 5, 1))
 QUICK = (Size(5000, 100, 1), Size(100_000, 5, 1))
 MEMORY = 16 * 2**30
-"""Bytes that ought to be free for ten million agents; eight seeds of them take half of it."""
+"""Bytes that ought to be free for ten million agents."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class Cost:
     roofline: float
     form: str
     alone: float
-    abreast: float
     naive: float | None
     scipy: float | None
 
@@ -51,9 +50,7 @@ def measure(size: Size, tell: Callable[[str], None]) -> Cost:
     graph = w.graph_of(size.n_agents)
     form, _, roofline = Gather(graph).fastest(2 if size.huge else 5, passes_for(size.n_agents))
     tell(f"{size.n_agents:,} agents: {size.n_steps} steps of everybody, in turns")
-    works: dict[str, Timed] = {
-        "alone": w.steps_alone(graph, size.n_steps), "abreast": w.steps_abreast(graph, size.n_steps)
-    }  # fmt: skip
+    works: dict[str, Timed] = {"alone": w.steps_alone(graph, size.n_steps)}
     if not size.huge:
         works["naive"] = w.baseline_steps(naive_loops.run, graph, size.n_steps)
         works["scipy"] = w.baseline_steps(scipy_loop.run, graph, size.n_steps)
@@ -64,8 +61,7 @@ def measure(size: Size, tell: Callable[[str], None]) -> Cost:
     del graph, works
     gc.collect()
     return Cost(
-        size.n_agents, size.n_steps, roofline, form, found["alone"], found["abreast"], found.get("naive"),
-        found.get("scipy"),
+        size.n_agents, size.n_steps, roofline, form, found["alone"], found.get("naive"), found.get("scipy")
     )  # fmt: skip
 
 
@@ -75,5 +71,4 @@ def _compile() -> None:
 
     warm_up(w.CL, w.scenario(100_000))
     small = w.graph_of(640)
-    for work in (w.steps_abreast(small, 3), w.baseline_steps(naive_loops.run, small, 3)):
-        work()
+    w.baseline_steps(naive_loops.run, small, 3)()

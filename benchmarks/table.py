@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ print(time.process_time())
 
 
 def against_loops(quick: bool) -> Found:
-    """CL-colME and C-colME against the same loops in SciPy and in naive numba, alone and 16 at once."""
+    """CL-colME and C-colME against the same loops in SciPy and in naive numba."""
     rounds, lasting = (1, 0.0) if quick else (7, 0.4)
     if quick:
         for work in _loops(500, 1500).values():  # enough to compile everything
@@ -46,8 +46,6 @@ def against_loops(quick: bool) -> Found:
     times = in_turns(works, rounds, warm=not quick)
     return {
         "scipy": ratio(times["scipy"], times["alone"]),
-        "scipy_16": ratio(times["scipy"], times["at_once"]).scaled(len(SEEDS)),
-        "abreast": ratio(times["singles"], times["at_once"]),
         "c_over_cl": ratio(times["c"], times["alone"]),
         "naive": ratio(times["naive"], times["alone"]),
         "scipy_gossip": ratio(times["scipy"], times["gossip"]),
@@ -56,7 +54,7 @@ def against_loops(quick: bool) -> Found:
 
 
 def _loops(n: int, steps: int) -> dict[str, Callable[[], object]]:
-    graph, shared = w.graph_of(n), {"graph_seed": 0}
+    graph = w.graph_of(n)
     return {
         "scipy": w.baseline(scipy_loop.run, graph, steps, step=w.STEP),
         "scipy_c": w.baseline(scipy_loop.run, graph, steps, step=None),
@@ -64,14 +62,7 @@ def _loops(n: int, steps: int) -> dict[str, Callable[[], object]]:
         "alone": w.simulate(w.CL, n, steps),
         "gossip": w.simulate(w.CL_GOSSIP, n, steps),
         "c": w.simulate(w.C, n, steps),
-        "at_once": w.simulate(w.CL, n, steps, seeds=SEEDS, **shared),
-        "singles": _each(w.simulate(w.CL, n, steps, seed=seed, **shared) for seed in SEEDS),
     }
-
-
-def _each(works: Iterable[Callable[[], object]]) -> Callable[[], object]:
-    every = list(works)
-    return lambda: [work() for work in every]
 
 
 def level_agent(quick: bool) -> Found:
@@ -182,7 +173,7 @@ class Part:
 
 PARTS = (
     Part("CL-colME and C-colME against SciPy and naive loops", against_loops,
-         ("scipy", "scipy_16", "abreast", "c_over_cl", "naive", "scipy_gossip", "scipy_c")),
+         ("scipy", "c_over_cl", "naive", "scipy_gossip", "scipy_c")),
     Part('CL-colME at level "agent" against SciPy', level_agent, ("scipy_agent",)),
     Part("B-colME against a table in NumPy", b_colme, ("b_table", "b_subtract")),
     Part("averaging against the random-gather roofline", roofline, ("roofline_1e5", "roofline_1e6")),

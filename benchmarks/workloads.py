@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 import colme
 from benchmarks import naive_loops, scipy_loop
 from benchmarks.measuring import Timed
-from colme._core.simd import ABREAST
 from colme.graphs import random_regular_graph
 from colme.methods import Method
-from colme.metrics import OF_METHOD, OF_RUN
 from colme.samples import draw
 from colme.sim.engine import Run
-from colme.sim.prepare import prepare_abreast, prepare_run
+from colme.sim.prepare import prepare_run
 from colme.sim.sampling import STRETCH
 
 N, DEGREE, SIGMA, DELTA, STEP, DEPTH = 5000, 10, 2.0, 0.1, 0.1, 4
@@ -104,24 +102,6 @@ def advance(run: Run, last: int) -> None:
     """On to step `last`, as `simulate` goes."""
     while run.world.t < last:
         run.advance(run.world.t + 1, last)
-
-
-def steps_abreast(graph: colme.Graph, steps: int) -> Timed:
-    """The same for eight seeds side by side; seconds per seed."""
-    seeds = list(range(ABREAST))
-
-    def seconds() -> float:
-        runs = prepare_abreast(
-            [CL], scenario(graph.n_agents), graph, steps=WARM_UP + steps + 1, seeds=seeds, tolerance=0.1, record="all"
-        )  # fmt: skip
-        out = np.full((STRETCH + 2, ABREAST, len(OF_METHOD) + len(OF_RUN)), np.nan)
-        runs._advance(0, WARM_UP, out)
-        started = time.process_time()
-        for first in range(WARM_UP + 1, WARM_UP + steps + 1, STRETCH):
-            runs._advance(first, min(first + STRETCH - 1, WARM_UP + steps), out)
-        return (time.process_time() - started) / ABREAST
-
-    return seconds
 
 
 def b_colme_table() -> Callable[..., Any] | None:

@@ -15,7 +15,6 @@ from colme.errors import ColmeError, MethodError
 from colme.graphs import complete_graph, random_regular_graph
 from colme.methods.intervals import IntervalMethod, parted
 from colme.node.lockstep import lockstep
-from colme.sim.abreast import can_run_abreast
 from tests import reference
 
 TWO, ALL = ("mean", "deviation"), ("mean", "deviation", "kurtosis")
@@ -238,10 +237,3 @@ def test_equal_deviations_never_part() -> None:
     with pytest.raises(ColmeError, match="gap=0"):
         deviation_separation_time(1.0, 1.0, gamma=0.05)
     assert deviation_separation_time(1.0, 100.0, gamma=0.05) == BURN_IN[1]
-
-
-def test_only_known_scales_run_abreast() -> None:
-    graph = random_regular_graph(50, 4, rng=0)
-    one = colme.Scenario(n_agents=50, means=(0.0, 1.0))
-    assert can_run_abreast([colme.CLColME(clock="global")], one, graph, "mixed")
-    assert not can_run_abreast([colme.CLColME(clock="global", statistics=TWO)], one, graph, "mixed")

@@ -506,3 +506,30 @@ def test_cl_colme_holds_at_most_a_hundred_bytes_an_agent() -> None:
     assert run.nbytes / n <= 100
     # the count is honest: edges, two means, estimates, what is heard and the classes cannot be smaller than this
     assert run.nbytes / n >= 10 * 4 + 3 * 8 + 2 * 4 + 2
+
+
+# One graph for all seeds: graph_seed=
+
+
+def test_graph_seed_is_one_graph_for_all_seeds() -> None:
+    never_cuts = colme.CLColME(delta=1e-9, clock="harmonic")
+    a, b = colme.simulate(never_cuts, SCENARIO, graph_seed=4, degree=6, steps=2, seeds=[0, 1])
+    assert a.final.graph == b.final.graph
+    assert a.configuration["graph"] == b.configuration["graph"]
+    own = colme.simulate(never_cuts, SCENARIO, degree=6, steps=2, seed=4)
+    assert a.final.graph == own.final.graph
+
+
+def test_seeds_that_share_a_graph_give_the_bits_that_each_gives_alone() -> None:
+    options: dict[str, Any] = {"degree": 6, "graph_seed": 9, "steps": 60}
+    method = colme.CLColME(delta=0.1, clock="global", level="agent")
+    for seed, together in enumerate(colme.simulate(method, SCENARIO, seeds=range(9), n_jobs=1, **options)):
+        assert_same_bits(together, colme.simulate(method, SCENARIO, seed=seed, **options))
+
+
+def test_graph_seed_is_checked() -> None:
+    with pytest.raises(RunError, match="both given"):
+        colme.simulate(colme.CLColME(), SCENARIO, graph=random_regular_graph(40, 4, rng=0), graph_seed=1)
+    for bad in ("a", -1, 1.5):
+        with pytest.raises(RunError, match=r"graph_seed=.* whole number"):
+            colme.simulate(colme.CLColME(), SCENARIO, graph_seed=bad)  # type: ignore[call-overload]

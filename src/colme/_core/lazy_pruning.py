@@ -14,7 +14,6 @@ when the milestone was set, so the methods of a run share one, and how far every
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -166,12 +165,8 @@ def _look_at_listed(
 class WatchList:
     """The edges that could part soon, for agents with one common radius."""
 
-    def __init__(
-        self, n_agents: int, scan: Callable[..., tuple[int, bool]] = _look_at_all, share: float = 1.0 / 3.0
-    ):  # fmt: skip
-        """Room for edges: this share of the agents is enough for many, and for few some more cost nothing."""
-        room = int(n_agents * share) + 8 * 1024
-        self._scan = scan
+    def __init__(self, n_agents: int):
+        room = n_agents // 3 + 8 * 1024  # a third of the agents is enough for many, and for few some more cost nothing
         self.found, self.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         self.ends = np.zeros(BUCKETS, np.int64)
         self.share = 1.0  # of the threshold: slack below it makes an edge worth listing
@@ -205,7 +200,7 @@ class WatchList:
             milestone.set(mean)
         far = (threshold - 2.0 * milestone.drifts(means, t).item(row)) * (1.0 - MARGIN)
         near = min((threshold - skin) * (1.0 - MARGIN), far)
-        n_found, complete = self._scan(*table, mean, radius, class_, near, far, milestone.reference, self.found)
+        n_found, complete = _look_at_all(*table, mean, radius, class_, near, far, milestone.reference, self.found)
         self.threshold, self.skin, self.milestone = threshold, skin if complete else 0.0, milestone.number
         if not complete:
             self.share *= 0.8

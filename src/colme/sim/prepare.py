@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from colme._core import random
 from colme.errors import RunError
 from colme.graphs import Graph, random_regular_graph
-from colme.methods import CLColME, Method
+from colme.methods import Method
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario
-from colme.sim.abreast import RunsAbreast
 from colme.sim.engine import Run
 from colme.sim.recorder import Record, recorded_steps
 
@@ -53,23 +52,6 @@ def prepare_run(
         exchange=EXCHANGE[precision],
         configuration=_configuration(methods, source, graph, made, seed, tolerance, record, precision),
         checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-    )  # fmt: skip
-
-
-def prepare_abreast(
-    methods: list[Method], source: Scenario | Recording, graph: GraphSource | None, *, steps: int, seeds: list[int],
-    tolerance: float, record: Record,
-) -> RunsAbreast:  # fmt: skip
-    """Runs of several seeds at once, where `can_run_abreast`."""
-    (method,) = methods
-    assert isinstance(method, CLColME) and isinstance(source, Scenario) and isinstance(graph, Graph)
-    made = first_graph(graph, None, source.n_agents, seeds[0])
-    method.check(source.n_agents, made)
-    return RunsAbreast(
-        method, source, made, recorded_steps(record, steps), seeds=seeds, tolerance=tolerance,
-        configurations=[
-            _configuration(methods, source, graph, made, seed, tolerance, record, "mixed") for seed in seeds
-        ],
     )  # fmt: skip
 
 

@@ -21,9 +21,8 @@ from colme.graphs import Graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
-from colme.sim.abreast import RunsAbreast, can_run_abreast, in_batches
 from colme.sim.engine import Interrupted, Progress, Run
-from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_abreast, prepare_run
+from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_run
 from colme.sim.recorder import Record, recorded_steps
 from colme.sim.trace import Trace, Traces
 
@@ -81,9 +80,7 @@ def simulate(
 
     degree            of the random regular graph (default 10, or what so few agents allow)
     graph             another graph, or a function of an rng that makes one for each seed
-    graph_seed        make one graph from this seed for all of them. Seeds that share a graph can run eight at once, the
-                      same bits in less time: CL-colME with a global, harmonic or constant clock on Gaussian samples,
-                      without checkpoints, where there are at least eight seeds for each core
+    graph_seed        make one graph from this seed and use it for all seeds
     steps             how long to run (default 1000, or all steps of a recording)
     tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
     record            which steps to record: "all", "log", every k-th (an int), or a list of steps
@@ -134,12 +131,7 @@ def simulate(
     if graph_seed is not None:
         graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed, "graph_seed")), None
 
-    def prepare(some: list[int]) -> Run | RunsAbreast:
-        if len(some) > 1:
-            return prepare_abreast(
-                methods, source, graph, steps=n_steps, seeds=some, tolerance=tolerance, record=record
-            )
-        one_seed = some[0]
+    def prepare(one_seed: int) -> Run:
         return prepare_run(
             methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
             record=record, precision=precision, checkpoint_every=checkpoint_every,
@@ -147,32 +139,29 @@ def simulate(
         )  # fmt: skip
 
     n_jobs = min(len(all_seeds), n_jobs or available_cores())
-    abreast = folder is None and can_run_abreast(methods, source, graph, precision)
-    batches = in_batches(all_seeds, n_jobs) if abreast else [[each] for each in all_seeds]
     with _reporter(progress, n_steps * len(all_seeds)) as tell:
-        results = _run_all(prepare, batches, tell, n_jobs)
+        results = _run_all(prepare, all_seeds, tell, n_jobs)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
     return Traces([results[s][m] for m in range(len(methods)) for s in range(len(all_seeds))])
 
 
 def _run_all(
-    prepare: Callable[[list[int]], Run | RunsAbreast], batches: list[list[int]],
-    tell: Callable[[Progress], None] | None, n_jobs: int,
+    prepare: Callable[[int], Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int
 ) -> list[list[Trace]]:  # fmt: skip
     """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
     stop between two steps, so that a checkpoint is never taken halfway."""
-    ready = {0: prepare(batches[0])}  # errors of configuration surface here, before any thread starts
+    ready = {seeds[0]: prepare(seeds[0])}  # errors of configuration surface here, before any thread starts
     stop = threading.Event()
 
-    def work(number: int) -> list[list[Trace]]:
+    def work(seed: int) -> list[Trace]:
         if stop.is_set():
             raise Interrupted
-        run = ready.pop(number, None) or prepare(batches[number])
-        return [run.go(tell, stop)] if isinstance(run, Run) else run.go(tell, stop)
+        run = ready.pop(seed, None) or prepare(seed)
+        return run.go(tell, stop)
 
     with ThreadPoolExecutor(max_workers=n_jobs) as pool:
-        futures = [pool.submit(work, number) for number in range(len(batches))]
+        futures = [pool.submit(work, seed) for seed in seeds]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
@@ -185,7 +174,7 @@ def _run_all(
     for failure in failures:
         if not isinstance(failure, Interrupted):  # the runs that were stopped because of it say nothing new
             raise failure  # type: ignore[misc]
-    return [traces for future in futures for traces in future.result()]
+    return [future.result() for future in futures]
 
 
 def available_cores() -> int:
