@@ -1,10 +1,12 @@
-"""The file that knows numba: compile, cache, run without it. (`_simd` knows it too, for explicit vectors.)
+"""The only file that imports numba: it compiles kernels, caches them on disk, and replaces numba where it is missing.
 
-Three decorators cover the package:
+Four decorators cover the package:
 
 ``equation``  a tiny scalar function, written once. Python callers (a device's agent) run it as plain Python; kernels
               inline it. Both give the same bits because compiled code neither contracts nor reorders arithmetic.
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
+``slp_kernel``  a kernel for which LLVM also turns straight-line code on neighboring numbers into vector instructions
+              (superword-level parallelism, which numba leaves off). Worth it where a loop handles four columns at once.
 ``helper``    a function that only kernels call; it becomes part of them.
 
 The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
@@ -51,10 +53,6 @@ try:
     HAVE_NUMBA = True
 except ImportError:
     HAVE_NUMBA = False
-
-
-USE_VECTORS = os.environ.get("COLME_SIMD", "1") != "0"
-"""Explicit vectors (`colme._core.simd`) where the processor has them."""
 
 
 def cache_folder() -> Path | None:
@@ -196,30 +194,44 @@ if HAVE_NUMBA:
             except OSError as error:  # a full disk must not stop a run
                 warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
 
-    class _WithoutCollection(event.Listener):
-        """No garbage collection while numba compiles: it searches millions of living objects, a tenth of the time."""
+    _slp_kernels: list[Any] = []
+
+    class _WhileCompiling(event.Listener):
+        """Settings that hold while numba compiles, which it does under a global lock.
+
+        No garbage collection: it would search millions of living objects, a tenth of the time. SLP vectorization for
+        the kernels that ask for it."""
 
         def __init__(self) -> None:
-            self._depth, self._enabled = 0, False
+            self._depth, self._collects, self._slp = 0, False, 0
 
         def on_start(self, event: Any) -> None:
             if self._depth == 0:
-                self._enabled = gc.isenabled()
+                self._collects, self._slp = gc.isenabled(), numba.config.SLP_VECTORIZE
                 gc.disable()
+                if any(event.data["dispatcher"] is each for each in _slp_kernels):
+                    numba.config.SLP_VECTORIZE = 1
             self._depth += 1
 
         def on_end(self, event: Any) -> None:
             self._depth -= 1
-            if self._depth == 0 and self._enabled:
-                gc.enable()
+            if self._depth == 0:
+                numba.config.SLP_VECTORIZE = self._slp
+                if self._collects:
+                    gc.enable()
 
-    event.register("numba:compile", _WithoutCollection())
+    event.register("numba:compile", _WhileCompiling())
 
     def kernel(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
         # A kernel in somebody's own file may use equations from anywhere: no stamp would tell when they change.
         if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
+        return dispatcher
+
+    def slp_kernel(function: Callable[..., Any]) -> Any:
+        dispatcher = kernel(function)
+        _slp_kernels.append(dispatcher)
         return dispatcher
 
     helper = numba.njit(
@@ -294,4 +306,4 @@ else:
     def _plain(function: Callable[..., Any]) -> Any:
         return function
 
-    kernel = helper = equation = _plain
+    kernel = slp_kernel = helper = equation = _plain

@@ -30,9 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import at, equation, kernel, lanes_like
+from colme._core.jit import at, equation, kernel, lanes_like, slp_kernel
 from colme._core.neighbor_table import agent_at, block_of
-from colme._core.simd import fill_four, four, put_four
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round, World
@@ -85,39 +84,49 @@ def forget_parted(starts, neighbors, cut_now, slots, offsets, places):
                 k += u64(1)
 
 
-@kernel
+@slp_kernel
 def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount, count, total, moment):
-    """(3) for every agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop."""
+    """(3) for every agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop.
+
+    Columns are written out four at a time so that the compiler puts them into one vector register."""
     n, depth = u64(degree.size), len(hops)
     rows, width = (depth + 1) // 2, (depth + 3) // 4 * 4
     size, first_hop = u64(rows * width), u64((1 - step) % depth)
     begins, ends = first_hop * u64(width), u64(-step % depth) * u64(width)
+    one, two, three = u64(1), u64(2), u64(3)
     sums = lanes_like(total)
     for a in range(n):
         row = a * size
         first = u64(starts[a])
+        own = at(count, a) * at(amount, a) if at(count, a) > 0 else 0.0
         for column in range(0, width, 4):
             i = u64(column)
-            begun, ended = four(keep, begins + i), four(keep, ends + i)
-            heard = fill_four(0.0)
+            begun = begins + i
+            keep0, keep1, keep2, keep3 = keep[begun], keep[begun + one], keep[begun + two], keep[begun + three]
+            heard0 = heard1 = heard2 = heard3 = 0.0
             for k in range(first, first + u64(degree[a])):
                 b = u64(neighbors[k])
-                message = fill_four(0.0)
+                told0 = told1 = told2 = told3 = 0.0
                 for pair in range(rows - 1, -1, -1):
-                    q = u64(pair * width) + i
-                    message = four(mine, row + q) * begun - message
+                    q = row + u64(pair * width) + i
+                    told0, told1 = mine[q] * keep0 - told0, mine[q + one] * keep1 - told1
+                    told2, told3 = mine[q + two] * keep2 - told2, mine[q + three] * keep3 - told3
                     if age is not None and age[a] < 2 * pair + 2:
-                        message = fill_four(0.0)
-                    message = four(theirs, b * size + q) - message
+                        told0 = told1 = told2 = told3 = 0.0
+                    q = b * size + u64(pair * width) + i
+                    told0, told1 = theirs[q] - told0, theirs[q + one] - told1
+                    told2, told3 = theirs[q + two] - told2, theirs[q + three] - told3
                     if age is not None and age[b] < 2 * pair + 1:
-                        message = fill_four(0.0)
-                heard = heard + message
-            put_four(sums, i, heard)
-            for pair in range(rows - 1, 0, -1):
-                q = row + u64(pair * width) + i
-                put_four(mine, q, four(mine, q - u64(width)) * begun * ended)
-            own = at(count, a) * at(amount, a) if at(count, a) > 0 else 0.0
-            put_four(mine, row + i, heard * ended + fill_four(own) * (fill_four(1.0) - ended))
+                        told0 = told1 = told2 = told3 = 0.0
+                heard0, heard1, heard2, heard3 = heard0 + told0, heard1 + told1, heard2 + told2, heard3 + told3
+            sums[i], sums[i + one], sums[i + two], sums[i + three] = heard0, heard1, heard2, heard3
+        for pair in range(rows - 1, 0, -1):
+            q = row + u64(pair * width)
+            for i in range(u64(width)):
+                mine[q + u64(i)] = mine[q + u64(i) - u64(width)] * keep[begins + u64(i)] * keep[ends + u64(i)]
+        for i in range(u64(width)):
+            ended = keep[ends + u64(i)]
+            mine[row + u64(i)] = sums[i] * ended + own * (1.0 - ended)
         place, all_hops, by_hops = first_hop, 0.0, 0.0
         for h in range(depth):
             all_hops += sums[place]
