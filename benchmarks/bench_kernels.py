@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import workloads as w
 from benchmarks.roofline import FORMS, Gather, name_of
-from colme._core.lazy_pruning import _look_at_all, _sort_into_buckets
+from colme._core.lazy_pruning import _check_all, _sort_into_buckets
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
 from colme.metrics import Judge
@@ -58,12 +58,12 @@ def bench_perceive(benchmark: Any, n: int) -> None:
 @pytest.mark.parametrize(
     "method", [w.CL, w.CL_GOSSIP, w.CL_FLOW, w.C], ids=["CL-colME", "CL-colME gossip", "CL-colME flow", "C-colME"]
 )
-def bench_march(benchmark: Any, n: int, method: Any) -> None:
-    """One step of averaging: `march` over one row of means."""
+def bench_run_steps(benchmark: Any, n: int, method: Any) -> None:
+    """One step of averaging: `run_steps` over one row of means."""
     run = at_work(n, method)
     state, world = run.states[0], run.world
     means, out = world.mean[None, :].copy(), np.empty((1, 5))
-    world.milestone.drifts(means, world.t)
+    world.reference.displacements(means, world.t)
     benchmark(lambda: state.average(world, means, 0, np.full(1, 10.0), out, pruned=True))  # type: ignore[attr-defined]
 
 
@@ -71,26 +71,26 @@ def bench_march(benchmark: Any, n: int, method: Any) -> None:
 def bench_full_look(benchmark: Any, n: int) -> None:
     """A look at every edge, none of which is parted."""
     run = at_work(n)
-    edges, milestone = run.states[0].edges, run.world.milestone  # type: ignore[attr-defined]
-    milestone.set(run.world.mean)
-    found = edges.watch.found
-    benchmark(lambda: _look_at_all(
-        *edges.table, run.world.mean, 10.0, edges.class_, 1.5, 20.0, milestone.reference, found
+    edges, reference = run.states[0].edges, run.world.reference  # type: ignore[attr-defined]
+    reference.set(run.world.mean)
+    found = edges.lazy.found
+    benchmark(lambda: _check_all(
+        edges.table, run.world.mean, 10.0, 1.5, 20.0, reference.means, found
     ))  # fmt: skip
 
 
 @SIZES
 def bench_sort(benchmark: Any, n: int) -> None:
-    """Sorting what a full look found into buckets."""
+    """Sorting what a full check found into buckets."""
     run = at_work(n)
-    edges, milestone = run.states[0].edges, run.world.milestone  # type: ignore[attr-defined]
-    milestone.set(run.world.mean)
-    watch, mean = edges.watch, run.world.mean
-    n_found, complete = _look_at_all(
-        *edges.table, mean, 10.0, edges.class_, 1.5, 20.0, milestone.reference, watch.found
+    edges, reference = run.states[0].edges, run.world.reference  # type: ignore[attr-defined]
+    reference.set(run.world.mean)
+    lazy, mean = edges.lazy, run.world.mean
+    n_found, complete = _check_all(
+        edges.table, mean, 10.0, 1.5, 20.0, reference.means, lazy.found
     )  # fmt: skip
     assert complete
-    sort = (milestone.reference, 20.0, 18.5, mean, 10.0, watch.found.copy(), n_found, watch.listed, watch.ends)
+    sort = (reference.means, 20.0, 18.5, mean, 10.0, lazy.found.copy(), n_found, lazy.edges, lazy.ends)
     benchmark(lambda: _sort_into_buckets(*sort))
     benchmark.extra_info["edges sorted"] = int(n_found)
 

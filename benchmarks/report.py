@@ -54,8 +54,8 @@ CPU nanoseconds per agent and step, the first {warm} steps and the set-up not co
 SIZES_END = """
 The roofline is what memory alone would take: ten random float32 numbers read and summed for each agent, their indices
 read in order, in whichever plain form is fastest at that size. A step does more than that: it draws a sample, moves the
-mean, looks for edges to cut, averages, and judges three estimators. Many agents are followed for few steps only, the first ones, when means
-still move fast and all edges are looked at most often.
+mean, looks for edges to cut, averages, and measures the errors of three estimators. Many agents are followed for few
+steps only, the first ones, when means still move fast and full checks of all edges are most frequent.
 """
 METHODS = """
 ## Over the work
@@ -153,7 +153,9 @@ def page(results: Results) -> str:
         TABLE.format(b_steps=B_STEPS),
         _markdown(COLUMNS, bold),
         SIZES.format(warm="two to thirteen"),
-        _markdown(("agents", "steps", "roofline", "one run", "naive loops", "SciPy", "fastest reads"), size_rows(results)),
+        _markdown(
+            ("agents", "steps", "roofline", "one run", "naive loops", "SciPy", "fastest reads"), size_rows(results)
+        ),
         SIZES_END, METHODS, _markdown(head, body), METHODS_END,
     ])  # fmt: skip
 

@@ -159,8 +159,8 @@ def passes_for(n: int) -> int:
 class Averaging:
     """The averaging of CL-colME within a run, one row of means for each step: CPU nanoseconds per agent.
 
-    Everything that `march` does is counted: listed edges, neighbors, estimates, metrics. How far means went is known
-    before, as it is when the methods of a run share it."""
+    Everything that `run_steps` does is counted: candidate edges, neighbors, estimates, metrics. The displacement of the
+    means is known before, as it is when the methods of a run share it."""
 
     def __init__(self, graph: colme.Graph, steps: int):
         self.n, self.seconds = graph.n_agents, 0.0
@@ -172,7 +172,7 @@ class Averaging:
         self.state.average = self._timed
 
     def _timed(self, world: Any, means: Any, *arguments: Any, **options: Any) -> int:
-        world.milestone.drifts(means, world.t)
+        world.reference.displacements(means, world.t)
         started = time.process_time()
         done: int = self._average(world, means, *arguments, **options)
         self.seconds += time.process_time() - started

@@ -101,8 +101,9 @@ def with_flows(mean: Any, flows: Any) -> Any:
 
 
 @kernel
-def build_weights(slots, offsets, order, degree, weights):
+def build_weights(table, weights):
     """Metropolis' weight on every slot; that of a cut or empty one multiplies a difference of zero."""
+    slots, offsets, order, degree = table.slots, table.offsets, table.order, table.degree
     n = u64(degree.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
@@ -113,11 +114,12 @@ def build_weights(slots, offsets, order, degree, weights):
 
 
 @kernel
-def mend_weights(slots, offsets, places, degree, changed, weights):
-    """Metropolis' weight on the edges of agents whose degree changed, at both ends."""
+def mend_weights(table, weights):
+    """Metropolis' weight on the edges of agents whose degree changed at this step, at both ends."""
+    slots, offsets, places, degree = table.slots, table.offsets, table.places, table.degree
     n = u64(degree.size)
     for a in range(n):
-        if not changed[a]:
+        if not table.cut_now[a]:
             continue
         row = agent_at(places, u64(a))
         _, _, first, width = block_of(offsets, row >> u64(6), n)
@@ -138,14 +140,14 @@ def mend_weights(slots, offsets, places, degree, changed, weights):
 
 
 @kernel
-def return_flows(slots, offsets, places, changed, flows):
-    """What crossed an edge comes back when it is cut: no flow on the dead slots of those who lost one, at both ends."""
-    n = u64(changed.size)
+def return_flows(table, flows):
+    """Zero flow on the edges that were cut at this step, at both ends: what crossed an edge comes back with its cut."""
+    slots, n = table.slots, u64(table.cut_now.size)
     for a in range(n):
-        if not changed[a]:
+        if not table.cut_now[a]:
             continue
-        row = agent_at(places, u64(a))
-        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        row = agent_at(table.places, u64(a))
+        _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
             if slots[k] == u32(a):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.configuration import Configuration
-from colme._core.lazy_pruning import Milestone
+from colme._core.lazy_pruning import ReferenceMeans
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.moments import Moments
@@ -60,7 +60,7 @@ class World:
     moments: Moments | None = None  # of the samples, where a method needs them
 
     def __post_init__(self) -> None:
-        self.milestone = Milestone(len(self.mean))
+        self.reference = ReferenceMeans(len(self.mean))
 
     @property
     def n_agents(self) -> int:

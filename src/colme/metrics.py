@@ -1,7 +1,6 @@
-"""How good was it: errors against the true means, every step, without slowing the loop.
+"""The metrics that a run records at each step: errors against the true means, edges, groups, coverage.
 
-Sums run in 64 lanes that are added in order at the end: the compiler may use vector registers, yet the result has the
-same bits on every machine. Agents without an estimate (NaN) are left out.
+Agents without an estimate (NaN) are left out of the errors. The sums are those of `colme._core.squared_errors`.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import LANES, helper, kernel, lanes_like
+from colme._core.jit import kernel
+from colme._core.squared_errors import mean_squared_error
 from colme.errors import ColmeError
-
-u64 = np.uint64
 
 OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers")
 OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
@@ -37,41 +35,17 @@ Errors are NaN where the true means are not known, shares of edges where the cla
 """
 
 
-@helper
-def squared_errors(estimate, truth, tolerance):
-    """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
-    n = u64(estimate.size)
-    square = lanes_like(estimate)
-    for lane in range(u64(LANES)):
-        square[lane] = 0.0
-    beyond = present = 0
-    for block in range((n + u64(63)) >> u64(6)):
-        start = u64(block) << u64(6)
-        for lane in range(min(u64(64), n - start)):
-            error = estimate[start + u64(lane)] - truth[start + u64(lane)]
-            there = error == error
-            square[lane] += error * error if there else 0.0
-            beyond += 1 if abs(error) > tolerance else 0
-            present += 1 if there else 0
-    total = 0.0
-    for lane in range(u64(LANES)):
-        total += square[lane]
-    if present == 0:
-        return np.nan, np.nan
-    return total / present, beyond / present
-
-
 @kernel
 def judge_estimates(estimate, truth, tolerance):
     """(mean squared error, error rate)."""
-    return squared_errors(estimate, truth, tolerance)
+    return mean_squared_error(estimate, truth, tolerance)
 
 
 @kernel
 def judge_means(mean, count, truth, tolerance, class_, class_truth, out):
     """out = local mean squared error and error rate, and the oracle's mean squared error, of agents with different
     counts of samples."""
-    out[0], out[1] = squared_errors(mean, truth, tolerance)
+    out[0], out[1] = mean_squared_error(mean, truth, tolerance)
     totals, samples, agents = np.zeros(class_truth.size), np.zeros(class_truth.size), np.zeros(class_truth.size)
     for a in range(mean.size):
         if count[a] > 0:

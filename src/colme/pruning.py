@@ -1,6 +1,7 @@
-"""Whom they still believe: an edge lives as long as the two intervals touch.
+"""Pruning: an edge is kept as long as the confidence intervals of its two agents touch.
 
-`KeptEdges` is the graph as the array engine holds it, in the layout of `_slots`. It can only lose edges.
+`KeptEdges` is a graph as the array engine holds it, in the layout of `colme._core.neighbor_table`. It can only lose
+edges.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import at, kernel
-from colme._core.lazy_pruning import Milestone, WatchList
+from colme._core.lazy_pruning import LazyPruning, ReferenceMeans
 from colme._core.neighbor_table import (
     CUT,
     ISOLATED,
     LOST,
     WRONG,
+    NeighborTable,
     agent_at,
     block_of,
     compress,
@@ -33,24 +35,24 @@ from colme.graphs import Graph
 u64 = np.uint64
 
 Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
-"""Centers and radii of everybody; one number where all radii are equal."""
+"""Centers and radii of all agents; one number where all radii are equal."""
 
 LOOSE, SHRUNK = 1.2, 0.85
 """The table is tightened at so many slots per living neighbor, and again when only this share of the edges is left."""
 
 
 @kernel
-def _prune(slots, offsets, order, places, degree, cut_now, tally, mean, radius, class_):
+def _prune(table, mean, radius):
     """Cut every edge whose intervals part: the plain form, which also serves unequal radii."""
-    n = u64(degree.size)
+    n, slots, offsets = u64(table.degree.size), table.slots, table.offsets
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
             for lane in range(size):
-                a = agent_at(order, start + u64(lane))
+                a = agent_at(table.order, start + u64(lane))
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 if too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
-                    cut(slots, offsets, places, degree, cut_now, tally, class_, a, b)
+                    cut(table, a, b)
 
 
 class KeptEdges:
@@ -62,46 +64,51 @@ class KeptEdges:
         self.slots, self.offsets, self.n_wrong = lay_out(graph, class_)
         self.order, self.places = first_order(graph.n_agents)
         self.degree = graph.degrees.astype(np.uint16 if graph.max_degree < 2**16 else np.uint32)
-        self.cut_now = np.zeros(graph.n_agents, np.uint8)  # who lost an edge at this step
+        self.cut_now = np.zeros(graph.n_agents, np.uint8)  # agents that lost an edge at this step
         self.class_ = class_
         self.n_edges = graph.n_edges
         self.tally = np.array([self.n_wrong, 0, (self.degree == 0).sum(), 0], np.int64)
-        self.watch = WatchList(graph.n_agents)
-        self.table = self.slots, self.offsets, self.order, self.places, self.degree, self.cut_now, self.tally
+        self.lazy = LazyPruning(graph.n_agents)
+        self.table = NeighborTable(
+            self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places, self.degree, self.cut_now,
+            self.tally, class_,
+        )  # fmt: skip
         self._tightened_at = math.inf  # living edges
 
     def prune(
         self,
         mean: NDArray[np.float64],
         radius: float | NDArray[np.float64],
-        milestone: Milestone | None = None,
+        reference: ReferenceMeans | None = None,
         t: int | None = None,
     ) -> None:
-        """Cut what the intervals part at step t. With a milestone, and one radius for all, only edges that can have
-        parted since are looked at."""
-        self.prune_by([(mean, radius)], milestone, t)
+        """Cut what the intervals part at step t. With a reference, and one radius for all, only edges that can have
+        been parted since the last full check are checked."""
+        self.prune_by([(mean, radius)], reference, t)
 
     def prune_by(
-        self, intervals: Sequence[Intervals], milestone: Milestone | None = None, t: int | None = None
+        self, intervals: Sequence[Intervals], reference: ReferenceMeans | None = None, t: int | None = None
     ) -> None:  # fmt: skip
         """The same where agents compare several intervals: cut what any of them parts."""
         self.begin_step()
         center, radius = intervals[0]
-        if milestone is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
-            self.watch.look(self.table, center, radius, self.class_, milestone, t)
+        if reference is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
+            self.lazy.check(self.table, center, radius, reference, t)
             return
-        self.watch.skin = 0.0  # its list knows nothing of cuts made here
+        self.lazy.skin = 0.0  # its list does not know of cuts made here
         for center, radius in intervals:
-            _prune(*self.table, center, radius, self.class_)
+            _prune(self.table, center, radius)
 
-    def look_at_all(self, means: NDArray[np.float64], row: int, radius: float, milestone: Milestone, t: int) -> None:
-        """Cut what the intervals part by the means of this row, and list what may part next. Rows are those of steps t,
-        t + 1, .."""
+    def check_all(
+        self, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans, t: int
+    ) -> None:  # fmt: skip
+        """Cut what the intervals part by the means of this row, and list the edges that may be parted next. Rows are
+        those of steps t, t + 1, .."""
         self.begin_step()
-        self.watch.look_at_all(self.table, means, row, radius, self.class_, milestone, t)
+        self.lazy.check_all(self.table, means, row, radius, reference, t)
 
     def begin_step(self) -> None:
-        """Forget who was cut at the step before."""
+        """Forget the cuts of the step before."""
         if self.any_cut:
             self.cut_now[:] = 0
             self.tally[CUT] = 0

@@ -1,4 +1,4 @@
-"""Looking only where something can have changed: one milestone for many, through many steps in one go."""
+"""Lazy pruning checks only edges that can have been parted: one reference for many methods, many steps in one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme._core import lazy_pruning
-from colme._core.lazy_pruning import Milestone
+from colme._core.lazy_pruning import ReferenceMeans
 from colme.graphs import random_regular_graph
 from colme.methods import Method
 from colme.pruning import KeptEdges
@@ -22,51 +22,51 @@ from tests.support.edges import Walk, assert_same_bits, walks
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits as assert_same_traces
 
-# Milestones
+# Reference means
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 1025])
-def test_drifts_are_the_largest_distances_from_the_milestone(n: int) -> None:
+def test_displacements_are_the_largest_distances_from_the_reference(n: int) -> None:
     rng = np.random.default_rng(n)
-    milestone, where = Milestone(n), rng.normal(size=n)
+    reference, where = ReferenceMeans(n), rng.normal(size=n)
     means = where + rng.normal(size=(7, n)) * 10.0 ** -np.arange(7.0)[:, None]
-    assert (milestone.drifts(means, 1) == np.inf).all() and milestone.number == 0
-    milestone.set(where)
-    assert milestone.number == 1
+    assert (reference.displacements(means, 1) == np.inf).all() and reference.version == 0
+    reference.set(where)
+    assert reference.version == 1
     expected = np.abs(means - where.astype(np.float32).astype(float)).max(axis=1)
-    assert np.array_equal(milestone.drifts(means, 1), expected)
-    assert np.array_equal(milestone.drifts(means[3:5], 4), expected[3:5])
+    assert np.array_equal(reference.displacements(means, 1), expected)
+    assert np.array_equal(reference.displacements(means[3:5], 4), expected[3:5])
     for a in {0, n // 2, n - 1}:  # whoever it is
         alone = where[None, :].repeat(2, axis=0)
         alone[1, a] += 1e3
-        milestone.set(where)
-        assert milestone.drifts(alone, 1)[1] > 999.0 > 1e-6 > milestone.drifts(alone, 1)[0]
+        reference.set(where)
+        assert reference.displacements(alone, 1)[1] > 999.0 > 1e-6 > reference.displacements(alone, 1)[0]
 
 
-def test_drifts_are_measured_once_for_all_methods_and_anew_when_anything_changes(
+def test_displacements_are_measured_once_for_all_methods_and_anew_when_anything_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured: list[int] = []
-    honest = lazy_pruning._measure
-    monkeypatch.setattr(lazy_pruning, "_measure", lambda *arguments: (measured.append(1), honest(*arguments))[1])
+    honest = lazy_pruning._measure_displacements
+    monkeypatch.setattr(lazy_pruning, "_measure_displacements", lambda *args: (measured.append(1), honest(*args))[1])
     means = np.random.default_rng(0).normal(size=(5, 100))
-    milestone = Milestone(100)
-    milestone.set(means[0])
+    reference = ReferenceMeans(100)
+    reference.set(means[0])
     for t, rows, fresh in ((1, 5, 1), (1, 5, 0), (2, 5, 1), (2, 4, 1), (2, 4, 0), (1, 5, 1)):
         before = len(measured)
-        milestone.drifts(means[:rows], t)
+        reference.displacements(means[:rows], t)
         assert len(measured) - before == fresh
-    milestone.set(means[1])
-    assert milestone.drifts(means, 1)[1] < 1e-6 < milestone.drifts(means, 1)[0]
+    reference.set(means[1])
+    assert reference.displacements(means, 1)[1] < 1e-6 < reference.displacements(means, 1)[0]
 
 
 @settings(deadline=None, max_examples=60)
 @given(walks(), st.lists(st.floats(0.3, 2.0), min_size=2, max_size=3), st.integers(0, 2**16))
-def test_a_shared_milestone_cuts_what_the_plain_check_cuts(walk: Walk, factors: list[float], seed: int) -> None:
-    """Edges with different radii, each of which sets the milestone when it needs to; some sit out a step."""
+def test_a_shared_reference_cuts_what_the_plain_check_cuts(walk: Walk, factors: list[float], seed: int) -> None:
+    """Edges with different radii, each of which sets the reference when it needs to; some sit out a step."""
     graph, class_, means, radii = walk
     rng = np.random.default_rng(seed)
-    shared = Milestone(graph.n_agents)
+    shared = ReferenceMeans(graph.n_agents)
     pairs = [(KeptEdges(graph, class_), KeptEdges(graph, class_), factor) for factor in factors]
     for t, (mean, radius) in enumerate(zip(means, radii, strict=True), start=1):
         for lazy, plain, factor in pairs:
@@ -76,10 +76,10 @@ def test_a_shared_milestone_cuts_what_the_plain_check_cuts(walk: Walk, factors: 
                 assert_same_bits(lazy, plain)
 
 
-def test_edges_that_share_a_milestone_do_not_look_at_everything_all_the_time() -> None:
+def test_edges_that_share_a_reference_do_not_look_at_everything_all_the_time() -> None:
     n = 2000
     rng = np.random.default_rng(0)
-    graph, shared = random_regular_graph(n, 10, rng=2), Milestone(n)
+    graph, shared = random_regular_graph(n, 10, rng=2), ReferenceMeans(n)
     both = [KeptEdges(graph, np.zeros(n, int)) for _ in range(2)]
     looks = count_looks(both)
     mean = rng.standard_normal(n)
@@ -87,10 +87,10 @@ def test_edges_that_share_a_milestone_do_not_look_at_everything_all_the_time() -
         now = mean + 0.01 * rng.standard_normal(n)
         for edges, factor in zip(both, (1.0, 1.1), strict=True):
             edges.prune(now, factor * (3.0 - 0.002 * t), shared, t)
-    assert all(edges.lost > 0 for edges in both) and 2 <= len(looks) < 100 and shared.number < 50
+    assert all(edges.lost > 0 for edges in both) and 2 <= len(looks) < 100 and shared.version < 50
 
 
-# Through many steps in one go
+# Many steps in one call
 
 METHODS: list[Method] = [
     colme.CLColME(delta=0.5, sigma=0.5),
@@ -110,11 +110,11 @@ def count_looks(all_edges: list[KeptEdges]) -> list[int]:
         return lambda *arguments: (looks.append(1), honest(*arguments))[1]
 
     for edges in all_edges:
-        edges.watch.look_at_all = counting(edges.watch.look_at_all)  # type: ignore[method-assign]
+        edges.lazy.check_all = counting(edges.lazy.check_all)  # type: ignore[method-assign]
     return looks
 
 
-def marched(prepare: Callable[[list[KeptEdges]], Any] = lambda edges: None) -> tuple[list[colme.Trace], Any]:
+def simulated(prepare: Callable[[list[KeptEdges]], Any] = lambda edges: None) -> tuple[list[colme.Trace], Any]:
     """All methods in one run, and what `prepare` made of their edges."""
     run = run_of(METHODS, SCENARIO, degree=10, steps=200)
     prepared = prepare([state.edges for state in run.states])  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def marched(prepare: Callable[[list[KeptEdges]], Any] = lambda edges: None) -> t
 
 @pytest.fixture(scope="module")
 def lazy() -> list[colme.Trace]:
-    traces, looks = marched(count_looks)
+    traces, looks = simulated(count_looks)
     assert len(METHODS) <= len(looks) < 0.4 * 200 * len(METHODS), "lazy is what this is about"
     for trace in traces:
         assert 0.0 < trace.lost_edges[-1] < 0.9 and trace.wrong_edges[-1] < 0.5, "much must be cut, not all"
@@ -137,31 +137,31 @@ def assert_all_the_same(ours: list[colme.Trace], theirs: list[colme.Trace]) -> N
 
 
 def test_a_full_look_at_every_step_changes_no_bit(lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_pruning, "FULL_LOOK", 0.0)
-    traces, looks = marched(count_looks)
+    monkeypatch.setattr(lazy_pruning, "FULL_CHECK", 0.0)
+    traces, looks = simulated(count_looks)
     assert len(looks) == 200 * len(METHODS)
     assert_all_the_same(traces, lazy)
 
 
-@pytest.mark.parametrize("full_look", [0.01, 1.0, 1e9])
+@pytest.mark.parametrize("full_check", [0.01, 1.0, 1e9])
 def test_looking_at_everything_more_often_or_less_changes_no_bit(
-    lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, full_look: float
+    lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, full_check: float
 ) -> None:
-    monkeypatch.setattr(lazy_pruning, "FULL_LOOK", full_look)
-    assert_all_the_same(marched()[0], lazy)
+    monkeypatch.setattr(lazy_pruning, "FULL_CHECK", full_check)
+    assert_all_the_same(simulated()[0], lazy)
 
 
 def test_the_plain_check_at_every_step_changes_no_bit(lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[int] = []
 
     def plainly(
-        self: KeptEdges, means: NDArray[np.float64], row: int, radius: float, milestone: Milestone, t: int
+        self: KeptEdges, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans, t: int
     ) -> None:
         checks.append(1)
         self.prune(means[row], radius)
 
-    monkeypatch.setattr(KeptEdges, "look_at_all", plainly)
-    traces, _ = marched()
+    monkeypatch.setattr(KeptEdges, "check_all", plainly)
+    traces, _ = simulated()
     assert len(checks) == 200 * len(METHODS)
     assert_all_the_same(traces, lazy)
 
@@ -170,18 +170,18 @@ def test_the_plain_check_at_every_step_changes_no_bit(lazy: list[colme.Trace], m
 def test_a_list_without_room_changes_no_bit(lazy: list[colme.Trace], room: int) -> None:
     def shrink(all_edges: list[KeptEdges]) -> list[int]:
         for edges in all_edges:
-            edges.watch.found, edges.watch.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+            edges.lazy.found, edges.lazy.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         return count_looks(all_edges)
 
-    traces, looks = marched(shrink)
+    traces, looks = simulated(shrink)
     assert len(looks) > 2 * len(METHODS)
     assert_all_the_same(traces, lazy)
 
 
 @pytest.mark.parametrize("near_enough", [0.0, 0.5, 10.0])
-def test_an_old_milestone_changes_no_bit(
+def test_an_old_reference_changes_no_bit(
     lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, near_enough: float
 ) -> None:
-    """Set at every full look, or hardly ever."""
+    """Set at every full check, or hardly ever."""
     monkeypatch.setattr(lazy_pruning, "NEAR_ENOUGH", near_enough)
-    assert_all_the_same(marched()[0], lazy)
+    assert_all_the_same(simulated()[0], lazy)

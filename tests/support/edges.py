@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from colme._core.lazy_pruning import Milestone
+from colme._core.lazy_pruning import ReferenceMeans
 from colme.graphs import (
     Graph,
     complete_graph,
@@ -23,7 +23,7 @@ from colme.pruning import KeptEdges
 Floats = NDArray[np.float64]
 Walk = tuple[Graph, NDArray[Any], list[Floats], list[float]]
 BLOCK = 64
-"""Agents side by side in the neighbor table, also the smallest room of a watch list."""
+"""Agents side by side in the neighbor table, also the smallest room of a list of candidates."""
 CHUNK = 1024
 """Agents whose rows may change places."""
 SIZES = st.one_of(st.integers(2, 40), st.sampled_from([63, 64, 65, 100, 127, 128, 129, 200]))
@@ -76,17 +76,17 @@ class Dense:
 
 
 class LazyEdges(KeptEdges):
-    """Edges with a milestone of their own, so that a step looks only where it must."""
+    """Edges with a reference of their own, so that a step looks only where it must."""
 
     def __init__(self, graph: Graph, class_: NDArray[Any], room: int | None = None):
         super().__init__(graph, class_)
-        self.milestone, self.t = Milestone(graph.n_agents), 0
-        if room is not None:  # the watch list holds so few that it often overflows
-            self.watch.found, self.watch.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+        self.reference, self.t = ReferenceMeans(graph.n_agents), 0
+        if room is not None:  # the list of candidates holds so few that it often overflows
+            self.lazy.found, self.lazy.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
 
     def prune(self, mean: Floats, radius: float | Floats) -> None:  # type: ignore[override]
         self.t += 1
-        super().prune(mean, radius, self.milestone, self.t)
+        super().prune(mean, radius, self.reference, self.t)
 
 
 def assert_same_bits(lazy: KeptEdges, plain: KeptEdges) -> None:
@@ -100,13 +100,13 @@ def assert_same_bits(lazy: KeptEdges, plain: KeptEdges) -> None:
 def count_full_looks(edges: KeptEdges) -> list[int]:
     """A list that grows by one at every look at all edges."""
     looks: list[int] = []
-    full = edges.watch.look_at_all
+    full = edges.lazy.check_all
 
     def counted(*args: Any) -> Any:
         looks.append(1)
         return full(*args)
 
-    edges.watch.look_at_all = counted  # type: ignore[method-assign]
+    edges.lazy.check_all = counted  # type: ignore[method-assign]
     return looks
 
 

@@ -1,21 +1,24 @@
-"""Many steps of consensus in one go: prune, clock, average, judge, step after step, while no full look is needed.
+"""The consensus kernel: many steps of pruning, restarting clocks, averaging and measuring errors in one call.
 
-Numbers of equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/_flow.py` where it says
-so.
+`run_steps` makes step after step until a full check of the edges is needed (`colme._core.lazy_pruning`). Numbers of
+equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/flow.py` where it says so.
 
-Compiled as one kernel, because at a few thousand agents calling kernels from Python costs as much as the samples. What
-a run does not have (weights, flows, gossip, gaps, a truth) is None, and compiled away.
+It is compiled as one kernel because at a few thousand agents calling several kernels per step from Python costs as much
+as drawing the samples. What a run does not have (weights, flows, gossip, gaps, a truth) is None, and the code for it is
+compiled away. numba does so only where an argument is None, so functions that ask take the field, not its group.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
-from colme._core.lazy_pruning import bucket, cut_listed, slack_needed
+from colme._core.lazy_pruning import bucket, check_candidates, slack_needed
 from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, block_of, two_slots
+from colme._core.squared_errors import add_squared_errors, clear, total
 from colme.consensus import (
     START,
     add_pull,
@@ -33,8 +36,78 @@ from colme.consensus import (
 u64 = np.uint64
 
 
+class Steps(NamedTuple):
+    """The steps to make, one row each."""
+
+    means: NDArray[np.float64]
+    """(steps, agents): the local means."""
+    displacements: NDArray[np.float64]
+    """The largest distance of a mean from the reference means."""
+    radii: NDArray[np.float64]
+    """The common radius of all intervals."""
+
+
+class Estimates(NamedTuple):
+    """The estimates of all agents."""
+
+    own: NDArray[np.float64]
+    """As each agent holds its own."""
+    heard: NDArray[Any]
+    """As the neighbors hear them, of the step before."""
+    spare: NDArray[Any]
+    """Those of this step are written here; the two change places after every step."""
+
+
+class Averaging(NamedTuple):
+    """How the estimates of the neighbors enter."""
+
+    weights: NDArray[Any] | None
+    """Metropolis' weight of each slot; None: all weights are one."""
+    rebuild: bool
+    """Compute all weights anew at every step, instead of those that changed."""
+    flows: NDArray[np.float64] | None
+    """The flow on each slot, for flow updating; None: estimates are blended as the clock says."""
+    step: float
+    """The step size b."""
+    gaps: bool | None
+    """True if some agent may have no sample yet; None if that cannot be."""
+
+
+class ClockRule(NamedTuple):
+    """When clocks restart."""
+
+    fixed: float
+    """The constant alpha; negative: alpha follows from the last restart."""
+    common: bool
+    """A cut anywhere restarts all agents."""
+    gossip: bool
+    """Agents adopt the latest restart that they hear of."""
+    restarts: NDArray[np.int32] | None
+    """Rows of last restarts, agent by agent; None: all agents have the same."""
+
+
+class ClockState(NamedTuple):
+    """What changes of the clocks from step to step, besides `ClockRule.restarts`."""
+
+    restart: int
+    """The last restart, where all agents have the same."""
+    turn: int
+    """The row of `restarts` that holds those of now; the other is what agents told before."""
+    settled: bool
+    """Gossip changed nothing at the last step."""
+
+
+class Target(NamedTuple):
+    """What errors are measured against."""
+
+    truth: NDArray[np.float64] | None
+    """The true means, where known."""
+    tolerance: float
+    """Errors beyond it are counted."""
+
+
 @equation
-def lean(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, step: Any, k: Any, gaps: Any) -> Any:
+def add_neighbor(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, step: Any, gaps: Any, k: Any) -> Any:
     """`add_pull`, or where slots have weights `add_weighted_pull` with that of slot k; where they have flows, that of
     slot k becomes its `next_flow` and is added."""
     if flows is not None:
@@ -47,8 +120,8 @@ def lean(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, step: Any
 
 
 @equation
-def hear(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
-    """The later of the restarts that I know of and that neighbor b told of a step ago, where restarts are gossip."""
+def later_restart(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
+    """The later of `latest` and the restart that neighbor b told of a step ago, where restarts are gossip."""
     if restarts is None:
         return latest
     return max(latest, restarts[1 - turn, b]) if listen else latest
@@ -56,15 +129,15 @@ def hear(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
 
 @equation
 def restart_of(restarts: Any, turn: Any, a: Any, common: Any) -> Any:
-    """Agent a's last restart as far as it knows, or everybody's."""
+    """Agent a's last restart as far as it knows, or that of all agents."""
     if restarts is None:
         return common
     return restarts[turn, a]
 
 
 @equation
-def gossiped(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
-    """The latest restart I know of; a cut is one, and who has no sample yet neither hears nor tells."""
+def next_restart(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
+    """The latest restart that an agent knows of. A cut is one. An agent without a sample neither hears nor tells."""
     latest = max(heard, mine)
     if cut_now:
         latest = max(latest, t)
@@ -72,13 +145,16 @@ def gossiped(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
 
 
 @helper
-def walk(
-    pairs, first, width, heard, weights, flows, step, restarts, turn, listen, gaps, order, row, base, zero, pull,
-    latest,
-):  # fmt: skip
-    """What the agents of four rows hear from their neighbors: pull and latest, by the agents' places in the chunk. Four
-    at a time, for their sums need not wait for each other, and one load brings two slots."""
+def gather_four(table, first, width, heard, how, restarts, turn, listen, row, base, zero, pull, latest):
+    """What the agents of four rows hear from their neighbors, written to pull and latest by the agents' places in the
+    chunk. Four at a time, because their sums do not wait for each other and one load brings two slots.
+
+    first, width  the first slot and the width of the rows' block
+    row, base     the first of the four rows, and the first agent of their chunk
+    zero          of the type that neighbors hear: sums are of this type"""
     one, two, three = u64(1), u64(2), u64(3)
+    pairs, order = table.pairs, table.order
+    weights, flows, step, gaps = how.weights, how.flows, how.step, how.gaps
     i0, i1, i2, i3 = u64(order[row]), u64(order[row + one]), u64(order[row + two]), u64(order[row + three])
     own0, own1, own2, own3 = heard[base + i0], heard[base + i1], heard[base + i2], heard[base + i3]
     sum0 = sum1 = sum2 = sum3 = zero
@@ -87,81 +163,63 @@ def walk(
     for _ in range(width):
         b0, b1 = two_slots(pairs[k >> one])
         b2, b3 = two_slots(pairs[(k >> one) + one])
-        sum0 = lean(sum0, own0, heard[b0], weights, flows, step, k, gaps)  # (4), C-colME: (5), flow: (3)
-        sum1 = lean(sum1, own1, heard[b1], weights, flows, step, k + one, gaps)
-        sum2 = lean(sum2, own2, heard[b2], weights, flows, step, k + two, gaps)
-        sum3 = lean(sum3, own3, heard[b3], weights, flows, step, k + three, gaps)
-        last0, last1 = hear(last0, restarts, turn, b0, listen), hear(last1, restarts, turn, b1, listen)
-        last2, last3 = hear(last2, restarts, turn, b2, listen), hear(last3, restarts, turn, b3, listen)
+        sum0 = add_neighbor(sum0, own0, heard[b0], weights, flows, step, gaps, k)  # (4), C-colME: (5), flow: (3)
+        sum1 = add_neighbor(sum1, own1, heard[b1], weights, flows, step, gaps, k + one)
+        sum2 = add_neighbor(sum2, own2, heard[b2], weights, flows, step, gaps, k + two)
+        sum3 = add_neighbor(sum3, own3, heard[b3], weights, flows, step, gaps, k + three)
+        last0 = later_restart(last0, restarts, turn, b0, listen)
+        last1 = later_restart(last1, restarts, turn, b1, listen)
+        last2 = later_restart(last2, restarts, turn, b2, listen)
+        last3 = later_restart(last3, restarts, turn, b3, listen)
         k += u64(64)
     pull[i0], pull[i1], pull[i2], pull[i3] = sum0, sum1, sum2, sum3
     latest[i0], latest[i1], latest[i2], latest[i3] = last0, last1, last2, last3
 
 
 @helper
-def spread(restarts, turn, latest, cut_now, t, mean, start, size, base):
-    """Where restarts are gossip: what the agents of a block know next. Returns whether it is news to anybody."""
+def gossip_restarts(restarts, turn, latest, cut_now, t, mean, start, size, base):
+    """Where restarts are gossip: what the agents of a block know next. Returns whether any agent learned something."""
     news = False
     if restarts is not None:
         for lane in range(size):
             a = start + u64(lane)
             told = restarts[1 - turn, a]
-            restarts[turn, a] = gossiped(latest[a - base], told, cut_now[a], t, mean[a])
+            restarts[turn, a] = next_restart(latest[a - base], told, cut_now[a], t, mean[a])
             news |= restarts[turn, a] != told
     return news
 
 
 @helper
-def judge(new, truth, tolerance, start, size, square):
-    """Where the truth is known: adds the squared errors of a block. Returns how many are beyond the tolerance, and how
-    many have an estimate."""
-    beyond = present = 0
-    if truth is not None:
-        for lane in range(size):
-            error = new[lane] - truth[start + u64(lane)]
-            there = error == error
-            square[lane] += error * error if there else 0.0
-            beyond += 1 if abs(error) > tolerance else 0
-            present += 1 if there else 0
-    return beyond, present
-
-
-@helper
-def average(
-    pairs, offsets, order, weights, flows, degree, cut_now, tally, heard, spare, mean, estimate, t, common, restarts,
-    turn, listen, fixed, step, gaps, truth, tolerance,
-):  # fmt: skip
+def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, listen, target):
     """y <- (1 - alpha) X + alpha (y + step * pull) for every agent, or X + sum of flows, in place; what is heard next
     goes to `spare`.
 
-    Who listens hears of the neighbors' restarts of the step before, restarts[1 - turn], and makes restarts[turn] from
-    them; else restarts[turn] stand. Returns whether any was news, the mean squared error and the error rate."""
+    With `listen`, agents hear of the neighbors' restarts of the step before, restarts[1 - turn], and make
+    restarts[turn] from them; else restarts[turn] stand. Returns whether any was news, the mean squared error and the
+    error rate."""
+    offsets, restarts, fixed, step = table.offsets, clock.restarts, clock.fixed, how.step
     n, n_blocks = u64(mean.size), u64(offsets.size - 1)
-    pull, latest, new, square = chunk_like(mean), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
-    zero = heard.dtype.type(0)  # sums are of the type that is heard
-    for lane in range(u64(LANES)):
-        square[lane] = 0.0
+    pull, latest, new, squares = chunk_like(mean), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
+    zero = heard.dtype.type(0)
+    clear(squares)
     news, beyond, present = False, 0, 0
-    all_plain = t > 1 and gaps is None and tally[ISOLATED] == 0
+    all_plain = t > 1 and how.gaps is None and table.tally[ISOLATED] == 0
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
         first_block = base >> u64(6)
         last_block = min(n_blocks, first_block + u64(CHUNK // LANES))
         for block in range(first_block, last_block):
             start, size, first, width = block_of(offsets, block, n)
-            width = width if t > 1 else u64(0)  # before the first step nobody said anything
+            width = width if t > 1 else u64(0)  # before the first step no agent has told anything
             for quad in range((size + u64(3)) >> u64(2)):
                 row = start + (u64(quad) << u64(2))
-                walk(
-                    pairs, first, width, heard, weights, flows, step, restarts, turn, listen, gaps, order, row, base,
-                    zero, pull, latest,
-                )  # fmt: skip
+                gather_four(table, first, width, heard, how, restarts, turn, listen, row, base, zero, pull, latest)
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             size = min(u64(64), n - start)
             if listen:
-                news |= spread(restarts, turn, latest, cut_now, t, mean, start, size, base)
-            if flows is not None:
+                news |= gossip_restarts(restarts, turn, latest, table.cut_now, t, mean, start, size, base)
+            if how.flows is not None:
                 for lane in range(size):
                     a = start + u64(lane)
                     new[lane] = with_flows(mean[a], pull[a - base])  # flow: (4)
@@ -173,40 +231,37 @@ def average(
                 for lane in range(u64(0) if all_plain else size):
                     a = start + u64(lane)
                     alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
-                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, degree[a])
+                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, table.degree[a])
             for lane in range(size):
                 estimate[start + u64(lane)] = new[lane]
                 spare[start + u64(lane)] = new[lane]
-            more_beyond, more = judge(new, truth, tolerance, start, size, square)
+            more_beyond, more = add_squared_errors(squares, new, u64(0), target.truth, start, size, target.tolerance)
             beyond, present = beyond + more_beyond, present + more
-    squares = 0.0
-    for lane in range(u64(LANES)):
-        squares += square[lane]
     if present == 0:
         return news, np.nan, np.nan
-    return news, squares / present, beyond / present
+    return news, total(squares) / present, beyond / present
 
 
 @helper
-def keep_weights(slots, offsets, order, places, degree, cut_now, any_cut, weights, rebuild):
+def update_weights(table, weights, rebuild, any_cut):
     """Weights that fit the degrees after a cut, if there are weights."""
     if weights is not None:
         if rebuild:
-            build_weights(slots, offsets, order, degree, weights)
+            build_weights(table, weights)
         elif any_cut:
-            mend_weights(slots, offsets, places, degree, cut_now, weights)
+            mend_weights(table, weights)
 
 
 @helper
-def keep_flows(slots, offsets, places, cut_now, any_cut, flows):
+def update_flows(table, flows, any_cut):
     """No flow on edges that were cut, if there are flows."""
     if flows is not None and any_cut:
-        return_flows(slots, offsets, places, cut_now, flows)
+        return_flows(table, flows)
 
 
 @helper
 def restart_cut(restarts, cut_now, t):
-    """Those who were cut restart, where everybody has a clock of its own."""
+    """Restart the agents that lost an edge, where every agent has a clock of its own."""
     if restarts is not None:
         for a in range(cut_now.size):
             if cut_now[a]:
@@ -214,40 +269,52 @@ def restart_cut(restarts, cut_now, t):
 
 
 @kernel
-def march(
-    pairs, slots, offsets, order, places, degree, cut_now, tally, class_, weights, rebuild, flows, heard, spare,
-    estimate, means, row, t, pruned, drifts, radii, listed, ends, threshold, skin, looks, everybody, common, restarts,
-    gossip, turn, settled, fixed, step, gaps, truth, tolerance, out,
+def run_steps(
+    table, candidates, checks_left, how, clock, clock_state, estimates, target, steps, row, t, pruned, out
 ):  # fmt: skip
-    """Steps t, t + 1, .. with the means of rows row, row + 1, .. until a full look is needed. `pruned`: the first of
-    them is pruned already. out[row] = mean squared error, error rate, and the tally.
+    """Make steps t, t + 1, .. with rows row, row + 1, .. of `steps`, until a full check of the edges is needed.
 
-    Returns (rows done, looks left, common restart, turn and whether settled of the gossip)."""
+    table        the graph, a `NeighborTable`; pruned in place
+    candidates   edges that may be parted soon (`Candidates`)
+    checks_left  how many of them may be checked until a full check costs less
+    how          of `Averaging`; weights and flows are changed in place
+    clock        of `ClockRule`; its restarts are changed in place
+    clock_state  of `ClockState`, before the first of these steps
+    estimates    of `Estimates`; changed in place, `heard` and `spare` change places after every step
+    target       of `Target`
+    steps        of `Steps`
+    row, t       the first row, and its step
+    pruned       the edges are pruned for the first of these steps already
+    out          out[row] = mean squared error, error rate, wrong and lost edges, isolated agents
+
+    Returns (rows done, checks left) and the fields of the next `ClockState`."""
+    tally, cut_now = table.tally, table.cut_now
+    heard, spare = estimates.heard, estimates.spare
+    common, turn, settled = clock_state.restart, clock_state.turn, clock_state.settled
     done = 0
-    for i in range(row, means.shape[0]):
+    for i in range(row, steps.means.shape[0]):
         if not pruned:
-            needed = slack_needed(drifts[i], threshold, radii[i])
-            if not 0.0 <= needed < skin or looks <= 0.0:
+            needed = slack_needed(steps.displacements[i], candidates.threshold, steps.radii[i])
+            if not 0.0 <= needed < candidates.skin or checks_left <= 0.0:
                 break
             if tally[CUT] > 0:
                 cut_now[:] = 0
                 tally[CUT] = 0
-            n_listed = ends[bucket(needed, skin)]
-            looks -= n_listed
-            cut_listed(slots, offsets, places, degree, cut_now, tally, means[i], radii[i], class_, listed, n_listed)
+            n_edges = candidates.ends[bucket(needed, candidates.skin)]
+            checks_left -= n_edges
+            check_candidates(table, steps.means[i], steps.radii[i], candidates.edges, n_edges)
         pruned = False
         any_cut, now = tally[CUT] > 0, max(t, START)
-        keep_weights(slots, offsets, order, places, degree, cut_now, any_cut, weights, rebuild)
-        keep_flows(slots, offsets, places, cut_now, any_cut, flows)
+        update_weights(table, how.weights, how.rebuild, any_cut)
+        update_flows(table, how.flows, any_cut)
         if any_cut:
-            common = now if everybody else common
-            if not gossip:
-                restart_cut(restarts, cut_now, now)
-        listen = gossip and (any_cut or not settled or gaps is not None)
+            common = now if clock.common else common
+            if not clock.gossip:
+                restart_cut(clock.restarts, cut_now, now)
+        listen = clock.gossip and (any_cut or not settled or how.gaps is not None)
         turn = 1 - turn if listen else turn
         news, mse, error_rate = average(
-            pairs, offsets, order, weights, flows, degree, cut_now, tally, heard, spare, means[i], estimate, t, common,
-            restarts, turn, listen, fixed, step, gaps, truth, tolerance,
+            table, how, clock, heard, spare, estimates.own, steps.means[i], t, common, turn, listen, target
         )  # fmt: skip
         settled = not news
         heard, spare = spare, heard
@@ -255,4 +322,4 @@ def march(
         out[i, 2], out[i, 3], out[i, 4] = tally[WRONG], tally[LOST], tally[ISOLATED]
         done += 1
         t += 1
-    return done, looks, common, turn, settled
+    return done, checks_left, common, turn, settled

@@ -1,41 +1,42 @@
-"""Exact lazy pruning: look only at the edges that could have parted since the last full look.
+"""Exact lazy pruning: at each step, check only the edges that could have been parted since the last full check.
 
-A milestone remembers where everybody stood: the means X0. At a full look, with threshold T0 = 2 R(t0), an edge has
-slack s = T0 - |X0_a - X0_b|. Later no mean is further than D = max |X - X0| from there, so an edge can only be parted
-at t if
+The means X0 of some earlier step are kept as a reference. At a full check, with threshold T0 = 2 R(t0), an edge has
+slack s = T0 - |X0_a - X0_b|. Later no mean is further than D = max |X - X0| from the reference, so an edge can only be
+parted at t if
 
     s < 2 D + (T0 - T(t)).
 
-Edges with little slack are kept in a list, in buckets by slack; a step looks at the buckets below that number, and the
-next full look comes when the number outgrows the list, or when looking at the list has cost as much. Which edges are
-cut is the same, to the bit, as when all are looked at (a Verlet list, as in molecular dynamics). It does not matter
-when the milestone was set, so the methods of a run share one, and how far everybody went is measured once.
+Edges with little slack, the candidates, are kept in a list, in buckets by slack; a step checks the buckets below that
+number. The next full check comes when the number outgrows the list, or when checking candidates has cost as much. The
+edges that are cut are the same, to the bit, as when all are checked (a Verlet list, as in molecular dynamics; `skin` is
+its word for the slack below which the list is complete). The inequality holds whichever step the reference is from, so
+the methods of a run share one, and the largest displacement D is measured once for all of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import LANES, equation, helper, kernel, lanes_like
-from colme._core.neighbor_table import agent_at, block_of, cut
+from colme._core.neighbor_table import NeighborTable, agent_at, block_of, cut
 from colme.confidence import too_far
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 
 BUCKETS = 256
-FULL_LOOK = 30.0
-"""Cost of a full look, in looks at listed edges per agent."""
+FULL_CHECK = 30.0
+"""Cost of a full check, in checks of candidates per agent."""
 NEAR_ENOUGH = 1.0 / 16.0
-"""A full look takes the milestone as it is if nobody went further than this share of the slack it lists."""
+"""A full check keeps the reference if no mean is further from it than this share of the slack that it lists."""
 MARGIN = 1e-6
 """Relative: more than float32 rounds off a difference."""
 
 
 @kernel
-def _measure(means, reference, out):
+def _measure_displacements(means, reference, out):
     """out[i] = max |means[i] - reference|."""
     n = u64(reference.size)
     most = lanes_like(means)
@@ -52,40 +53,41 @@ def _measure(means, reference, out):
             out[i] = max(out[i], most[lane])
 
 
-class Milestone:
-    """Where everybody stood when it was last set, and how far from there anybody is."""
+class ReferenceMeans:
+    """The means X0 of an earlier step, and the largest distance of later means from them."""
 
     def __init__(self, n_agents: int):
-        self.reference = np.empty(n_agents, np.float32)
-        self.number = 0  # how often it was set
+        self.means = np.empty(n_agents, np.float32)
+        self.version = 0  # how often they were set; 0: not yet
         self._measured: tuple[int, int, int] | None = None
-        self._drifts = np.empty(0)
+        self._displacements = np.empty(0)
 
     def set(self, mean: NDArray[np.float64]) -> None:
-        self.reference[:] = mean
-        self.number += 1
+        self.means[:] = mean
+        self.version += 1
 
-    def drifts(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
-        """max |X - X0| of the means of steps t, t + 1, ..; infinite as long as no milestone is set. Measured once for
-        everybody who asks, for the means of a step are the same for all; always, where t is None."""
-        what = None if t is None else (self.number, t, len(means))
+    def displacements(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
+        """D = max |X - X0| for the means of steps t, t + 1, ..; infinite as long as no reference is set.
+
+        The means of a step are the same for all methods of a run, so the answer is kept for the next one that asks;
+        with t=None it is always measured."""
+        what = None if t is None else (self.version, t, len(means))
         if what is None or self._measured != what:
-            self._measured, self._drifts = what, np.full(len(means), np.inf)
-            if self.number:
-                _measure(means, self.reference, self._drifts)
-        return self._drifts
+            self._measured, self._displacements = what, np.full(len(means), np.inf)
+            if self.version:
+                _measure_displacements(means, self.means, self._displacements)
+        return self._displacements
 
 
 @kernel
-def _look_at_all(
-    slots, offsets, order, places, degree, cut_now, tally, mean, radius, class_, near, far, reference, found
-):  # fmt: skip
-    """Cut what is parted, and find the edges whose ends stood further apart than `near`.
+def _check_all(table, mean, radius, near, far, reference, found):
+    """Cut what is parted, and find the edges whose ends are further apart in the reference than `near`.
 
-    The float32 milestone is small enough for the fastest cache; it finds all that may matter, and what it calls far is
-    looked at again exactly. Returns how many edges it found, and whether there was room for all of them."""
-    n, n_found, room = u64(degree.size), u64(0), u64(found.shape[0])
+    The float32 reference is small enough for the fastest cache; it finds all edges that may matter, and those further
+    apart than `far` are checked again exactly. Returns how many edges it found, and whether there was room for all."""
+    n, n_found, room = u64(table.degree.size), u64(0), u64(found.shape[0])
     near, far = f32(near), f32(far)
+    slots, offsets, order = table.slots, table.offsets, table.order
     complete = True
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
@@ -106,13 +108,13 @@ def _look_at_all(
                     a = agent_at(order, start + u64(lane))
                     b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                     if too_far(mean[a], mean[b], radius, radius):
-                        cut(slots, offsets, places, degree, cut_now, tally, class_, a, b)
+                        cut(table, a, b)
     return n_found, complete
 
 
 @kernel
 def _sort_into_buckets(reference, threshold, skin, mean, radius, found, n_found, listed, ends):
-    """List the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]. Edges that are parted (and cut
+    """Sort the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]. Edges that are parted (and cut
     by now) or have slack beyond the skin are left out."""
     ends[:] = 0
     kept = 0
@@ -135,79 +137,91 @@ def _sort_into_buckets(reference, threshold, skin, mean, radius, found, n_found,
 
 @equation
 def bucket(slack: Any, skin: Any) -> Any:
-    """Where a slack below the skin is listed."""
+    """The bucket of a slack below the skin."""
     return min(int(max(slack, 0.0) * (BUCKETS / skin)), BUCKETS - 1)
 
 
 @equation
-def slack_needed(drift: Any, threshold: Any, radius: Any) -> Any:
-    """Edges with as much slack cannot have parted; something is added for rounding."""
-    return (2.0 * drift + (threshold - 2.0 * radius)) * (1.0 + 1e-9) + 1e-15 * threshold
+def slack_needed(displacement: Any, threshold: Any, radius: Any) -> Any:
+    """Edges with at least this slack cannot be parted; a little is added for rounding."""
+    return (2.0 * displacement + (threshold - 2.0 * radius)) * (1.0 + 1e-9) + 1e-15 * threshold
+
+
+class Candidates(NamedTuple):
+    """The list of candidates, as kernels take it."""
+
+    edges: NDArray[np.uint32]
+    """Both ends of each, sorted by slack."""
+    ends: NDArray[np.int64]
+    """Where each bucket ends."""
+    threshold: float
+    """T0 of the full check that made the list."""
+    skin: float
+    """Slack below which the list is complete; 0: there is no list."""
 
 
 @helper
-def cut_listed(slots, offsets, places, degree, cut_now, tally, mean, radius, class_, listed, n_listed):
-    """Cut what is parted of the first listed edges."""
-    for i in range(u64(n_listed)):
-        a, b = u64(listed[i, 0]), u64(listed[i, 1])
+def check_candidates(table, mean, radius, edges, n_edges):
+    """Cut what is parted of the first candidates."""
+    for i in range(u64(n_edges)):
+        a, b = u64(edges[i, 0]), u64(edges[i, 1])
         if too_far(mean[a], mean[b], radius, radius):
-            cut(slots, offsets, places, degree, cut_now, tally, class_, a, b)
-            listed[i, 0] = listed[i, 1]  # nobody is far from itself
+            cut(table, a, b)
+            edges[i, 0] = edges[i, 1]  # an agent is never too far from itself
 
 
 @kernel
-def _look_at_listed(
-    slots, offsets, order, places, degree, cut_now, tally, mean, radius, class_, listed, n_listed
-):  # fmt: skip
-    cut_listed(slots, offsets, places, degree, cut_now, tally, mean, radius, class_, listed, n_listed)
+def _check_some(table, mean, radius, edges, n_edges):
+    check_candidates(table, mean, radius, edges, n_edges)
 
 
-class WatchList:
-    """The edges that could part soon, for agents with one common radius."""
+class LazyPruning:
+    """The edges that could be parted soon, for agents with one common radius."""
 
     def __init__(self, n_agents: int):
         room = n_agents // 3 + 8 * 1024  # a third of the agents is enough for many, and for few some more cost nothing
-        self.found, self.listed = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+        self.found, self.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
         self.ends = np.zeros(BUCKETS, np.int64)
         self.share = 1.0  # of the threshold: slack below it makes an edge worth listing
         self.skin = 0.0  # slack below which the list is complete; 0: there is no list
         self.threshold = 0.0
-        self.milestone = 0  # number of the one that slacks refer to
-        self.looks_left = 0.0
+        self.version = 0  # of the reference that slacks refer to
+        self.checks_left = 0.0  # until a full check costs less
 
-    def look(
-        self, table: tuple[NDArray[Any], ...], mean: NDArray[np.float64], radius: float, class_: NDArray[Any],
-        milestone: Milestone, t: int | None,
+    @property
+    def candidates(self) -> Candidates:
+        return Candidates(self.edges, self.ends, self.threshold, self.skin)
+
+    def check(
+        self, table: NeighborTable, mean: NDArray[np.float64], radius: float, reference: ReferenceMeans, t: int | None
     ) -> None:  # fmt: skip
         """Cut what the intervals part at step t."""
-        needed = slack_needed(milestone.drifts(mean[None, :], t).item(0), self.threshold, radius)
-        if self.milestone != milestone.number or not 0.0 <= needed < self.skin or self.looks_left <= 0.0:
-            self.look_at_all(table, mean[None, :], 0, radius, class_, milestone, t)
+        needed = slack_needed(reference.displacements(mean[None, :], t).item(0), self.threshold, radius)
+        if self.version != reference.version or not 0.0 <= needed < self.skin or self.checks_left <= 0.0:
+            self.check_all(table, mean[None, :], 0, radius, reference, t)
             return
-        n_listed = self.ends[bucket(needed, self.skin)]
-        self.looks_left -= n_listed
-        _look_at_listed(*table, mean, radius, class_, self.listed, n_listed)
+        n_edges = self.ends[bucket(needed, self.skin)]
+        self.checks_left -= n_edges
+        _check_some(table, mean, radius, self.edges, n_edges)
 
-    def look_at_all(
-        self, table: tuple[NDArray[Any], ...], means: NDArray[np.float64], row: int, radius: float,
-        class_: NDArray[Any], milestone: Milestone, t: int | None,
+    def check_all(
+        self, table: NeighborTable, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans,
+        t: int | None,
     ) -> None:  # fmt: skip
         """Cut what the intervals part by the means of this row, and make the list anew. Rows are those of steps t,
         t + 1, .."""
         mean, threshold = means[row], 2.0 * radius
         skin = self.share * threshold
-        if not milestone.drifts(means, t)[row] < NEAR_ENOUGH * skin:
-            milestone.set(mean)
-        far = (threshold - 2.0 * milestone.drifts(means, t).item(row)) * (1.0 - MARGIN)
+        if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
+            reference.set(mean)
+        far = (threshold - 2.0 * reference.displacements(means, t).item(row)) * (1.0 - MARGIN)
         near = min((threshold - skin) * (1.0 - MARGIN), far)
-        n_found, complete = _look_at_all(*table, mean, radius, class_, near, far, milestone.reference, self.found)
-        self.threshold, self.skin, self.milestone = threshold, skin if complete else 0.0, milestone.number
+        n_found, complete = _check_all(table, mean, radius, near, far, reference.means, self.found)
+        self.threshold, self.skin, self.version = threshold, skin if complete else 0.0, reference.version
         if not complete:
             self.share *= 0.8
             return
-        _sort_into_buckets(
-            milestone.reference, threshold, skin, mean, radius, self.found, n_found, self.listed, self.ends
-        )  # fmt: skip
+        _sort_into_buckets(reference.means, threshold, skin, mean, radius, self.found, n_found, self.edges, self.ends)
         if 2 * n_found < len(self.found):
             self.share = min(1.0, 1.1 * self.share)
-        self.looks_left = FULL_LOOK * len(mean)
+        self.checks_left = FULL_CHECK * len(mean)

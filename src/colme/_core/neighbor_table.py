@@ -1,7 +1,7 @@
-"""The neighbor table: the graph as kernels walk it.
+"""The neighbor table: the layout in which kernels read a graph that loses edges.
 
-Rows stand in blocks of 64; a block's neighbors are stored slot by slot, 64 rows side by side, and a block is as wide as
-the largest degree in it:
+A slot is one entry of the table: the number of one neighbor of one agent. Rows are stored in blocks of 64; a block
+holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the largest degree in it:
 
     neighbor number j of row 64 B + l   ->   slots[offsets[B] + 64 j + l]
 
@@ -17,7 +17,7 @@ order[i] of its chunk, whose row is at places[..] of the chunk.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,29 @@ u16, u32, u64 = np.uint16, np.uint32, np.uint64
 WRONG, LOST, ISOLATED, CUT = range(4)
 """The tally: living edges between classes, cut edges within a class, agents without an edge, edges cut at this step."""
 LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
+
+
+class NeighborTable(NamedTuple):
+    """The arrays of one graph, as kernels take them; kernels change them in place."""
+
+    slots: NDArray[np.uint32]
+    """Neighbors; an agent's own number where an edge is cut or missing."""
+    pairs: NDArray[np.uint64]
+    """The same memory, two slots per number."""
+    offsets: NDArray[np.int64]
+    """Where each block begins in `slots`; one more for the end of the last."""
+    order: NDArray[np.uint16]
+    """The agent of each row, counted within its chunk."""
+    places: NDArray[np.uint16]
+    """The row of each agent, counted within its chunk."""
+    degree: NDArray[Any]
+    """Living neighbors of each agent."""
+    cut_now: NDArray[np.uint8]
+    """1 for agents that lost an edge at this step."""
+    tally: NDArray[np.int64]
+    """Counts of edges, see WRONG, LOST, ISOLATED, CUT."""
+    class_: NDArray[Any]
+    """The true class of each agent, for the tally."""
 
 
 @equation
@@ -139,18 +162,19 @@ def _sort_rows(order, places, degree, base, end, n):
 
 
 @helper
-def cut(slots, offsets, places, degree, cut_now, tally, class_, a, b):
+def cut(table, a, b):
     """Cut the edge {a, b} at both ends, and keep the tally."""
+    slots, degree, tally, class_ = table.slots, table.degree, table.tally, table.class_
     n = u64(degree.size)
     for end, other in ((a, b), (b, a)):
-        row = agent_at(places, end)
-        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        row = agent_at(table.places, end)
+        _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
             if slots[k] == u32(other):
                 slots[k] = u32(end)
         degree[end] -= 1
-        cut_now[end] = 1
+        table.cut_now[end] = 1
         tally[ISOLATED] += int(degree[end] == 0)
     if class_[a] != class_[b]:
         tally[WRONG] -= 1

@@ -65,8 +65,7 @@ class CState(ConsensusState):
         self.rows_moved()
 
     def rows_moved(self) -> None:
-        edges = self.edges
-        build_weights(edges.slots, edges.offsets, edges.order, edges.degree, self.weights)
+        build_weights(self.edges.table, self.weights)
 
 
 class CAgent(ConsensusAgent):

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.consensus_kernel import march
+from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, Estimates, Steps, Target, run_steps
 from colme._core.jit import LANES
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
@@ -60,7 +60,6 @@ class ConsensusState(PruningState):
         self.heard: NDArray[Any] = np.full(-(-world.n_agents // LANES) * LANES, np.nan, world.exchange)
         self.spare = self.heard.copy()
         self.edges.tighten()
-        self._pairs = self.edges.slots.view(np.uint64)
 
     @property
     def numbers(self) -> float:
@@ -75,13 +74,13 @@ class ConsensusState(PruningState):
         radii = self.radii.over(world, len(means))
         equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
-            if pruned or edges.watch.milestone == world.milestone.number > 0:
+            if pruned or edges.lazy.version == world.reference.version > 0:
                 done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
                     edges.prune_by(self.radii.intervals(world, means[done], done))
                 else:
-                    edges.look_at_all(means, done, radii.item(done), world.milestone, world.t)
+                    edges.check_all(means, done, radii.item(done), world.reference, world.t)
                 pruned = True
         for column, n in ((WRONG_EDGES, edges.n_wrong), (LOST_EDGES, edges.n_right)):
             out[:, column] = out[:, column] / n if n else 0.0
@@ -93,16 +92,17 @@ class ConsensusState(PruningState):
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
         out: NDArray[np.float64], *, pruned: bool,
     ) -> int:  # fmt: skip
-        """March from this row on, and return for how many; see `colme._core.consensus_kernel`."""
-        edges, watch, clock = self.edges, self.edges.watch, self.clock
+        """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
+        edges, lazy, clock = self.edges, self.edges.lazy, self.clock
         if edges.tighten(self.flows):
             self.rows_moved()
-        done, watch.looks_left, clock.restart, clock.turn, clock.settled = march(
-            self._pairs, *edges.table, edges.class_, self.weights, self.rebuild, self.flows, self.heard, self.spare,
-            self.estimate, means, row, world.t + row, pruned, world.milestone.drifts(means, world.t), radii,
-            watch.listed, watch.ends, watch.threshold, watch.skin, watch.looks_left, clock.name == "global",
-            clock.restart, clock.known, clock.name == "gossip", clock.turn, clock.settled, clock.fixed, self.step_size,
-            world.gaps, world.truth, world.tolerance, out,
+        done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
+            edges.table, lazy.candidates, lazy.checks_left,
+            Averaging(self.weights, self.rebuild, self.flows, self.step_size, world.gaps),
+            ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
+            ClockState(clock.restart, clock.turn, clock.settled),
+            Estimates(self.estimate, self.heard, self.spare), Target(world.truth, world.tolerance),
+            Steps(means, world.reference.displacements(means, world.t), radii), row, world.t + row, pruned, out,
         )  # fmt: skip
         if done % 2:
             self.heard, self.spare = self.spare, self.heard

@@ -196,7 +196,7 @@ class PruningState:
         self.estimate = np.full(world.n_agents, np.nan)
 
     def prune(self, world: World) -> None:
-        self.edges.prune_by(self.radii.intervals(world, world.mean), world.milestone, world.t)
+        self.edges.prune_by(self.radii.intervals(world, world.mean), world.reference, world.t)
 
     @property
     def wrong_share(self) -> float:

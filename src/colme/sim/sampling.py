@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, kernel, lanes_like
+from colme._core.squared_errors import add_squared_errors
 from colme.methods import World
 from colme.metrics import OF_RUN, Judge
 from colme.samples import Stream, observe_some, running_mean
@@ -52,10 +53,10 @@ def perceive(samples, means, before, t, wanted, truth, tolerance, class_, lanes,
                 total[lane] = lanes[i, u64(0), lane]
             for block in range((size + u64(63)) >> u64(6)):
                 start = u64(block) << u64(6)
-                for lane in range(min(u64(64), size - start)):
-                    error = own[start + u64(lane)] - truth[base + start + u64(lane)]
-                    total[lane] += error * error
-                    many += 1 if abs(error) > tolerance else 0
+                more, _ = add_squared_errors(
+                    total, own, start, truth, base + start, min(u64(64), size - start), tolerance
+                )  # fmt: skip
+                many += more
             beyond[i] += many
             for lane in range(u64(LANES)):
                 lanes[i, u64(0), lane] = total[lane]
