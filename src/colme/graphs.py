@@ -1,4 +1,4 @@
-"""Who may talk to whom.
+"""Graphs: which agents can talk to each other, and generators of such graphs.
 
 A `Graph` is simple and undirected; agents are 0..n_agents-1. The neighbors of an agent have an order (it decides the
 order of floating-point sums, hence the bits), and every generator takes `rng`: a NumPy Generator or a whole number.
@@ -212,6 +212,16 @@ def from_networkx(graph: Any) -> Graph:
     if graph.is_directed() or graph.is_multigraph():
         raise GraphError("the graph is directed or has parallel edges: it must be simple. Try networkx.Graph(graph).")
     return from_edges(np.array(graph.edges, np.int64).reshape(-1, 2), n)
+
+
+DEFAULT_DEGREE = 10
+"""Neighbors per agent where no other degree is asked for."""
+
+
+def default_degree(n_agents: int) -> int:
+    """`DEFAULT_DEGREE`, or the largest degree below it that a regular graph of so few agents can have."""
+    degree = min(DEFAULT_DEGREE, n_agents - 1)
+    return degree - n_agents * degree % 2
 
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.configuration import Configuration
 from colme._core.lazy_pruning import ReferenceMeans
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.moments import Moments

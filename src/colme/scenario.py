@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.configuration import Configuration
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")

@@ -1,4 +1,8 @@
-"""Files that are whole or not there: texts, and arrays (NumPy's .npz with a JSON head, no pickle)."""
+"""Files that are written completely or not at all: texts, bytes, and arrays (NumPy's .npz with a JSON head, no pickle).
+
+Each is written to a temporary file in the same folder, flushed to the disk and renamed, and the folder is flushed. A
+crash or a power cut leaves the old file or the new one, never a part of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +24,7 @@ _HEAD = "head"
 def write_arrays(
     path: str | os.PathLike[str], form: str, head: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
-    """Write to a temporary file beside `path`, flush it to the disk, and rename it: all or nothing."""
+    """Write arrays and a head of plain values to one file, atomically."""
     target = Path(path)
     if not target.name or target.is_dir():
         raise CheckpointError(f"cannot write {target}: it is a folder. Name a file in it.")
@@ -29,8 +33,7 @@ def write_arrays(
     try:
         with open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
+            _to_disk(file)
         os.replace(temporary, target)
         flush(target.parent)
     except BaseException as error:
@@ -74,7 +77,7 @@ def _number(form: str) -> int:
 
 
 def flush(path: Path) -> None:
-    """A file or folder to the disk, so that a power cut leaves all or nothing."""
+    """Flush a file or folder to the disk, so that it survives a power cut."""
     with contextlib.suppress(OSError):  # some systems cannot flush a folder
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -84,21 +87,30 @@ def flush(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file that is never half-written."""
+    """Write a text file, atomically."""
     write_whole(path, text.encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """A file that is never half-written: a temporary one beside it, then a rename."""
+    """Write a file, atomically; its folder is made if it is missing."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            _to_disk(file)
         os.replace(temporary, path)
+        flush(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
+
+
+def _to_disk(file: IO[bytes]) -> None:
+    """Flush an open file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def check_writable(path: Path) -> None:

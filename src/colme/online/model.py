@@ -47,7 +47,7 @@ from colme._core.files import read_arrays, write_arrays
 from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
-from colme.graphs import Graph, from_edges
+from colme.graphs import DEFAULT_DEGREE, Graph, from_edges
 from colme.methods import Census, Method
 from colme.online.agents import Crowd, Label, Labels
 from colme.online.columns import as_events, as_label, as_time, as_value, columns_of
@@ -89,7 +89,7 @@ class CollaborativeMean:
         self,
         method: Method | None = None,
         *,
-        degree: int = 10,
+        degree: int = DEFAULT_DEGREE,
         graph: Graph | Iterable[tuple[Any, Any]] | None = None,
         sigma: float | None = None,
         half_life: float | None = None,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.files import read_arrays, write_arrays
+from colme._core.saved_state import from_arrays, to_arrays
 from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
 from colme.methods import Marching, Method, State, World
@@ -176,10 +177,10 @@ class Run:
         if self.world.count is not None:
             arrays["count"] = self.world.count
         if self.world.moments is not None:
-            arrays |= snapshot(self.world.moments, "moments")
+            arrays |= to_arrays(self.world.moments, "moments")
         arrays |= self.recorder.snapshot()
         for number, state in enumerate(self.states):
-            arrays |= snapshot(state, f"state{number}")
+            arrays |= to_arrays(state, f"state{number}")
         write_arrays(self._checkpoint, CHECKPOINT, {"configuration": self.configuration}, arrays)
 
     def _resume(self, path: Path) -> None:
@@ -209,10 +210,10 @@ class Run:
         if self.world.count is not None:
             self.world.count[:] = arrays["count"]
         if self.world.moments is not None:
-            restore(self.world.moments, "moments", arrays)
+            from_arrays(self.world.moments, "moments", arrays)
         self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
-            restore(state, f"state{number}", arrays)
+            from_arrays(state, f"state{number}", arrays)
         if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
             of_run = self.perception.look_back()
             for table, state in zip(self._tables, self.states, strict=True):
@@ -254,38 +255,6 @@ def marches(state: State) -> bool:
         if "step" in vars(kind):
             break
     return False
-
-
-def snapshot(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
-    """The attributes that `thing.saved` names, as arrays; objects with `saved` of their own go down a level."""
-    arrays: dict[str, NDArray[Any]] = {}
-    for name in thing.saved:
-        value = getattr(thing, name)
-        if value is None:
-            continue
-        if hasattr(value, "saved"):
-            arrays |= snapshot(value, f"{prefix}.{name}")
-        else:
-            arrays[f"{prefix}.{name}"] = np.asarray(value)
-    return arrays
-
-
-def restore(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
-    """Put back what `snapshot` took."""
-    for name in thing.saved:
-        value = getattr(thing, name)
-        if value is None:
-            continue
-        if hasattr(value, "saved"):
-            restore(value, f"{prefix}.{name}", arrays)
-        elif isinstance(value, np.ndarray):
-            kept = arrays[f"{prefix}.{name}"]
-            if kept.shape != value.shape:  # some grow and shrink
-                setattr(thing, name, kept.astype(value.dtype))
-            else:
-                value[...] = kept
-        else:
-            setattr(thing, name, arrays[f"{prefix}.{name}"].item())
 
 
 def _array_bytes(things: list[Any], seen: set[int]) -> int:

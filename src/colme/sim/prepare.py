@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colme._core import random
 from colme.errors import RunError
-from colme.graphs import Graph, random_regular_graph
+from colme.graphs import Graph, default_degree, random_regular_graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream
@@ -23,7 +23,6 @@ from colme.sim.recorder import Record, recorded_steps
 
 GraphSource = Graph | Callable[[np.random.Generator], Graph]
 
-DEFAULT_DEGREE = 10
 EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
 """The type in which neighbors hear estimates, by the name of the precision."""
 
@@ -71,8 +70,7 @@ def first_graph(graph: GraphSource | None, degree: int | None, n_agents: int, se
                 )
         else:
             if degree is None:
-                degree = min(DEFAULT_DEGREE, n_agents - 1)
-                degree -= n_agents * degree % 2
+                degree = default_degree(n_agents)
             made = random_regular_graph(n_agents, degree, rng=key)
     if made.n_agents != n_agents:
         raise RunError(

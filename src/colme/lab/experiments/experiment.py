@@ -29,8 +29,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from colme._core.configuration import Configuration
-from colme._core.fields import read_toml
+from colme._core.structs import Configuration, read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of

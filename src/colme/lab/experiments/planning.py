@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme._core.configuration import Configuration
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place

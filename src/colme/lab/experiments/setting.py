@@ -11,12 +11,12 @@ import numpy as np
 
 import colme
 from colme import graphs
-from colme._core.configuration import Configuration
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, positive, shorten, whole
-from colme.graphs import Graph
+from colme.graphs import DEFAULT_DEGREE, Graph
 from colme.methods import Method
 from colme.scenario import Scenario, check_seed
-from colme.sim.prepare import DEFAULT_DEGREE, EXCHANGE, first_graph
+from colme.sim.prepare import EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
 
 GRAPHS = ("regular", "gnp", "ring", "small-world", "complete")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from colme._core import fields
-from colme._core.fields import accept, reason_of
+from colme._core.structs import accept, reason_of
 from colme.errors import ExperimentError, one_of, shorten
 
 

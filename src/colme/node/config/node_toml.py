@@ -34,8 +34,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme._core.configuration import Configuration
-from colme._core.fields import convert_fields, located, read_toml
+from colme._core.structs import Configuration, convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Census, Local, Method
 from colme.node.config import presets

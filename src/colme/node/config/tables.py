@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from colme._core.configuration import Configuration
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.node.hosts.frame import MOST_PARTS
 from colme.node.names import Endpoint, check_name, host_and_port, is_loopback

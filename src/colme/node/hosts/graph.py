@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme._core.fields import located
 from colme._core.files import write_text
+from colme._core.structs import located
 from colme.errors import NodeError, shorten
 from colme.graphs import Graph
 from colme.node.names import check_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from colme._core.configuration import Configuration
+from colme._core.structs import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, whole
 from colme.node.names import Endpoint, check_name
 

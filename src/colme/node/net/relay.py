@@ -33,8 +33,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from colme._core.configuration import Configuration
-from colme._core.fields import convert_fields, located, read_toml
+from colme._core.structs import Configuration, convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, positive, whole
 from colme.node.config.tables import Tls, check_keys
 from colme.node.io.sources import Say

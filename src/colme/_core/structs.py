@@ -1,17 +1,69 @@
-"""Values of a file as the fields of a struct take them; a refusal tells the path of what it refuses."""
+"""Configurations as frozen structs: what users type in Python or write in a file, checked at once.
+
+`Configuration` is the parent of every one. The functions below it read tables from TOML and convert their values to the
+fields of a struct; a refusal names the path of the value that it refuses.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import msgspec
+import numpy as np
 
 from colme.errors import ColmeError, one_of, shorten
+
+
+class _Spelling(msgspec.StructMeta):
+    """A misspelt field is refused with the nearest one as a suggestion."""
+
+    refusal: type[ColmeError]
+
+    def __call__(cls, *arguments: Any, **fields: Any) -> Any:
+        for name in fields:
+            one_of(name, cls.__struct_fields__, f"field of {cls.__name__}", cls.refusal)
+        return super().__call__(*arguments, **fields)
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_Spelling):
+    """A frozen struct that is checked when it is made, and whose repr is what one would type.
+
+    Fields take NumPy's numbers, arrays and lists for plain ones, and refuse other types."""
+
+    refusal: ClassVar[type[ColmeError]] = ColmeError
+    """What a field of the wrong type raises."""
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            value = plain(getattr(self, field.name))
+            try:
+                value = msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                reason = str(error).split(" - at")[0].replace("`", "")
+                raise self.refusal(
+                    f"{field.name}={shorten(value)}: {reason[0].lower()}{reason[1:]}. "
+                    f"See help(colme.{type(self).__name__})."
+                ) from None
+            msgspec.structs.force_setattr(self, field.name, value)
+
+    def __repr__(self) -> str:
+        named = ((field, getattr(self, field.name)) for field in msgspec.structs.fields(self))
+        shown = [f"{field.name}={value!r}" for field, value in named if field.required or value != field.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def plain(value: Any) -> Any:
+    """A value of NumPy as Python's own numbers and tuples."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(plain(each) for each in value)
+    return value
 
 
 def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, Any]:
@@ -25,7 +77,7 @@ def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, A
 
 
 def accept(value: Any, kind: Any) -> Any:
-    """A value as its field takes it; 1e4 is also a whole number."""
+    """A value converted to the type of its field; 1e4 is also a whole number."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -43,7 +95,7 @@ _EXAMPLES = {"int": "10", "float": "0.5", "str": '"..."', "bool": "true", "array
 
 
 def reason_of(error: msgspec.ValidationError) -> str:
-    """The rule and the remedy, in words."""
+    """msgspec's complaint as a rule and a remedy."""
     reason = str(error).split(" - at")[0].replace("`", "")
     match = re.fullmatch(r"Expected (.*), got (.*)", reason)
     if missing := re.fullmatch(r"Object missing required field (.*)", reason):
@@ -57,7 +109,7 @@ def reason_of(error: msgspec.ValidationError) -> str:
 
 
 def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct], refusal: type[ColmeError]) -> dict[str, Any]:
-    """Each value as its field takes it; errors tell the path."""
+    """Values from a file, each converted to the type of its field; errors name the path."""
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     return {key: convert_field(value, types[key], key, refusal) for key, value in values.items()}
 
@@ -78,7 +130,7 @@ def convert_field(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -
 
 
 def _check_keys(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> None:
-    """The keys of tables inside a field, for msgspec does not say which one was meant."""
+    """Check the keys of tables inside a field: msgspec would not suggest the nearest one."""
     for inner in (kind, *get_args(kind)):
         if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             every = [(path, value)] if isinstance(value, dict) else []
@@ -91,7 +143,7 @@ def _check_keys(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> 
 
 @contextlib.contextmanager
 def located(path: str, refusal: type[ColmeError]) -> Iterator[None]:
-    """Errors inside tell where they belong: in a table of the file, or (path ends in ": ") in which file."""
+    """Errors raised inside begin with where they belong: a table of the file, or (path ends in ": ") the file."""
     try:
         yield
     except ColmeError as error:

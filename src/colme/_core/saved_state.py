@@ -1,0 +1,124 @@
+"""State that survives a restart: the attributes that an object's `saved` names, read into plain values and put back.
+
+An object lists the names of its attributes in `saved`. A value is a number, a text, a truth value, None, an array, a
+list, tuple or dict of these, or another object with `saved`. There are two forms:
+
+``to_arrays``, ``from_arrays``  flat, for .npz files: {"edges.slots": array, ..}; numbers are arrays without dimensions,
+                                and attributes that are None are left out
+``to_plain``, ``from_plain``    nested, for MessagePack (``to_bytes``, ``from_bytes``); keeps lists, tuples and dicts too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import CheckpointError
+
+_RECORDS: dict[str, type] = {}
+
+
+def register(name: str, record: type) -> None:
+    """Let values of this NamedTuple be saved, under this name."""
+    _RECORDS[name] = record
+
+
+def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
+    """The saved attributes of an object as arrays, named `prefix.attribute`."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in thing.saved:
+        value = getattr(thing, name)
+        if value is None:
+            continue
+        if hasattr(value, "saved"):
+            arrays |= to_arrays(value, f"{prefix}.{name}")
+        else:
+            arrays[f"{prefix}.{name}"] = np.asarray(value)
+    return arrays
+
+
+def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+    """Put back what `to_arrays` read. Arrays of unchanged shape are filled in place, as others may hold them too.
+
+    Raises KeyError where an array is missing, and ValueError where a value does not fit."""
+    for name in thing.saved:
+        value = getattr(thing, name)
+        if value is None:
+            continue
+        if hasattr(value, "saved"):
+            from_arrays(value, f"{prefix}.{name}", arrays)
+        elif isinstance(value, np.ndarray):
+            kept = arrays[f"{prefix}.{name}"]
+            if kept.shape != value.shape:  # some grow and shrink
+                setattr(thing, name, kept.astype(value.dtype))
+            else:
+                value[...] = kept
+        else:
+            setattr(thing, name, arrays[f"{prefix}.{name}"].item())
+
+
+def to_plain(thing: Any, names: Iterable[str]) -> dict[str, Any]:
+    """These attributes of an object as values that MessagePack knows."""
+    return {name: _plain(getattr(thing, name)) for name in names}
+
+
+def from_plain(thing: Any, names: Iterable[str], values: dict[str, Any]) -> None:
+    """Set the attributes that `to_plain` read. Raises KeyError where one is missing."""
+    for name in names:
+        value = values[name]
+        if isinstance(value, dict) and "parts" in value:
+            part = getattr(thing, name)
+            from_plain(part, part.saved, value["parts"])
+        else:
+            setattr(thing, name, _restored(value))
+
+
+def to_bytes(values: dict[str, Any]) -> bytes:
+    """Plain values as MessagePack."""
+    return msgspec.msgpack.encode(values)
+
+
+def from_bytes(raw: bytes) -> dict[str, Any]:
+    """What `to_bytes` wrote."""
+    try:
+        return msgspec.msgpack.decode(raw, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise CheckpointError("the saved state of the agent is torn. Delete the store and start anew.") from None
+
+
+def _plain(value: Any) -> Any:
+    for name, record in _RECORDS.items():
+        if isinstance(value, record):
+            return {name: [_plain(each) for each in value]}  # type: ignore[attr-defined]
+    if isinstance(value, np.ndarray):
+        return {"type": value.dtype.str, "shape": list(value.shape), "bytes": value.tobytes()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(each) for each in value]}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {"items": [[key, _plain(each)] for key, each in value.items()]}
+    if hasattr(value, "saved"):
+        return {"parts": to_plain(value, value.saved)}
+    return value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    for name, record in _RECORDS.items():
+        if name in value:
+            return record(*map(_restored, value[name]))
+    if "tuple" in value:
+        return tuple(map(_restored, value["tuple"]))
+    if "items" in value:
+        return {key: _restored(each) for key, each in value["items"]}
+    return np.frombuffer(value["bytes"], value["type"]).reshape(value["shape"]).copy()

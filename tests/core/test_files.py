@@ -1,0 +1,71 @@
+"""Files that are written completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colme._core.files import read_arrays, write_arrays, write_text, write_whole
+from colme.errors import ColmeError
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done to the disk, in order: "flush file", "rename", "flush folder"."""
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def flushed(handle: int) -> None:
+        done.append("flush folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "flush file")
+        fsync(handle)
+
+    def renamed(*paths: Any) -> None:
+        done.append("rename")
+        replace(*paths)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    return done
+
+
+WRITERS = {
+    "bytes": lambda path: write_whole(path, b"new"),
+    "text": lambda path: write_text(path, "new"),
+    "arrays": lambda path: write_arrays(path, "a form 1", {}, {"x": np.arange(3)}),
+}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc to tell folders from files")
+@pytest.mark.parametrize("kind", WRITERS)
+def test_content_is_on_the_disk_before_the_rename_and_the_rename_after_it(
+    kind: str, tmp_path: Path, calls: list[str]
+) -> None:
+    WRITERS[kind](tmp_path / "file")
+    assert calls == ["flush file", "rename", "flush folder"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    kind: str, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, fail)
+    with pytest.raises(ColmeError, match="No space left"):
+        WRITERS[kind](path)
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
+
+
+def test_arrays_come_back_with_their_head(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "file", "a form 1", {"seed": 3}, {"x": np.arange(3)})
+    head, arrays = read_arrays(tmp_path / "file", "a form 1")
+    assert head == {"seed": 3} and arrays["x"].tolist() == [0, 1, 2]
