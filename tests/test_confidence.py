@@ -264,3 +264,15 @@ def test_hoeffding_intervals_hold_over_all_steps_for_bernoulli_samples(mean: flo
     radii = radii_of(hoeffding_radius, 1.0, gamma)
     assert share_ever_outside(values, mean, radii) <= allowed(2 * gamma)
     assert share_ever_outside(values, mean, 0.5 * radii) > allowed(2 * gamma)
+
+
+def test_of_many_classes_the_two_closest_decide_the_separation_time() -> None:
+    alone = separation_time(0.5, sigma=2.0, gamma=0.05)
+    for means in ([0.0, 3.0, 3.5], (3.5, 0.0, 3.0, 0.0), np.array([-1.0, 3.0, 3.5])):
+        assert separation_time(means, sigma=2.0, gamma=0.05) == alone
+
+
+@pytest.mark.parametrize("means", [[], [1.0], [2.0, 2.0], [0.0, np.nan], [0.0, np.inf]], ids=str)
+def test_equal_or_missing_means_never_separate(means: list[float]) -> None:
+    with pytest.raises(ColmeError, match="two different, finite means"):
+        separation_time(means, sigma=2.0, gamma=0.05)

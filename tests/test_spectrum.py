@@ -28,6 +28,9 @@ from colme.spectrum import (
     consensus_limit,
     distance_to_limit,
     laplacian_matrix,
+    metropolis_matrix,
+    metropolis_spectrum,
+    smoothness,
     spectrum,
     stable_step,
 )
@@ -378,3 +381,55 @@ def test_a_regular_bipartite_graph_is_the_edge_of_stability() -> None:
 def test_an_end_that_did_not_converge_is_said() -> None:
     with pytest.warns(RuntimeWarning, match="may be smaller"):
         spectrum(ring_lattice_graph(3000, 2))
+
+
+# Metropolis' matrix of C-colME
+
+
+GRAPHS_OF_W = {
+    "regular": random_regular_graph(60, 6, rng=1),
+    "irregular": gnp_random_graph(80, 0.08, rng=2),
+    "two parts": from_edges([(0, 1), (1, 2), (3, 4)], 6),
+    "no edges": from_edges([], 4),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS_OF_W)
+def test_metropolis_matrix_is_symmetric_stochastic_and_shrinks_disagreement_as_its_spectrum_says(name: str) -> None:
+    graph = GRAPHS_OF_W[name]
+    w, found = metropolis_matrix(graph), metropolis_spectrum(graph)
+    assert np.array_equal(w, w.T) and np.allclose(w.sum(axis=1), 1.0) and (w >= 0).all()
+    distance = np.linalg.norm(w - consensus_limit(graph), 2)
+    assert found.convergence_rate == pytest.approx(distance, abs=1e-12) and found.convergence_rate < 1.0
+    assert found.n_components == spectrum(graph).n_components
+
+
+def test_metropolis_weights_on_a_regular_graph_are_one_laplacian_step() -> None:
+    graph = GRAPHS_OF_W["regular"]
+    assert metropolis_spectrum(graph).convergence_rate == pytest.approx(spectrum(graph).convergence_rate(1.0 / 7.0))
+
+
+def test_the_large_form_of_the_metropolis_spectrum_agrees_with_the_dense_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gnp_random_graph(300, 0.03, rng=3)
+    dense = metropolis_spectrum(graph)
+    monkeypatch.setattr(spectrum_module, "DENSE", 10)
+    large = metropolis_spectrum(graph)
+    assert large.second == pytest.approx(dense.second, abs=1e-5)
+    assert large.smallest == pytest.approx(dense.smallest, abs=1e-5)
+
+
+# Smoothness
+
+
+def test_smoothness_is_the_quadratic_form_of_the_laplacian_per_edge() -> None:
+    graph, x = GRAPHS_OF_W["irregular"], np.random.default_rng(0).normal(size=80)
+    assert smoothness(x, graph) == pytest.approx(x @ laplacian_matrix(graph) @ x / graph.n_edges)
+    assert smoothness(np.full(80, 3.0), graph) == 0.0
+
+
+def test_smoothness_leaves_out_agents_without_an_estimate() -> None:
+    path = from_edges([(0, 1), (1, 2), (2, 3)])
+    assert smoothness(np.array([np.nan, 1.0, 3.0, 3.0]), path) == 2.0
+    assert np.isnan(smoothness(np.full(4, np.nan), path)) and np.isnan(smoothness(np.ones(4), from_edges([], 4)))
+    with pytest.raises(GraphError, match="3 estimates for 4 agents"):
+        smoothness(np.ones(3), path)

@@ -1,4 +1,4 @@
-"""How sure they are: one function per inequality, and how long it takes to tell two means or deviations apart.
+"""Confidence radii, one function per inequality, and the time until two means or deviations can be told apart.
 
 A radius R(n) is the half-width of the interval around an agent's local mean of n samples. All bounds here hold for
 every n at once (P(some n: |mean - truth| > R(n)) is bounded), because agents look at every step.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -174,23 +174,40 @@ def check_probability(name: str, value: float) -> None:
         raise MethodError(f"{name}={shorten(value)}: it must be between 0 and 1, both excluded. Try {name}={example}.")
 
 
+def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
+    """The smallest distance between two different means of a sequence.
+
+    >>> smallest_gap([0.0, 5.0, 3.0, 5.0])
+    2.0
+    """
+    different = np.unique(np.asarray(means, float))
+    if different.ndim != 1 or len(different) < 2 or not np.isfinite(different).all():
+        raise ColmeError(f"gap={shorten(means)}: it needs two different, finite means or more. Try gap=(1.2, 2.0).")
+    return float(np.diff(different).min())
+
+
 def separation_time(
-    gap: float,
+    gap: float | Sequence[float] | NDArray[Any],
     *,
     sigma: float,
     gamma: float,
     guaranteed: bool = False,
     radius: Callable[[int, float, float], float] = laplace_radius,
 ) -> int:
-    """Steps until two agents whose means differ by `gap` part.
+    """Steps until two agents whose means differ by `gap` part. For several classes, give their means instead of a gap:
+    the two closest classes decide.
 
     Expected (the median edge): the smallest t with 2 R(t) <= gap; the last edge of a large graph takes 3 to 4 times
     longer. Guaranteed, unless an interval fails: 4 R(t) <= gap.
 
     >>> separation_time(0.8, sigma=2.0, gamma=0.05)
     293
+    >>> separation_time([1.2, 2.0, 4.0], sigma=2.0, gamma=0.05)
+    293
     """
-    positive(gap, "gap", "gap=0.8")
+    if isinstance(gap, Sequence | np.ndarray) and not isinstance(gap, str):
+        gap = smallest_gap(gap)
+    gap = positive(gap, "gap", "gap=0.8")
     positive(sigma, "sigma", "sigma=2.0")
     check_probability("gamma", gamma)
     factor = 4.0 if guaranteed else 2.0

@@ -1,8 +1,11 @@
-"""What the graph says about speed: the Laplacian's spectrum, stable and fastest steps, convergence and its limit.
+"""The spectrum of a graph: Laplacian and Metropolis eigenvalues, stable and fastest steps, convergence, smoothness.
 
 Consensus with I - bL multiplies the disagreement along the Laplacian's eigenvector of eigenvalue l by 1 - b l. It is
 stable iff b lambda_max < 2, non-negative (an average of neighbors) iff b <= 1 / max degree, and on a fixed connected
 graph fastest at b = 2 / (lambda_2 + lambda_max). Pruning only lowers eigenvalues, so a stable step stays stable.
+
+C-colME's W has Metropolis' weights W_ab = 1 / (max(D_a, D_b) + 1) instead. Its eigenvalues lie in (-1, 1], so it always
+converges; `metropolis_spectrum` gives its ends, to be compared with those of I - bL.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
+from colme.consensus import metropolis_weight
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph
 
@@ -44,6 +48,46 @@ class Spectrum:
         if self.largest == 0:
             return 0.0
         return max(abs(1.0 - step * self.gap), abs(1.0 - step * self.largest))
+
+
+@dataclass(frozen=True)
+class MetropolisSpectrum:
+    """Extreme eigenvalues of C-colME's W, but for the eigenvalue 1 of each component."""
+
+    second: float
+    """The largest one below: the slowest disagreement within a component (the second largest on a connected graph)."""
+    smallest: float
+    n_components: int
+
+    @property
+    def convergence_rate(self) -> float:
+        """Factor per step by which the slowest disagreement within a component shrinks: the second largest modulus of
+        an eigenvalue. 0 where there are no edges."""
+        return max(abs(self.second), abs(self.smallest))
+
+
+@kernel
+def _metropolis_times(indptr, indices, x, out):
+    """out = (I - W) x, for W with Metropolis' weights."""
+    for a in range(x.size):
+        total, degree = 0.0, indptr[a + 1] - indptr[a]
+        for k in range(indptr[a], indptr[a + 1]):
+            b = indices[k]
+            total += metropolis_weight(degree, indptr[b + 1] - indptr[b]) * (x[a] - x[b])
+        out[a] = total
+
+
+@kernel
+def _quadratic_form(indptr, indices, x):
+    """(sum over the edges between agents with a value of (x_a - x_b)^2, the number of these edges), each edge twice."""
+    total, n_edges = 0.0, 0
+    for a in range(x.size):
+        for k in range(indptr[a], indptr[a + 1]):
+            difference = x[a] - x[indices[k]]
+            if difference == difference:
+                total += difference * difference
+                n_edges += 1
+    return total, n_edges
 
 
 @kernel
@@ -78,6 +122,43 @@ def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
     return np.diag(adjacency.sum(axis=1)) - adjacency
 
 
+def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
+    """C-colME's W as a dense matrix: W_ab = 1 / (max(D_a, D_b) + 1) on edges, and rows that add up to one."""
+    adjacency, degree = graph.adjacency(), graph.degrees.astype(float)
+    weights = np.where(adjacency, 1.0 / (np.maximum(degree[:, None], degree[None, :]) + 1.0), 0.0)
+    return weights + np.diag(1.0 - weights.sum(axis=1))
+
+
+def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
+    """x' L x per edge: the mean of (x_a - x_b)^2 over the edges. 0 means that all neighbors agree.
+
+    Edges to agents without an estimate (NaN) are left out; NaN where no edge is left.
+
+    >>> from colme.graphs import from_edges
+    >>> smoothness(np.array([0.0, 1.0, 3.0]), from_edges([(0, 1), (1, 2)]))
+    2.5
+    """
+    if len(estimate) != graph.n_agents:
+        raise GraphError(f"{len(estimate)} estimates for {graph.n_agents} agents: there must be one for each.")
+    total, n_ends = _quadratic_form(graph.indptr, graph.indices, np.asarray(estimate, float))
+    return total / n_ends if n_ends else np.nan
+
+
+def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
+    """The spectrum of C-colME's W on a graph, beside `spectrum(graph)` for CL-colME's I - bL.
+
+    Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`."""
+    component = graph.components()
+    n_components = int(component.max()) + 1
+    if graph.n_edges == 0:
+        return MetropolisSpectrum(0.0, 0.0, n_components)
+    if graph.n_agents <= DENSE:
+        values = np.linalg.eigvalsh(metropolis_matrix(graph))
+        return MetropolisSpectrum(float(values[-1 - n_components]), float(values[0]), n_components)
+    low, high = _both_ends(graph, component, _metropolis_times)
+    return MetropolisSpectrum(1.0 - low, 1.0 - high, n_components)
+
+
 def spectrum(graph: Graph) -> Spectrum:
     """The spectrum of a graph, for example of the surviving one: `spectrum(trace.final.graph)`.
 
@@ -91,6 +172,13 @@ def spectrum(graph: Graph) -> Spectrum:
         values = np.linalg.eigvalsh(laplacian_matrix(graph))
         # the kernel has one dimension per component
         return Spectrum(float(values[n_components]), float(values[-1]), n_components)
+    low, high = _both_ends(graph, component, _laplacian_times)
+    return Spectrum(low, high, n_components)
+
+
+def _both_ends(graph: Graph, component: NDArray[np.int64], times: Callable[..., None]) -> tuple[float, float]:
+    """The smallest positive and the largest eigenvalue of a matrix whose kernel is that of the Laplacian, by Lanczos'
+    method; `times(indptr, indices, x, out)` multiplies with it."""
     sizes = np.bincount(component)
 
     def project(v: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -99,7 +187,7 @@ def spectrum(graph: Graph) -> Spectrum:
 
     n_steps = max(60, min(300, 2**27 // graph.n_agents))  # the basis takes at most 1 GiB
     low = high = error = 0.0
-    for low, high, error_low, error_high in _lanczos(graph, n_steps, project):
+    for low, high, error_low, error_high in _lanczos(graph, n_steps, project, times):
         error = max(error_low / max(low, 1e-300), error_high / high)
         if error < 1e-3:
             break
@@ -108,13 +196,16 @@ def spectrum(graph: Graph) -> Spectrum:
             f"Lanczos' method ended {error:.1%} from an eigenvalue: the gap, {low:.3g}, may be smaller. "
             f"On up to {DENSE} agents it is exact.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return Spectrum(low, high, n_components)
+    return low, high
 
 
 def _lanczos(
-    graph: Graph, n_steps: int, project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None
+    graph: Graph,
+    n_steps: int,
+    project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
+    times: Callable[..., None] = _laplacian_times,
 ) -> Iterator[tuple[float, float, float, float]]:
     """After each step: the smallest and largest Ritz value, and how far at most an eigenvalue is from each.
 
@@ -129,7 +220,7 @@ def _lanczos(
     product = np.empty(n)
     for k in range(min(n_steps, n)):
         current = basis[k % n_rows]
-        _laplacian_times(graph.indptr, graph.indices, current, product)
+        times(graph.indptr, graph.indices, current, product)
         diagonal.append(float(current @ product))
         w = product - diagonal[-1] * current
         if off:

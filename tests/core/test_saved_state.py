@@ -82,7 +82,19 @@ def test_bytes_bring_back_every_saved_attribute() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 3, 0.1, "text", [1, "a", None], [(1, 2), {"a": []}], (1, (2.5, "b")), {"a": 1, 3: (1, 2)}, {}, Point(1.0, (2, None))],
+    [
+        None,
+        True,
+        3,
+        0.1,
+        "text",
+        [1, "a", None],
+        [(1, 2), {"a": []}],
+        (1, (2.5, "b")),
+        {"a": 1, 3: (1, 2)},
+        {},
+        Point(1.0, (2, None)),
+    ],
     ids=str,
 )
 def test_bytes_keep_every_kind_of_value(value: Any) -> None:

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from colme.samples import ScenarioStream, draw
 from colme.sim.engine import Progress, Run
 from colme.sim.recorder import recorded_steps
 from colme.sim.sampling import STRETCH
+from colme.spectrum import smoothness
 from tests.support.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
@@ -533,3 +535,33 @@ def test_graph_seed_is_checked() -> None:
     for bad in ("a", -1, 1.5):
         with pytest.raises(RunError, match=r"graph_seed=.* whole number"):
             colme.simulate(colme.CLColME(), SCENARIO, graph_seed=bad)  # type: ignore[call-overload]
+
+
+# Smoothness, which is recorded on demand
+
+
+@pytest.mark.parametrize("record", ["all", "log", 7, [3, 40]], ids=str)
+def test_smoothness_is_that_of_the_estimates_at_each_recorded_step_and_changes_no_other_bit(record: Any) -> None:
+    methods = [colme.CLColME(delta=0.1), colme.Local()]
+    plain = colme.simulate(methods, SCENARIO, steps=60, record=record)
+    with_it = colme.simulate(methods, SCENARIO, steps=60, record=record, smoothness=True)
+    for one, other in zip(plain, with_it, strict=True):
+        assert one.smoothness is None and other.smoothness is not None
+        assert_same_bits(one, other)
+        assert other.smoothness[-1] == other.at(60)["smoothness"]
+        for k in range(0, len(other.t), 9):
+            there = colme.simulate(one.method, SCENARIO, steps=int(other.t[k]))  # type: ignore[arg-type]
+            final = smoothness(there.final.estimate, there.final.graph)
+            assert other.smoothness[k] == pytest.approx(final, rel=1e-9)  # final estimates are not centered any more
+
+
+def test_smoothness_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
+    whole = colme.simulate(colme.CLColME(), SCENARIO, steps=50, smoothness=True)
+    whole.save(tmp_path / "trace.npz")
+    again = colme.Trace.load(tmp_path / "trace.npz")
+    options: dict[str, Any] = {"checkpoint": tmp_path / "run.npz", "smoothness": True}
+    colme.simulate(colme.CLColME(), SCENARIO, steps=20, **options)
+    resumed = colme.simulate(colme.CLColME(), SCENARIO, steps=50, **options)
+    for other in (again, resumed):
+        assert whole.smoothness is not None and other.smoothness is not None
+        assert whole.smoothness.tobytes() == other.smoothness.tobytes()

@@ -5,7 +5,7 @@ list, tuple or dict of these, or another object with `saved`. There are two form
 
 ``to_arrays``, ``from_arrays``  flat, for .npz files: {"edges.slots": array, ..}; numbers are arrays without dimensions,
                                 and attributes that are None are left out
-``to_plain``, ``from_plain``    nested, for MessagePack (``to_bytes``, ``from_bytes``); keeps lists, tuples and dicts too
+``to_plain``, ``from_plain``    nested, for MessagePack (``to_bytes``, ``from_bytes``); lists, tuples and dicts are kept
 """
 
 from __future__ import annotations

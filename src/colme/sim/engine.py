@@ -28,6 +28,7 @@ from colme.samples import Stream
 from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Perception
 from colme.sim.trace import Final, Trace
+from colme.spectrum import smoothness
 
 CHECKPOINT = "colme checkpoint 2"
 TELL_EVERY = 0.1
@@ -63,6 +64,7 @@ class Run:
         configuration: dict[str, Any],
         checkpoint: Path | None = None,
         checkpoint_every: float = 60.0,
+        with_smoothness: bool = False,
         block: int = BLOCK,
     ):
         n = stream.n_agents
@@ -91,7 +93,7 @@ class Run:
                 )
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
-        self.recorder = Recorder(steps, len(methods))
+        self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
         self.perception = Perception(stream, self.world, self.judge, steps, block)
         self._tables = np.full((len(methods), self.perception.most, len(OF_METHOD)), nan)
@@ -132,6 +134,8 @@ class Run:
     def advance(self, first: int, last: int) -> None:
         """Steps `first`, which must follow the last one, to `last`, or as far as was seen."""
         world, seen = self.world, self.perception
+        if self.recorder.smoothness is not None:  # it is measured after the last of these steps
+            last = min(last, max(first, self.recorder.next_step()))
         n_steps = seen.see(first, last)
         means, due = seen.means(first, n_steps), self.recorder.due(first, n_steps)
         for table, state in zip(self._tables, self.states, strict=True):
@@ -142,7 +146,12 @@ class Run:
                 self._step_by_step(state, first, means, due, table)
         world.t, world.mean = first + n_steps - 1, means[-1]
         if len(due):
-            self.recorder.write(due, self._tables, seen.errors(first, n_steps))
+            self._record(due, seen.errors(first, n_steps))
+
+    def _record(self, due: NDArray[np.int64], of_run: NDArray[np.float64]) -> None:
+        self.recorder.write(due, self._tables, of_run)
+        if self.recorder.smoothness is not None:
+            self.recorder.write_smoothness([smoothness(state.estimate, state.graph()) for state in self.states])
 
     def _step_by_step(
         self, state: State, first: int, means: NDArray[np.float64], due: NDArray[np.int64], table: NDArray[np.float64]
@@ -218,7 +227,7 @@ class Run:
             of_run = self.perception.look_back()
             for table, state in zip(self._tables, self.states, strict=True):
                 table[0] = self._judged(state)
-            self.recorder.write(np.zeros(1, np.int64), self._tables, of_run)
+            self._record(np.zeros(1, np.int64), of_run)
 
     def _traces(self) -> list[Trace]:
         world, origin = self.world, self.stream.origin

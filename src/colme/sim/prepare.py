@@ -1,4 +1,4 @@
-"""A run before its first step: the samples, the graph and what determines them, checked."""
+"""Prepare a run: make its samples and its graph, check them, and note what determines them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def prepare_run(
     precision: str = "mixed",
     checkpoint: Path | None = None,
     checkpoint_every: float = 60.0,
+    smoothness: bool = False,
 ) -> Run:
     """A run that is ready to `step`; the arguments are those of `simulate`."""
     stream: Stream = ScenarioStream(source, seed) if isinstance(source, Scenario) else source
@@ -49,13 +50,14 @@ def prepare_run(
     return Run(
         methods, stream, made, recorded_steps(record, steps), seed=seed, tolerance=tolerance,
         exchange=EXCHANGE[precision],
-        configuration=_configuration(methods, source, graph, made, seed, tolerance, record, precision),
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        configuration=_configuration(methods, source, graph, made, seed, tolerance, record, precision)
+        | ({"smoothness": True} if smoothness else {}),
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every, with_smoothness=smoothness,
     )  # fmt: skip
 
 
 def first_graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:
-    """The graph on which everybody begins under this seed."""
+    """The graph on which all methods begin under this seed."""
     if isinstance(graph, Graph):
         made = graph
     else:

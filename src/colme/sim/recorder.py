@@ -1,4 +1,4 @@
-"""What a run writes down, and when."""
+"""The recorder: which steps of a run are recorded, and the metrics at these steps."""
 
 from __future__ import annotations
 
@@ -36,13 +36,20 @@ def recorded_steps(record: Record, n_steps: int) -> NDArray[np.int64]:
 
 
 class Recorder:
-    """The metrics at the recorded steps: `of_method[m]` those of each method, `of_run` those that all share."""
+    """The metrics at the recorded steps: `of_method[m]` those of each method, `of_run` those that all share.
 
-    def __init__(self, steps: NDArray[np.int64], n_methods: int):
+    smoothness    also keep room for the smoothness of each method's estimates (`colme.spectrum.smoothness`)"""
+
+    def __init__(self, steps: NDArray[np.int64], n_methods: int, *, smoothness: bool = False):
         self.steps = steps
         self.of_method = np.full((n_methods, len(steps), len(OF_METHOD)), np.nan)
         self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
+        self.smoothness = np.full((n_methods, len(steps)), np.nan) if smoothness else None
         self.filled = 0
+
+    def next_step(self) -> int:
+        """The next step to be recorded."""
+        return int(self.steps[min(self.filled, len(self.steps) - 1)])
 
     def due(self, first: int, n_steps: int) -> NDArray[np.int64]:
         """Which of the steps first, first + 1, .. are to be recorded next, counted from 0."""
@@ -57,9 +64,16 @@ class Recorder:
             self.of_method[:, start:end], self.of_run[start:end] = of_method[:, rows], of_run[rows]
         self.filled = end
 
+    def write_smoothness(self, values: list[float]) -> None:
+        """Of each method, at the step that was written last."""
+        assert self.smoothness is not None
+        self.smoothness[:, self.filled - 1] = values
+
     def snapshot(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps."""
         k = self.filled
-        return {"steps": self.steps[:k], "of_method": self.of_method[:, :k], "of_run": self.of_run[:k]}
+        arrays = {"steps": self.steps[:k], "of_method": self.of_method[:, :k], "of_run": self.of_run[:k]}
+        return arrays if self.smoothness is None else arrays | {"smoothness": self.smoothness[:, :k]}
 
     def take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Continue from a snapshot; steps that this run does not want (an earlier end) are dropped."""
@@ -67,10 +81,14 @@ class Recorder:
         k = int(wanted.sum())
         self.of_method[:, :k] = arrays["of_method"][:, wanted]
         self.of_run[:k] = arrays["of_run"][wanted]
+        if self.smoothness is not None:
+            self.smoothness[:, :k] = arrays["smoothness"][:, wanted]
         self.filled = k
 
     def metrics(self, number: int) -> dict[str, NDArray[Any]]:
         """All metrics of a method by name."""
         columns = [*self.of_method[number].T.copy(), *self.of_run.T.copy()]
         table = dict(zip(OF_METHOD + OF_RUN, columns, strict=True))
+        if self.smoothness is not None:
+            table["smoothness"] = self.smoothness[number].copy()
         return table | {"isolated": table["isolated"].astype(np.int64)}

@@ -1,4 +1,4 @@
-"""`simulate`: check everything, then run the seeds side by side."""
+"""`simulate`: check the arguments, then run the seeds in parallel threads."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     tolerance: float
     record: Record
     precision: str
+    smoothness: bool
     progress: Callable[[Progress], None] | bool | None
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: float
@@ -67,6 +68,7 @@ def simulate(
     tolerance: float = 0.1,
     record: Record = "all",
     precision: str = "mixed",
+    smoothness: bool = False,
     progress: Callable[[Progress], None] | bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
@@ -85,6 +87,8 @@ def simulate(
     tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
     record            which steps to record: "all", "log", every k-th (an int), or a list of steps
     precision         "mixed": neighbors hear float32, all else is float64; "double": float64 throughout
+    smoothness        also record the mean squared difference of neighbors' estimates (`colme.spectrum.smoothness`); it
+                      takes a pass over the graph at each recorded step
     progress          a function of `Progress`, called about ten times a second; True shows a bar
     checkpoint        a file (with `seeds`: a folder) that is written every `checkpoint_every` seconds, on Ctrl-C and at
                       the end. If it exists, the run continues from it, also to more steps than it had.
@@ -134,7 +138,7 @@ def simulate(
     def prepare(one_seed: int) -> Run:
         return prepare_run(
             methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
-            record=record, precision=precision, checkpoint_every=checkpoint_every,
+            record=record, precision=precision, smoothness=bool(smoothness), checkpoint_every=checkpoint_every,
             checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a run recorded, and where it ended."""
+"""Traces: the metrics that a run recorded, and its final state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LATER = ("n_groups", "coverage", "numbers")
 
 @dataclass(frozen=True, eq=False)
 class Final:
-    """Where a run ended, agent by agent."""
+    """The final state of a run, agent by agent."""
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent never saw a sample."""
@@ -37,7 +37,7 @@ class Final:
     count: NDArray[np.int32]
     """Samples seen."""
     graph: Graph
-    """Whom everybody still believes."""
+    """The edges that are left: which agents still use each other's data."""
     groups: NDArray[np.int64]
     """The group that each agent found itself in."""
     class_: NDArray[Any] | None
@@ -73,6 +73,12 @@ class Trace:
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run: scenario, graph, tolerance, precision, version."""
+    smoothness: NDArray[np.float64] | None = None
+    """x' L x per edge of the estimates on the current graph, where it was recorded (`simulate(smoothness=True)`)."""
+
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        return METRICS if self.smoothness is None else (*METRICS, "smoothness")
 
     def __repr__(self) -> str:
         return f"Trace({self.method!r}, seed={self.seed}, t={self.t[0]}..{self.t[-1]}, mse={self.mse[-1]:.3g})"
@@ -82,11 +88,11 @@ class Trace:
         k = int(np.searchsorted(self.t, whole(step, "step", "step=100"), side="right")) - 1
         if k < 0:
             raise ColmeError(f"nothing was recorded up to step {step}: the first recorded step is {self.t[0]}.")
-        return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in METRICS}
+        return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in self._metrics}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file (NumPy's .npz, no pickle), atomically."""
-        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
+        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in self._metrics}
         final = self.final
         arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
@@ -109,7 +115,7 @@ class Trace:
             metrics |= {name: arrays.get(name, unknown) for name in _LATER}
             return cls(
                 method=decode_method(head["method"]), seed=head["seed"], final=final,
-                configuration=head["configuration"], **metrics,
+                configuration=head["configuration"], smoothness=arrays.get("smoothness"), **metrics,
             )  # fmt: skip
         except KeyError as error:
             raise CheckpointError(f"{Path(path).name} lacks {error}: it was not written by Trace.save.") from None
@@ -172,7 +178,7 @@ class Traces(Sequence[Trace]):
         table = [[by_key[m, seed] for seed in seeds] for m in range(len(methods))]
         data = {
             name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
-            for name in METRICS
+            for name in (METRICS if any(trace.smoothness is None for trace in self) else self[0]._metrics)
         }
         coordinates = {"method": _labels(methods), "seed": seeds, "t": self[0].t}
         configuration = json.dumps(self[0].configuration)
