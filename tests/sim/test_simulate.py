@@ -542,7 +542,7 @@ def test_graph_seed_is_checked() -> None:
 
 @pytest.mark.parametrize("record", ["all", "log", 7, [3, 40]], ids=str)
 def test_smoothness_is_that_of_the_estimates_at_each_recorded_step_and_changes_no_other_bit(record: Any) -> None:
-    methods = [colme.CLColME(delta=0.1), colme.Local()]
+    methods = [colme.CLColME(delta=0.1), colme.BColME(delta=0.1)]
     plain = colme.simulate(methods, SCENARIO, steps=60, record=record)
     with_it = colme.simulate(methods, SCENARIO, steps=60, record=record, smoothness=True)
     for one, other in zip(plain, with_it, strict=True):
