@@ -17,7 +17,7 @@ from colme.pruning import KeptEdges
 from colme.samples import ScenarioStream
 from colme.sim.engine import Run
 from colme.sim.recorder import recorded_steps
-from colme.sim.sampling import Perception
+from colme.sim.sampling import Sampler
 
 SIZES = pytest.mark.parametrize("n", [5000, 100_000], ids=lambda n: f"{n} agents")
 T = 100
@@ -39,16 +39,16 @@ def bench_samples(benchmark: Any, n: int) -> None:
 
 
 @SIZES
-def bench_perceive(benchmark: Any, n: int) -> None:
+def bench_sampling(benchmark: Any, n: int) -> None:
     """Samples, means and their errors, as many steps as are seen at once; a fresh look each time."""
     stream = ScenarioStream(w.scenario(n), 0)
     assert stream.class_ is not None
     world = World(stream.class_, stream.sigma, stream.width, np.zeros(n), None)
-    seen = Perception(stream, world, Judge(stream.class_, 0.1), recorded_steps("all", 2 * T))
+    seen = Sampler(stream, world, Judge(stream.class_, 0.1), recorded_steps("all", 2 * T))
 
     def see() -> None:
         seen._from = seen._to = 1
-        seen.see(T, T)
+        seen.sample(T, T)
 
     benchmark(see)
     benchmark.extra_info["steps seen at once"] = seen.most

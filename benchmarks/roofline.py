@@ -165,7 +165,7 @@ class Averaging:
     def __init__(self, graph: colme.Graph, steps: int):
         self.n, self.seconds = graph.n_agents, 0.0
         self.run, self.t = ready(CL, graph, steps)
-        if self.run.perception.most != 1:
+        if self.run.sampler.most != 1:
             raise ValueError(f"{self.n} agents see several steps at once: one row per step needs more of them.")
         self.state = cast(Any, self.run.states[0])
         self._average = self.state.average

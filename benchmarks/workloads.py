@@ -93,7 +93,7 @@ def ready(method: Method, graph: colme.Graph, steps: int) -> tuple[Run, int]:
     """A run after its warm-up, with so many steps to go; and its steps so far. Few agents see a stretch of steps at
     once: the warm-up then is as long, or the first steps to go would have been seen for nothing."""
     run = prepare_run([method], scenario(graph.n_agents), graph=graph, steps=STRETCH + steps, seed=0)
-    warm = max(WARM_UP, run.perception.most)
+    warm = max(WARM_UP, run.sampler.most)
     advance(run, warm)
     return run, warm
 

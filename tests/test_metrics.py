@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from colme.errors import ColmeError
 from colme.metrics import METRICS, OF_METHOD, OF_RUN, Judge, oracle_variance
 from colme.sim.sampling import FEW_CLASSES
-from tests.support.perceived import perceived
+from tests.support.sampled import sampled
 
 Array = NDArray[np.float64]
 NAN = math.nan
@@ -47,7 +47,7 @@ def world(n: int, n_classes: int, seed: int) -> tuple[Array, Array, NDArray[Any]
 def judged_means(judge: Judge, mean: Array, count: NDArray[np.int32] | None, truth: Array) -> list[float]:
     """The metrics of a run; without counts, as of a stream without gaps (one step: the first sample is the mean)."""
     if count is None:
-        return perceived(mean[None, :], np.full(len(mean), NAN), 1, judge, truth)[1][0].tolist()
+        return sampled(mean[None, :], np.full(len(mean), NAN), 1, judge, truth)[1][0].tolist()
     out = np.full((2, 3), -1.0)
     judge.means(mean, count, truth, out[1])
     assert (out[0] == -1.0).all()

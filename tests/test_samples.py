@@ -17,7 +17,7 @@ from colme.errors import SampleError
 from colme.recording import Recording
 from colme.samples import ScenarioStream, draw, observe_some, running_mean
 from colme.scenario import DISTRIBUTIONS, Scenario
-from tests.support.perceived import local_means
+from tests.support.sampled import local_means
 
 Array = NDArray[Any]
 NAN = math.nan

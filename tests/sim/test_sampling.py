@@ -12,8 +12,8 @@ import colme
 from colme.methods import World
 from colme.metrics import Judge
 from colme.samples import ScenarioStream, Stream
-from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Perception, conclude, perceive
-from tests.support.perceived import perceived
+from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Sampler, finish_errors, update_means
+from tests.support.sampled import sampled
 
 Array = NDArray[np.float64]
 CLOSE: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-15}
@@ -51,7 +51,7 @@ def test_means_and_metrics_of_a_stretch_are_those_of_numpy(n: int, n_classes: in
     judge, truth, rng = population(n, n_classes)
     for t, steps in ((1, 1), (1, 5), (2, 3), (1000, 4)):
         samples, before = truth + rng.normal(size=(steps, n)), truth + 0.1 * rng.normal(size=n)
-        means, metrics = perceived(samples, before, t, judge, truth)
+        means, metrics = sampled(samples, before, t, judge, truth)
         assert np.array_equal(means, plain_means(samples, before, t))
         expected = [plain_metrics(mean, truth, judge.class_, judge.tolerance) for mean in means]
         np.testing.assert_allclose(metrics, expected, **CLOSE)
@@ -62,9 +62,9 @@ def test_means_and_metrics_of_a_stretch_are_those_of_numpy(n: int, n_classes: in
 def test_parts_of_the_agents_give_the_bits_of_the_whole(n: int, n_classes: int) -> None:
     judge, truth, rng = population(n, n_classes)
     samples, before = truth + rng.normal(size=(3, n)), np.full(n, np.nan)
-    means, metrics = perceived(samples, before, 1, judge, truth)
+    means, metrics = sampled(samples, before, 1, judge, truth)
     for part in (64, 128, 1024, 1088, 2048):
-        again, in_parts = perceived(samples, before, 1, judge, truth, part=part)
+        again, in_parts = sampled(samples, before, 1, judge, truth, part=part)
         assert again.tobytes() == means.tobytes() and in_parts.tobytes() == metrics.tobytes(), part
 
 
@@ -72,9 +72,9 @@ def test_parts_of_the_agents_give_the_bits_of_the_whole(n: int, n_classes: int) 
 def test_only_the_steps_that_are_wanted_are_judged(n_classes: int) -> None:
     judge, truth, rng = population(300, n_classes)
     samples, before = truth + rng.normal(size=(6, 300)), np.full(300, np.nan)
-    all_means, every = perceived(samples, before, 1, judge, truth)
+    all_means, every = sampled(samples, before, 1, judge, truth)
     wanted = np.array([False, True, True, False, False, True])
-    means, metrics = perceived(samples, before, 1, judge, truth, wanted=wanted)
+    means, metrics = sampled(samples, before, 1, judge, truth, wanted=wanted)
     assert np.array_equal(means, all_means) and np.array_equal(metrics[wanted], every[wanted])
     assert not metrics[~wanted][:, :2].any(), "nothing was added up"
 
@@ -82,7 +82,7 @@ def test_only_the_steps_that_are_wanted_are_judged(n_classes: int) -> None:
 def test_without_a_truth_there_are_means_and_no_metrics() -> None:
     judge, _, rng = population(100, 3)
     samples, before = rng.normal(size=(4, 100)), np.full(100, np.nan)
-    means, metrics = perceived(samples, before, 1, judge, None)
+    means, metrics = sampled(samples, before, 1, judge, None)
     assert np.array_equal(means, plain_means(samples, before, 1)) and np.isnan(metrics).all()
 
 
@@ -92,10 +92,10 @@ def test_means_may_be_written_over_the_samples_and_the_means_before() -> None:
     expected = plain_means(samples, before, 7)
     sums = np.zeros((4, 3, 64)), np.zeros(4, np.int64), np.zeros((4, 4, 0))
     lines = samples.copy()
-    perceive(lines, lines, before, 7, np.ones(4, bool), truth, 0.3, judge.class_, *sums)
+    update_means(lines, lines, before, 7, np.ones(4, bool), truth, 0.3, judge.class_, *sums)
     assert np.array_equal(lines, expected)
     mean = before.copy()
-    perceive(samples[:1], mean[None, :], mean, 7, np.ones(1, bool), truth, 0.3, judge.class_, *sums)
+    update_means(samples[:1], mean[None, :], mean, 7, np.ones(1, bool), truth, 0.3, judge.class_, *sums)
     assert np.array_equal(mean, expected[0])
 
 
@@ -103,10 +103,10 @@ def test_an_error_equal_to_the_tolerance_is_within_it_and_sums_are_taken_over_al
     lanes, beyond = np.zeros((2, 2, 64)), np.array([3, 0])
     lanes[0, 0], lanes[0, 1] = 1.0, np.arange(64.0)
     out = np.full((2, 3), np.nan)
-    conclude(lanes, beyond, np.zeros((2, 4, 0)), np.array([10.0]), np.array([100.0]), out)
+    finish_errors(lanes, beyond, np.zeros((2, 4, 0)), np.array([10.0]), np.array([100.0]), out)
     assert out.tolist() == [[0.64, 0.03, (20.16 - 10.0) ** 2], [0.0, 0.0, 100.0]]
     judge, errors = Judge(np.zeros(4, np.uint16), 0.25), np.array([[0.25, -0.25, 0.26, -0.26]])
-    assert perceived(errors, np.zeros(4), 1, judge, np.zeros(4))[1][0, 1] == 0.5
+    assert sampled(errors, np.zeros(4), 1, judge, np.zeros(4))[1][0, 1] == 0.5
 
 
 # What a run sees
@@ -127,10 +127,10 @@ def streams() -> dict[str, Stream]:
     }
 
 
-def perception_of(stream: Stream, block: int, recorded: NDArray[np.int64]) -> Perception:
+def sampler_of(stream: Stream, block: int, recorded: NDArray[np.int64]) -> Sampler:
     assert stream.class_ is not None
     world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, tolerance=0.3)
-    return Perception(stream, world, Judge(stream.class_, 0.3), recorded, block)
+    return Sampler(stream, world, Judge(stream.class_, 0.3), recorded, block)
 
 
 @pytest.mark.parametrize("block", [64, 128, 7 * N, BLOCK])
@@ -141,12 +141,12 @@ def test_a_run_sees_what_numpy_works_out_from_the_samples(kind: str, block: int)
     stream.fill(samples, 1)
     expected = plain_means(samples, np.full(N, np.nan), 1)
     recorded = np.array([1, 2, 5, 19, 20, 21, 33, 34, STEPS])
-    seen = perception_of(stream, block, recorded)
+    seen = sampler_of(stream, block, recorded)
     assert seen.most == max(1, min(STRETCH, block // N))
     rng, t = np.random.default_rng(block), 0
     while t < STEPS:
         last = int(rng.integers(t + 1, STEPS + 1))
-        n_steps = seen.see(t + 1, last)
+        n_steps = seen.sample(t + 1, last)
         assert 1 <= n_steps <= min(seen.most, last - t)
         means, errors = seen.means(t + 1, n_steps), seen.errors(t + 1, n_steps)
         assert np.array_equal(means, expected[t : t + n_steps])
@@ -165,12 +165,12 @@ def test_a_run_sees_what_numpy_works_out_from_the_samples(kind: str, block: int)
 @pytest.mark.parametrize("kind", ["two classes", "six classes", "shift"])
 def test_looking_back_gives_the_bits_of_having_looked(kind: str, block: int) -> None:
     for t in (1, 19, 20, 40):
-        there = perception_of(streams()[kind], block, np.arange(1, t + 1))
+        there = sampler_of(streams()[kind], block, np.arange(1, t + 1))
         while (done := there.world.t) < t:
-            n_steps = there.see(done + 1, t)
+            n_steps = there.sample(done + 1, t)
             there.world.t, there.world.mean = done + n_steps, there.means(done + 1, n_steps)[-1]
             errors = there.errors(done + 1, n_steps)[-1].copy()
-        back = perception_of(streams()[kind], block, np.array([STEPS]))
+        back = sampler_of(streams()[kind], block, np.array([STEPS]))
         back.world.t = t
         back.world.mean[:] = there.world.mean
-        assert back.look_back()[0].tobytes() == errors.tobytes()
+        assert back.measure_again()[0].tobytes() == errors.tobytes()

@@ -144,7 +144,7 @@ def test_the_size_of_a_block_does_not_matter(kind: str, record: str) -> None:
     wanted = finished(run_of(CONSENSUS, SOURCES[kind], **options))
     for block in (64, 128, N, 7 * N, 7 * N + 64):
         run = run_of(CONSENSUS, SOURCES[kind], **options, block=block)
-        assert run.perception.most == (1 if kind == "gaps" else max(1, block // N))
+        assert run.sampler.most == (1 if kind == "gaps" else max(1, block // N))
         assert_all_the_same(finished(run), wanted)
 
 

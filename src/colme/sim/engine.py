@@ -1,6 +1,6 @@
-"""The loop: see a stretch of steps, let every method walk it, write down how good it was.
+"""The engine: one run, step by step. Sample a stretch of steps, let every method make them, record the metrics.
 
-All methods of a run see the same samples and begin on the same graph. Python drives time; kernels do the work, without
+All methods of a run get the same samples and begin on the same graph. Python drives time; kernels do the work, without
 the GIL, so runs of different seeds share the cores.
 """
 
@@ -26,7 +26,7 @@ from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.moments import Moments
 from colme.samples import Stream
 from colme.sim.recorder import Recorder
-from colme.sim.sampling import BLOCK, Perception
+from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.trace import Final, Trace
 from colme.spectrum import smoothness
 
@@ -37,7 +37,7 @@ TELL_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Progress:
-    """Told to the progress callback: run `seed` has done `step` of `steps`."""
+    """What the progress callback gets: run `seed` has done `step` of `steps`."""
 
     seed: int
     step: int
@@ -95,8 +95,8 @@ class Run:
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
-        self.perception = Perception(stream, self.world, self.judge, steps, block)
-        self._tables = np.full((len(methods), self.perception.most, len(OF_METHOD)), nan)
+        self.sampler = Sampler(stream, self.world, self.judge, steps, block)
+        self._tables = np.full((len(methods), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
@@ -104,7 +104,7 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the run, without what was recorded."""
-        return _array_bytes([self.world, self.perception, *self.states], set())
+        return _array_bytes([self.world, self.sampler, *self.states], set())
 
     def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event) -> list[Trace]:
         """Run to the end and return one trace per method."""
@@ -132,21 +132,21 @@ class Run:
         self.advance(t, t)
 
     def advance(self, first: int, last: int) -> None:
-        """Steps `first`, which must follow the last one, to `last`, or as far as was seen."""
-        world, seen = self.world, self.perception
+        """Steps `first`, which must follow the last one, to `last`, or as far as samples are ready."""
+        world, sampler = self.world, self.sampler
         if self.recorder.smoothness is not None:  # it is measured after the last of these steps
             last = min(last, max(first, self.recorder.next_step()))
-        n_steps = seen.see(first, last)
-        means, due = seen.means(first, n_steps), self.recorder.due(first, n_steps)
+        n_steps = sampler.sample(first, last)
+        means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean = first, means[0]
-            if marches(state):
+            if makes_many_steps(state):
                 cast(Marching, state).advance(world, means, table[:n_steps])
             else:
                 self._step_by_step(state, first, means, due, table)
         world.t, world.mean = first + n_steps - 1, means[-1]
         if len(due):
-            self._record(due, seen.errors(first, n_steps))
+            self._record(due, sampler.errors(first, n_steps))
 
     def _record(self, due: NDArray[np.int64], of_run: NDArray[np.float64]) -> None:
         self.recorder.write(due, self._tables, of_run)
@@ -224,7 +224,7 @@ class Run:
         for number, state in enumerate(self.states):
             from_arrays(state, f"state{number}", arrays)
         if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
-            of_run = self.perception.look_back()
+            of_run = self.sampler.measure_again()
             for table, state in zip(self._tables, self.states, strict=True):
                 table[0] = self._judged(state)
             self._record(np.zeros(1, np.int64), of_run)
@@ -256,8 +256,8 @@ def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:
     return {"probability": state.probability, "lower": lower + origin, "upper": upper + origin}  # type: ignore[attr-defined]
 
 
-def marches(state: State) -> bool:
-    """Whether to let it make many steps at once: it can, and nobody has given it another `step` since."""
+def makes_many_steps(state: State) -> bool:
+    """Whether a state can make many steps in one call: it has `advance`, and its `step` was not replaced since."""
     for kind in type(state).__mro__:
         if "advance" in vars(kind):
             return "step" not in vars(state)

@@ -1,7 +1,7 @@
-"""What everybody sees: samples become local means, judged on the way.
+"""Sampling: draw the samples of all agents, update their local means, and measure the errors of these means.
 
-Few agents see many steps at once: their samples are drawn, averaged and judged in one kernel, and the methods then find
-a stretch of steps ready. Many agents see one step in parts that the cache holds. The bits are the same.
+Few agents sample many steps at once: a stretch of steps is drawn, averaged and measured in one kernel, before the
+methods make these steps. Many agents sample one step, in parts that fit the cache. The bits are the same.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ u32, u64 = np.uint32, np.uint64
 BLOCK = 2**16
 """Samples made at a time, a multiple of 64: half a megabyte, which the second cache holds."""
 PART = 2**13
-"""Agents that see a step at a time where they are too many to see several."""
+"""Agents that sample a step at a time where they are too many to sample several."""
 STRETCH = 32
-"""Steps seen at once at most."""
+"""Steps sampled at once at most."""
 FEW_CLASSES = 4
 """Up to here the oracle's sums take one vector pass per class."""
 
 
 @kernel
-def perceive(samples, means, before, t, wanted, truth, tolerance, class_, lanes, beyond, totals):
+def update_means(samples, means, before, t, wanted, truth, tolerance, class_, lanes, beyond, totals):
     """means[i] = local means of step t + i, from samples[i] and the means `before`, which may all be the same arrays.
 
     Where `wanted`, adds to the sums of step t + i: lanes[i, 0] squared errors, beyond[i] agents beyond the tolerance,
@@ -76,9 +76,9 @@ def perceive(samples, means, before, t, wanted, truth, tolerance, class_, lanes,
 
 
 @kernel
-def conclude(lanes, beyond, totals, class_truth, class_size, out):
-    """out[i] = local mean squared error and error rate, and the oracle's mean squared error, from the sums. Everybody
-    has as many samples as anybody, so the mean of a class is the mean of its means."""
+def finish_errors(lanes, beyond, totals, class_truth, class_size, out):
+    """out[i] = local mean squared error and error rate, and the oracle's mean squared error, from the sums. All agents
+    have the same number of samples, so the mean of a class is the mean of its means."""
     few = lanes.shape[1] - 1
     for i in range(out.shape[0]):
         n = squares = square = 0.0
@@ -97,8 +97,8 @@ def conclude(lanes, beyond, totals, class_truth, class_size, out):
         out[i, 0], out[i, 1], out[i, 2] = squares / n, beyond[i] / n, square / n
 
 
-class Perception:
-    """Gives the world its means, for as many steps at once as it pays, and the recorder their errors."""
+class Sampler:
+    """Gives the world its local means, for as many steps at once as pays, and the recorder their errors."""
 
     def __init__(self, stream: Stream, world: World, judge: Judge, recorded: NDArray[np.int64], block: int = BLOCK):
         n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
@@ -106,31 +106,31 @@ class Perception:
         self._recorded = recorded
         ahead = stream.complete and world.moments is None  # moments are kept of one step only
         self.most = max(1, min(STRETCH, n_steps, block // n)) if ahead else 1
-        """Steps that are seen at once."""
+        """Steps that are sampled at once."""
         self._lines = np.empty((self.most, n if self.most > 1 else min(n, PART, block)))
         self._before = world.mean
         few = n_classes if n_classes <= FEW_CLASSES else 0
         self._lanes, self._beyond = np.empty((self.most, 1 + few, LANES)), np.empty(self.most, np.int64)
         self._totals = np.empty((self.most, 4, 0 if few else n_classes))
         self._errors = np.full((self.most, len(OF_RUN)), np.nan)
-        self._from = self._to = 1  # the steps that have been seen, the last one excluded
+        self._from = self._to = 1  # the steps that have been sampled, the last one excluded
 
-    def see(self, first: int, last: int) -> int:
-        """Everybody sees its sample of step `first`, and perhaps of some more up to `last`; returns how many steps."""
+    def sample(self, first: int, last: int) -> int:
+        """Sample step `first` for all agents, and perhaps some more steps up to `last`; returns how many."""
         if not self._from <= first < self._to:
             self.world.truth = self.stream.truth(first)
             self._to = int(min(first + self.most, self._recorded[-1] + 1, self.stream.steady_until(first)))
             self._from = first
             if self.world.count is not None:
-                self._see_with_gaps(first)
+                self._sample_with_gaps(first)
             elif self.most > 1:
-                self._see_ahead(first, self._to - first)
+                self._sample_ahead(first, self._to - first)
             else:
-                self._see_in_parts(first)
+                self._sample_in_parts(first)
         return min(last + 1, self._to) - first
 
     def means(self, first: int, n_steps: int) -> NDArray[np.float64]:
-        """The means of steps that have been seen, a row each."""
+        """The means of steps that have been sampled, a row each."""
         if self.most == 1:
             return self.world.mean[None, :]
         return self._lines[first - self._from : first - self._from + n_steps]
@@ -139,24 +139,24 @@ class Perception:
         """The metrics of the run at these steps, where they are recorded."""
         return self._errors[first - self._from : first - self._from + n_steps]
 
-    def _see_ahead(self, t: int, n_steps: int) -> None:
+    def _sample_ahead(self, t: int, n_steps: int) -> None:
         self._before[:] = self.world.mean
         lines, whole = self._lines[:n_steps], slice(None)
         self.stream.fill(lines, t)
         self._begin()
-        self._perceive(lines, lines, self._before, t, self._wanted(t, n_steps), whole)
-        self._conclude()
+        self._update_means(lines, lines, self._before, t, self._wanted(t, n_steps), whole)
+        self._finish_errors()
 
-    def _see_in_parts(self, t: int) -> None:
+    def _sample_in_parts(self, t: int) -> None:
         mean, wanted = self.world.mean, self._wanted(t, 1)
         self._begin()
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
             self._follow_moments(samples[0], part, t - 1)
-            self._perceive(samples, mean[None, part], mean[part], t, wanted, part)
-        self._conclude()
+            self._update_means(samples, mean[None, part], mean[part], t, wanted, part)
+        self._finish_errors()
 
-    def _see_with_gaps(self, t: int) -> None:
+    def _sample_with_gaps(self, t: int) -> None:
         world = self.world
         assert world.count is not None
         for part, samples in self._parts():
@@ -164,25 +164,25 @@ class Perception:
             self._follow_moments(samples[0], part, world.count[part])
             observe_some(world.mean[part], world.count[part], samples[0])
         if self._wanted(t, 1)[0]:
-            self._judge_with_gaps()
+            self._measure_with_gaps()
 
     def _follow_moments(self, samples: NDArray[np.float64], part: slice, count: int | NDArray[np.int32]) -> None:
         """Where a method needs them; means and counts are still those of the step before."""
         if self.world.moments is not None:
             self.world.moments.observe(samples, self.world.mean[part], count, part.start)
 
-    def look_back(self) -> NDArray[np.float64]:
-        """The errors of the means as they are, at a step that nobody knew to be recorded when it was seen."""
+    def measure_again(self) -> NDArray[np.float64]:
+        """The errors of the present means, at a step that was not to be recorded when it was sampled."""
         world = self.world
         world.truth = self.stream.truth(world.t)
         if world.count is not None:
-            self._judge_with_gaps()
+            self._measure_with_gaps()
         else:
             self._begin()
             for part, samples in self._parts():  # the first sample is the mean
                 samples[0] = world.mean[part]
-                self._perceive(samples, samples, world.mean[part], 1, np.ones(1, bool), part)
-            self._conclude()
+                self._update_means(samples, samples, world.mean[part], 1, np.ones(1, bool), part)
+            self._finish_errors()
         return self._errors[:1]
 
     def _parts(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
@@ -203,22 +203,22 @@ class Perception:
         for sums in (self._lanes, self._beyond, self._totals):
             sums.fill(0)
 
-    def _perceive(
+    def _update_means(
         self, samples: NDArray[np.float64], means: NDArray[np.float64], before: NDArray[np.float64], t: int,
         wanted: NDArray[np.bool_], part: slice,
     ) -> None:  # fmt: skip
         truth, judge = self.world.truth, self.judge
-        perceive(
+        update_means(
             samples, means, before, t, wanted, None if truth is None else truth[part], judge.tolerance,
             judge.class_[part], self._lanes, self._beyond, self._totals,
         )  # fmt: skip
 
-    def _conclude(self) -> None:
+    def _finish_errors(self) -> None:
         if self.world.truth is not None:
             class_truth = self.judge.class_truth(self.world.truth)
-            conclude(self._lanes, self._beyond, self._totals, class_truth, self.judge.class_size, self._errors)
+            finish_errors(self._lanes, self._beyond, self._totals, class_truth, self.judge.class_size, self._errors)
 
-    def _judge_with_gaps(self) -> None:
+    def _measure_with_gaps(self) -> None:
         world = self.world
         if world.truth is not None and world.count is not None:
             self.judge.means(world.mean, world.count, world.truth, self._errors[0])

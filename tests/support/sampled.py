@@ -1,4 +1,4 @@
-"""What the kernels `perceive` and `conclude` make of samples, called as plainly as they can be."""
+"""Means and errors of samples by the kernels `update_means` and `finish_errors`, called without a run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from colme._core.jit import LANES
 from colme.metrics import Judge
-from colme.sim.sampling import FEW_CLASSES, conclude, perceive
+from colme.sim.sampling import FEW_CLASSES, finish_errors, update_means
 
 Array = NDArray[np.float64]
 
 
-def perceived(
+def sampled(
     samples: Array, before: Array, t: int, judge: Judge, truth: Array | None, *,
     wanted: NDArray[np.bool_] | None = None, part: int | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
@@ -30,18 +30,18 @@ def perceived(
     for start in range(0, n, part or n):
         agents = slice(start, start + (part or n))
         some = samples[:, agents].copy()
-        perceive(
+        update_means(
             some, some, before[agents], t, wanted, None if truth is None else truth[agents], judge.tolerance,
             judge.class_[agents], lanes, beyond, totals,
         )  # fmt: skip
         means[:, agents] = some
     out = np.full((steps, 3), np.nan)
     if truth is not None:
-        conclude(lanes, beyond, totals, judge.class_truth(truth), judge.class_size, out)
+        finish_errors(lanes, beyond, totals, judge.class_truth(truth), judge.class_size, out)
     return means, out
 
 
 def local_means(samples: NDArray[Any]) -> Array:
     """Those of all steps, from the first one on."""
     n = samples.shape[1]
-    return perceived(samples, np.full(n, np.nan), 1, Judge(np.zeros(n, np.uint16), 0.1), None)[0]
+    return sampled(samples, np.full(n, np.nan), 1, Judge(np.zeros(n, np.uint16), 0.1), None)[0]
