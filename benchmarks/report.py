@@ -26,7 +26,7 @@ Written by `make bench`, which measures all of it on your machine in about a qua
 ## How to read it
 
 - Only ratios compare. The same work takes half as long again from one minute to the next on a shared machine, and
-  twice as long on another; so everybody is measured in turns, in the same minutes, and told as a ratio.
+  twice as long on another; so all programs are measured in turns, in the same minutes, and given as ratios.
 - A number is the best round of one against the best round of the other. In brackets are the quartiles of the ratios
   within single rounds: how much noise there was. Noise can only make a round slower, so the best rounds may lie
   outside of them.
@@ -66,8 +66,8 @@ CPU time of a whole `simulate` call, per agent and step, in nanoseconds:
 
 """
 METHODS_END = """
-Few agents pay for the set-up of a run; many leave the caches. colME asks and remembers everybody, so its cost per agent
-grows with their number.
+Few agents pay for the set-up of a run; many leave the caches. In colME every agent asks and remembers all others, so
+its cost per agent grows with their number.
 
 ## Measure it yourself
 
@@ -79,7 +79,7 @@ grows with their number.
 | `python -m benchmarks --accept` | takes the ratios of the last `make bench` as the ones to compare with |
 | `make bench-suite` | every kernel and method by itself, under pytest-benchmark |
 
-Close other programs first: two threads cannot be twice as fast on a core that somebody else uses. Ratios of different
+Close other programs first: two threads cannot be twice as fast on a core that another program uses. Ratios of different
 processors differ; on another one than the baseline's, the check warns instead of failing.
 """
 

@@ -105,7 +105,7 @@ def interval_of(statistic: Any, n: Any, mean: Any, second: Any, fourth: Any, uni
 
 @kernel
 def fill_intervals(out, statistics, mean, second, fourth, count, unit):
-    """out[i] = centers and radii of statistic number i of everybody."""
+    """out[i] = centers and radii of statistic number i, for all agents."""
     for i in range(statistics.size):
         for a in range(mean.size):
             n = at(count, a)

@@ -1,10 +1,10 @@
-"""How they agree: one step of averaging with the neighbors, and the clock that says how much the past counts.
+"""Consensus: one step of averaging with the neighbors, and the clock that sets the weight of the past.
 
     y(t) = (1 - alpha) X(t) + alpha W y(t-1)
 
 with W = I - bL (CL-colME) or Metropolis' matrix (C-colME). Estimates are kept in float64 and heard by the neighbors in
 float32: differences of neighbors are exactly antisymmetric there, so what one end gains the other loses. An agent
-without a sample has a NaN estimate, and nobody hears it.
+without a sample has a NaN estimate, which its neighbors leave out.
 
     y(t) = X(t) + sum over the kept neighbors j of F_aj(t)
 
@@ -46,7 +46,7 @@ def metropolis_weight(degree_a: Any, degree_b: Any) -> Any:
 def add_pull(pull: Any, own: Any, neighbor: Any, gaps: Any) -> Any:
     """pull + (y_j - y), or pull unchanged if neighbor j has no estimate yet.
 
-    gaps is None where everybody has one: kernels then compile without the question, a third of their time."""
+    gaps is None where all agents have one: kernels then compile without the question, a third of their time."""
     difference = neighbor - own
     if gaps is None:
         return pull + difference
@@ -159,7 +159,7 @@ class Clock:
 
     harmonic  never restarts: the bias from before the separation fades like t0/t
     own       restarts an agent that cuts an edge
-    global    restarts everybody when anybody cuts (needs global knowledge; what the papers' experiments use)
+    global    restarts all agents when any agent cuts (needs global knowledge; what the papers' experiments use)
     gossip    an agent adopts the latest restart it hears of, one hop a step: one integer per message
     constant  alpha is fixed
     """
@@ -170,11 +170,11 @@ class Clock:
         self.name = name
         self.fixed = alpha if name == "constant" and alpha is not None else -1.0
         n_rows = -(-n_agents // LANES) * LANES
-        self.restart = START  # of everybody, where all have the same
+        self.restart = START  # of all agents, where it is the same
         self.restarts = np.full(n_rows, START, np.int32) if name == "own" else None
         self.gossip = np.full((2, n_rows), START, np.int32) if name == "gossip" else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
-        self.settled = True  # gossip had no news for anybody at the last step
+        self.settled = True  # gossip changed no agent's restart at the last step
 
     @property
     def known(self) -> NDArray[np.int32] | None:

@@ -225,7 +225,7 @@ def default_degree(n_agents: int) -> int:
 
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
-    """A random simple graph in which everybody has the same degree: uniform up to a bias that vanishes with n."""
+    """A random simple graph in which all agents have the same degree: uniform up to a bias that vanishes with n."""
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if not 0 <= degree < n_agents:
         raise GraphError(
@@ -311,7 +311,7 @@ def _rewire_one_by_one(
 
 
 def complete_graph(n_agents: int) -> Graph:
-    """Everybody is everybody's neighbor."""
+    """The graph in which every two agents are neighbors."""
     if _check_agents(n_agents) > 2**15:
         raise GraphError(f"n_agents={n_agents}: a complete graph has n^2/2 edges, too many beyond 32768 agents. "
                          "Try random_regular_graph(n_agents, 10).")  # fmt: skip

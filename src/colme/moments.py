@@ -1,4 +1,4 @@
-"""How they spread: central moments of the samples up to the fourth, kept up to date sample by sample.
+"""Central moments of the samples up to the fourth, updated sample by sample.
 
 With D = x - X, the newest of n samples against the mean of those before, d = D / n and T = D d (n - 1), the sums
 M_k = sum of (x - mean)^k follow (Welford 1962 for M2; Pebay, Sandia report 2008-6212, for the others):

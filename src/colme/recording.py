@@ -1,4 +1,4 @@
-"""Your own samples instead of a scenario."""
+"""Recordings: an array of your own samples in place of a scenario."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Recording:
             )
         there = ~np.isnan(self.values)
         if not there.any():
-            raise SampleError("all samples are NaN: somebody must see a number. Check how the array was read.")
+            raise SampleError("all samples are NaN: there must be at least one number. Check how the array was read.")
         self.n_steps: int | None = len(self.values)
         self.n_agents = self.values.shape[1]
         self.complete = bool(there.all())

@@ -1,4 +1,4 @@
-"""What the agents see: streams of samples, and the local mean they make of them. (Your own arrays: `recording`.)
+"""Streams of samples drawn from a scenario, and the running mean of an agent's samples. (Own arrays: `recording`.)
 
 A drawn sample is a function of (seed, agent, t) alone, so any block of agents and steps can be made anywhere, in any
 order, and has the same bits. NaN means "no sample at this step".
@@ -263,7 +263,7 @@ class ScenarioStream:
             self._leave_out(out, t0, first)
 
     def _leave_out(self, out: NDArray[np.float64], t0: int, first: int) -> None:
-        """NaN for who skips and who has not joined."""
+        """NaN for agents that skip this step or have not joined yet."""
         part = slice(first, first + out.shape[1])
         rate = self.skip_rate[part] if isinstance(self.skip_rate, np.ndarray) else self.skip_rate
         for row, line in enumerate(out):

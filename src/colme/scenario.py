@@ -1,7 +1,7 @@
-"""Who is there: classes, their means, the noise, who comes late, who skips, what changes.
+"""Scenarios: classes of agents, their means and noise, late starts, skipped samples, and shifts of the means.
 
-A `Scenario` is a recipe; a seed turns it into a `Population`: who is in which class, and when each agent joins. What
-the agents then see is the business of `samples`.
+A `Scenario` is a recipe; a seed turns it into a `Population`: the class of each agent, and the step at which it joins.
+Their samples are drawn in `samples`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     distribution  "gaussian", "uniform", "laplace", "student" or "bernoulli"
     df            degrees of freedom of Student samples
     skip_rate     probability that an agent sees no sample at a step: one number, or one per agent
-    late_share    share of agents, chosen at random, who see nothing before step `late_step`
+    late_share    share of agents, chosen at random, that see nothing before step `late_step`
     late_step     the step at which they come
     shift_step    from this step on the means are `shift_means`
     shift_means   the new mean of each class (classes remain those of the first means)
@@ -205,7 +205,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         return self.means
 
     def populate(self, seed: int) -> Population:
-        """Who is who under this seed."""
+        """The class of each agent under this seed, and the step at which it joins."""
         seed = check_seed(seed)
         n, n_classes = self.n_agents, len(self.means)
         dtype = np.uint16 if n_classes <= 0xFFFF else np.uint32

@@ -108,8 +108,8 @@ def _imports(path: Path) -> frozenset[Path]:
 def lanes_like(array: Any) -> Any:
     """LANES uninitialised numbers of the array's type on the stack of the calling kernel.
 
-    Storage that the compiler knows nobody else points to: it refuses to vectorise a loop that stores to an ordinary
-    array (arrays are never `noalias` in numba).
+    Storage that the compiler knows to be aliased by no other pointer: it refuses to vectorise a loop that stores to an
+    ordinary array (arrays are never `noalias` in numba).
     """
     return np.empty(LANES, array.dtype)
 
@@ -224,7 +224,7 @@ if HAVE_NUMBA:
 
     def kernel(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
-        # A kernel in somebody's own file may use equations from anywhere: no stamp would tell when they change.
+        # A kernel in a user's own file may use equations from anywhere: no stamp would tell when they change.
         if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
         return dispatcher
