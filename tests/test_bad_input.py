@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import colme
 from colme import errors, graphs
 from colme.errors import ColmeError, GraphError, MethodError, RunError, SampleError, ScenarioError
 from colme.methods.colme import MAX_AGENTS
+from tests.support.examples import examples
 
 SCENARIO = colme.Scenario(n_agents=12, means=(0.0, 1.0))
 CL = colme.CLColME()
@@ -277,7 +278,7 @@ def works(call: Callable[[], Any]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(n=st.integers(1, 12), degree=st.integers(-3, 15))
 def test_the_remedy_for_an_impossible_graph_works(n: int, degree: int) -> None:
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,8 +18,9 @@ from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
 from colme.pruning import Intervals
+from tests.support.examples import examples
 
-modest = settings(deadline=None, max_examples=50)
+modest = examples(25)
 ALPHA = 0.7
 
 
@@ -275,6 +276,14 @@ def test_check_clock_names_the_nearest_clock() -> None:
 # Metropolis weights
 
 
+def at_zero(n: int, exchange: Any = np.float32) -> World:
+    """All agents of one class, their true means and first means zero."""
+    return World(
+        class_=np.zeros(n, np.uint16), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=exchange,
+        truth=np.zeros(n),
+    )  # fmt: skip
+
+
 def weight_matrix(state: CState) -> NDArray[np.float64]:
     """W as the state keeps it: the weight of every living slot, and what is left on the diagonal."""
     edges = state.edges
@@ -306,7 +315,7 @@ def metropolis_matrix(graph: Graph, exchange: Any) -> NDArray[np.float64]:
 def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(exchange: Any, n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = gnp_random_graph(n, min(1.0, 6 / n), rng=seed)
-    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=exchange)
+    world = at_zero(n, exchange)
     state = CColME(gamma=0.2).start(world, graph)
     cuts = 0
     for t in range(1, 16):
@@ -326,7 +335,7 @@ def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(ex
 def test_weights_change_only_around_agents_who_lost_an_edge() -> None:
     n = 200
     rng = np.random.default_rng(0)
-    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None)
+    world = at_zero(n)
     state = CColME(gamma=0.1).start(world, random_regular_graph(n, 6, rng=1))
     touched = 0
     for t in range(1, 41):
@@ -346,7 +355,7 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
     """y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1) with W from scratch, after cuts, to the rounding of a double."""
     n = 90
     rng = np.random.default_rng(3)
-    world = World(class_=np.zeros(n, int), sigma=1.0, width=None, mean=np.zeros(n), count=None, exchange=np.float64)
+    world = at_zero(n, np.float64)
     state = CColME(gamma=0.1, clock="global").start(world, random_regular_graph(n, 8, rng=1))
     center = np.where(np.arange(n) % 2, 3.0, 0.0)
     cuts = 0

@@ -71,7 +71,7 @@ def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float,
     graph = GRAPHS[name]
     n = graph.n_agents
     sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
-    recording = recorded(draw(n, 30, late=late), sigma, loss)
+    recording = recorded(draw(n, 18, late=late), sigma, loss)
     alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, loss=loss, seed=7)
     got = estimates(OWN, recording, graph)
     np.testing.assert_array_equal(got, alone)
