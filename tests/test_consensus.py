@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,9 +18,8 @@ from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
 from colme.pruning import Intervals
-from tests.support.examples import examples
 
-modest = examples(25)
+modest = settings(deadline=None, max_examples=25)
 ALPHA = 0.7
 
 
