@@ -18,6 +18,7 @@ from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
 from colme.pruning import Intervals
+from tests.support.recordings import recording_like_a_scenario
 
 modest = settings(deadline=None, max_examples=25)
 ALPHA = 0.7
@@ -388,7 +389,8 @@ def test_mass_is_conserved_on_any_graph(seed: int, n: int, p: float) -> None:
     """Means that stay put and are never parted: the mean of all estimates stays put, isolated agents or not."""
     values = np.random.default_rng(seed).normal(size=n)
     graph = gnp_random_graph(n, p, rng=seed)
+    samples = recording_like_a_scenario(np.tile(values, (12, 1)), np.zeros(n, int))
     for method in (colme.CColME(sigma=1e3), colme.CLColME(sigma=1e3), colme.CLColME(sigma=1e3, consensus="flow")):
-        trace = colme.simulate(method, np.tile(values, (12, 1)), graph=graph, precision="double")
+        trace = colme.simulate(method, samples, graph=graph, precision="double")
         assert trace.final.estimate.mean() == pytest.approx(values.mean(), abs=1e-13)
         assert trace.final.graph == graph

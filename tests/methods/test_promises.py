@@ -18,6 +18,7 @@ from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
 from tests import reference
+from tests.support.recordings import recording_like_a_scenario
 
 ALL: list[Method] = [
     colme.Local(),
@@ -97,18 +98,15 @@ def reference_of(method: Method) -> Callable[..., Any]:
 
 
 class Known(Case):
-    """A case whose recordings know the means and keep small class numbers, as those of a scenario do: the kernels that
-    other tests compile for scenarios serve here too."""
+    """A case that uses the kernels that other tests compile for scenarios."""
 
     def record(
         self, samples: NDArray[np.float64], *, sigma: Any = SIGMA, width: float = WIDTH,
         classes: NDArray[Any] | None = None,
     ) -> colme.Recording:  # fmt: skip
-        classes = self.classes if classes is None else classes
-        recording = colme.Recording(samples, means=1.25 * classes, classes=classes, sigma=sigma, width=width)
-        assert recording.class_ is not None
-        recording.class_ = recording.class_.astype(np.uint16)
-        return recording
+        return recording_like_a_scenario(
+            samples, self.classes if classes is None else classes, sigma=sigma, width=width
+        )
 
 
 class Short(Known):
