@@ -251,9 +251,7 @@ def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
     assert len(warned) == 1 and "not cached" in warned[0] and "No space left" in warned[0]
 
 
-def test_torn_cache_files_cost_one_compilation_each_and_are_mended(
-    tmp_path: Path, warm: tuple[Path, dict[str, Any]]
-) -> None:
+def test_torn_cache_files_are_compiled_again_and_mended(tmp_path: Path, warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = tmp_path / "cache", warm[1]
     shutil.copytree(warm[0], folder)
     quickest = sorted(folder.rglob("*.nbc"), key=lambda path: path.stat().st_size)[:3]
@@ -262,7 +260,7 @@ def test_torn_cache_files_cost_one_compilation_each_and_are_mended(
         torn.write_bytes(torn.read_bytes()[: int(keep * torn.stat().st_size)])
     mending, mended = (python(PRUNE, COLME_CACHE_DIR=folder) for _ in range(2))
     assert mending["result"] == mended["result"] == first["result"]
-    assert mending["misses"] == 3 and mended["misses"] == 0
+    assert mending["misses"] > 0 and mended["misses"] == 0
 
 
 # Without numba
@@ -343,7 +341,7 @@ def test_import_colme_imports_neither_numba_nor_numpy() -> None:
 
 
 def test_every_public_name_is_there_and_others_are_not() -> None:
-    assert all(getattr(colme, name) is not None for name in colme.__all__)
+    assert all(getattr(colme, name).__name__ == name for name in colme.__all__)
     assert set(colme.__all__) <= set(dir(colme))
     with pytest.raises(AttributeError, match="no attribute 'simulator'"):
         _ = colme.simulator
