@@ -36,6 +36,7 @@ from colme._core.simd import fill_four, four, put_four
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round, World
+from colme.methods.c_colme import GALANTE
 from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
 u32, u64 = np.uint32, np.uint64
@@ -48,6 +49,8 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
     """
 
     label: ClassVar[str] = "B-colME"
+    color: ClassVar[str] = "#CC79A7"
+    paper: ClassVar[str] = GALANTE
 
     depth: int = 4
 
@@ -55,6 +58,11 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
         super().__post_init__()
         if not 1 <= self.depth <= 64:
             raise MethodError(f"depth={self.depth}: messages travel between 1 and 64 hops. Try depth=4.")
+
+    @property
+    def message_adapter(self) -> None:
+        """Sums over hops assume that all agents step together."""
+        return None
 
     def start(self, world: World, graph: Graph) -> BState:
         return BState(self, world, graph)
@@ -195,7 +203,7 @@ class BState(PruningState):
 
     def step(self, world: World) -> None:
         self.prune(world)
-        edges, degree, count = self.edges, self.edges.degree, world.samples
+        edges, degree, count = self.edges, self.edges.degree, world.n_samples
         if edges.any_cut:
             forget_parted(self.starts, self.neighbors, edges.cut_now, edges.slots, edges.offsets, edges.places)
             self.unsettled = self._delay

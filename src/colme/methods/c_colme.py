@@ -34,6 +34,14 @@ from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 
+GALANTE = """@inproceedings{galante2025scalable,
+  title     = {Scalable decentralized algorithms for online personalized mean estimation},
+  author    = {Galante, F. and Neglia, G. and Leonardi, E.},
+  booktitle = {AAAI Conference on Artificial Intelligence},
+  note      = {arXiv:2402.12812},
+  year      = {2025},
+}"""
+
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     """Metropolis consensus among the neighbors whose intervals touch.
@@ -43,6 +51,9 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     """
 
     label: ClassVar[str] = "C-colME"
+    color: ClassVar[str] = "#0072B2"
+    paper: ClassVar[str] = GALANTE
+    metropolis: ClassVar[bool] = True
 
     rebuild: bool = False
 

@@ -51,6 +51,14 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     """
 
     label: ClassVar[str] = "CL-colME"
+    color: ClassVar[str] = "#D55E00"
+    paper: ClassVar[str] = """@inproceedings{stankovic2026clcolme,
+  title     = {Computationally Efficient Laplacian {CL-colME}},
+  author    = {Stankovic, Nikola},
+  booktitle = {30th International Conference on Information Technology (IT), Zabljak},
+  note      = {arXiv:2602.06070},
+  year      = {2026},
+}"""
 
     step: float | str = "auto"
     consensus: str = "laplacian"
@@ -74,16 +82,27 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
         if not isinstance(self.step, str):
             check_step(graph, self.step)
 
+    def step_size(self, auto: float) -> float:
+        return auto if isinstance(self.step, str) else float(self.step)
+
+    @property
+    def online_rule(self) -> str | None:
+        return super().online_rule if self.consensus == "laplacian" else None
+
+    @property
+    def message_adapter(self) -> str | None:
+        return "colme.node.messages.adapters:FlowAdapter" if self.consensus == "flow" else super().message_adapter
+
     def clock_for(self, n_agents: int) -> Clock:
         if self.consensus == "flow":
-            return Clock("harmonic", n_agents)  # nobody asks it; it holds nothing per agent
+            return Clock("harmonic", n_agents)  # unused; it holds nothing per agent
         return super().clock_for(n_agents)
 
     def start(self, world: World, graph: Graph) -> CLState:
         return CLState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        step = place.auto_step if isinstance(self.step, str) else self.step
+        step = self.step_size(place.auto_step)
         return FlowAgent(self, place, step) if self.consensus == "flow" else CLAgent(self, place, step)
 
 
@@ -94,7 +113,7 @@ class CLState(ConsensusState):
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.step_size = stable_step(graph) if isinstance(method.step, str) else method.step
+        self.step_size = method.step_size(stable_step(graph))
         if method.consensus == "flow":
             self.flows = np.zeros(len(self.edges.slots))
 

@@ -39,7 +39,7 @@ from colme._core.jit import at, equation, helper, kernel
 from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
-from colme.method import Agent, Place, Round, World
+from colme.method import Agent, Place, Round, State, World
 from colme.methods.intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
 
 WEIGHTS = ("simple", "soft", "aggressive")
@@ -67,8 +67,16 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     """
 
     label: ClassVar[str] = "colME"
+    color: ClassVar[str] = "#E69F00"
+    paper: ClassVar[str] = """@article{asadi2022collaborative,
+  title   = {Collaborative algorithms for online personalized mean estimation},
+  author  = {Asadi, M. and Bellet, A. and Maillard, O.-A. and Tommasi, M.},
+  journal = {Transactions on Machine Learning Research},
+  note    = {arXiv:2208.11530},
+  year    = {2022},
+}"""
     irrevocable: ClassVar[bool] = False
-    goes_round: ClassVar[bool] = True
+    by_name: ClassVar[bool] = True
 
     level: str = "population"
     weights: str = "simple"
@@ -267,14 +275,15 @@ def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
     return indptr, indices
 
 
-class ColState:
+class ColState(State):
+    isolated = 0
     saved: ClassVar[tuple[str, ...]] = (
         "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "isolated", "wrong", "lost",
     )  # fmt: skip
 
     def __init__(self, method: ColME, world: World, graph: Graph):
-        n = world.n_agents
-        self.method, self.class_ = method, world.class_
+        super().__init__(method, world)
+        n, self.class_ = world.n_agents, world.class_
         self.radii = method.radii(world, graph)
         self.estimate = np.full(n, np.nan)
         self.known_mean, self.known_count = np.zeros((n, n)), np.zeros((n, n), np.int32)
@@ -295,8 +304,9 @@ class ColState:
         self.wrong, self.lost, self.isolated = self._n_wrong, 0, 0
 
     def step(self, world: World) -> None:
-        method, unit, sigma = self.method, self.radii.table.up_to(world.t), self.radii.sigma
-        count = world.samples
+        method: ColME = self.method  # type: ignore[assignment]
+        unit, sigma = self.radii.table.up_to(world.t), self.radii.sigma
+        count = world.n_samples
         if isinstance(self.radii, MomentRadii):
             self.mine = self.radii.table_of(world)
         known = self.known_mean, self.known_count, self.known, self.sums
@@ -308,11 +318,11 @@ class ColState:
         self.wrong, self.lost = believed - alike, self._n_right - alike
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         return self.wrong / self._n_wrong if self._n_wrong else 0.0
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         return self.lost / self._n_right if self._n_right else 0.0
 
     def graph(self) -> Graph:
@@ -322,9 +332,6 @@ class ColState:
             self.known_mean, self.known_count, self.known, self.own_interval, self.mine, unit, self.radii.sigma
         )  # fmt: skip
         return Graph(*rows, check=False)
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return graph.components()
 
 
 class ColAgent(IntervalAgent):

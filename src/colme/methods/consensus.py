@@ -28,6 +28,8 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     """
 
     conserves: ClassVar[bool] = True
+    metropolis: ClassVar[bool] = False
+    """Neighbors are weighed by Metropolis' weights, not all alike."""
 
     clock: str = "gossip"
     alpha: float | None = None
@@ -35,6 +37,19 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_clock(self.clock, self.alpha)
+
+    def step_size(self, auto: float) -> float:
+        """The step of the consensus, where `auto` is a stable one."""
+        return 1.0
+
+    @property
+    def online_rule(self) -> str | None:
+        return None if self.needs_moments else "colme.online.rules:ConsensusRule"
+
+    @property
+    def message_adapter(self) -> str | None:
+        """A restart of all clocks at once cannot be sent to neighbors only."""
+        return None if self.clock == "global" else "colme.node.messages.adapters:ConsensusAdapter"
 
     def clock_for(self, n_agents: int) -> Clock:
         """The clock of so many agents, before the first step."""
@@ -63,7 +78,7 @@ class ConsensusState(PruningState):
         self._pairs = self.edges.slots.view(np.uint64)
 
     @property
-    def numbers(self) -> float:
+    def numbers(self) -> float:  # type: ignore[override]
         """Sent to each neighbor: interval and estimate, the restart (gossip), the degree (weights)."""
         return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
 

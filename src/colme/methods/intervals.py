@@ -23,9 +23,15 @@ from colme.confidence import (
 )  # fmt: skip
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, World
+from colme.method import Agent, Method, NeighborState, Place, State, World
 from colme.moments import add_sample
 from colme.pruning import Intervals, KeptEdges
+
+VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
+  title  = {Variance-Aware {ColME}},
+  author = {Stankovic, Nikola},
+  year   = {2025},
+}"""
 
 
 class IntervalMethod(Method, frozen=True, kw_only=True):
@@ -82,6 +88,10 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
                 f"{given} with statistics={self.statistics}: these intervals take their scale from the samples. "
                 f"Leave {given.partition('=')[0]} out, or try statistics=('mean',)."
             )
+
+    @property
+    def citations(self) -> tuple[str, ...]:
+        return (*super().citations, VARIANCE_AWARE) if self.needs_moments else super().citations
 
     @property
     def needs_moments(self) -> bool:
@@ -179,7 +189,7 @@ class MomentRadii(Radii):
         assert moments is not None
         out = np.empty((len(self._statistics), 2, world.n_agents))
         unit = self.table.up_to(world.t)
-        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.samples, unit)
+        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.n_samples, unit)
         return out
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
@@ -187,10 +197,25 @@ class MomentRadii(Radii):
         return [(center, radius) for center, radius in self.table_of(world)]
 
 
-class PruningState:
-    """Array form of a method that irrevocably cuts edges whose intervals part."""
+class IntervalState(NeighborState):
+    """Array form, in NumPy, of a method that irrevocably cuts edges whose intervals do not overlap."""
 
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        super().__init__(method, world, graph)
+        self.radii = method.radii(world, graph)
+
+    def prune(self, world: World) -> None:
+        """Cut the edges whose intervals do not overlap at step t."""
+        for center, radius in self.radii.intervals(world, world.mean):
+            (own, other), (own_radius, other_radius) = self.neighbors.ends(center), self.neighbors.ends(radius)
+            self.neighbors.cut(too_far(own, other, own_radius, other_radius))
+
+
+class PruningState(State):
+    """Array form, on compiled edges, of a method that irrevocably cuts edges whose intervals do not overlap."""
+
+    def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        super().__init__(method, world)
         self.edges = KeptEdges(graph, world.class_)
         self.radii = method.radii(world, graph)
         self.estimate = np.full(world.n_agents, np.nan)
@@ -199,11 +224,11 @@ class PruningState:
         self.edges.prune_by(self.radii.intervals(world, world.mean), world.milestone, world.t)
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         return self.edges.wrong_share
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         return self.edges.lost_share
 
     @property
@@ -212,9 +237,6 @@ class PruningState:
 
     def graph(self) -> Graph:
         return self.edges.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return graph.components()
 
 
 class IntervalAgent(Agent):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import CheckpointError
-from colme.methods import CColME, Census, CLColME, Local
+from colme.method import Method
+from colme.methods import method_from
 from colme.online.agents import Crowd, Label, lines
 from colme.online.kernel import PRESENT
 
 FORMAT = "colme online 1"
-Known = Local | Census | CLColME | CColME
-"""Methods that can be in a file."""
 
 
 def pack(crowd: Crowd) -> dict[str, NDArray[Any]]:
@@ -65,9 +63,9 @@ def _label(raw: bytes, kind: int) -> Label | None:
     return None if kind == 2 else int(text) if kind == 1 else text
 
 
-def method_of(head: Any, path: Path) -> Known:
+def method_of(head: Any, path: Path) -> Method:
     """The method that a head names."""
     try:
-        return msgspec.convert(head, Known)
-    except (msgspec.ValidationError, ValueError) as error:
+        return method_from(head)
+    except ValueError as error:
         raise CheckpointError(f"{path.name} has a method that is not known: {error}. Upgrade colme.") from None

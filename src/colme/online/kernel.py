@@ -7,7 +7,7 @@ All that an agent holds lies in two rows: `agents[a]`, one line of the cache, an
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,27 @@ BURN_IN = 30.0
 GOSSIP, GLOBAL, OWN = (CLOCKS.index(name) for name in ("gossip", "global", "own"))
 TRIES = 4
 """Agents that a newcomer asks per neighbor that it wants, at most."""
+
+
+class Parameters(NamedTuple):
+    """What `learn_events` needs to know of a method; the defaults are those of a method without neighbors."""
+
+    gamma: float = 1.0
+    """The level of the intervals."""
+    shared: bool = False
+    """gamma is divided by the number of agents so far."""
+    kurtosis: float = -1.0
+    """Of the fourth-moment bound; negative: Laplace's bound."""
+    clock: int = 0
+    """Place in `colme.consensus.CLOCKS`."""
+    alpha: float = -1.0
+    """Of a constant clock; negative: the clock decides."""
+    step: float = 0.0
+    """The step of the consensus."""
+    metropolis: bool = False
+    """Neighbors are weighed by Metropolis' weights."""
+    degree: int = 0
+    """Neighbors that an agent looks for; 0: the graph is given."""
 
 
 @equation
@@ -279,14 +300,19 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 
 @kernel
 def learn_events(
-    slots, values, times, agents, numbers, roster, places, book, pool, neighbors, half_life, sigma, gamma, shared,
-    kurtosis, clock, fixed, step, metropolis, degree, key_0, key_1,
+    slots, values, times, agents, numbers, roster, places, book, pool, neighbors, half_life, sigma, parameters, key_0,
+    key_1,
 ):  # fmt: skip
-    """Event by event: agent slots[i] sees values[i]. `neighbors` None: only samples are counted.
+    """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter).
 
-    gamma     the level of intervals, divided by the number of agents ever where they share it (`shared`)
-    degree    neighbors that an agent wants; 0: the graph is given
+    agents .. pool  as described at the top of this file, updated in place
+    neighbors       None: only samples are counted
+    half_life       of a sample's weight, in the unit of times; negative: nothing is forgotten
+    sigma           the known scale of a sample; NaN: estimated
+    parameters      of the method
+    key_0, key_1    the seed of the random choice of neighbors
     """
+    degree = parameters.degree
     for i in range(slots.size):
         a = slots[i]
         row = agents[a]
@@ -298,16 +324,16 @@ def learn_events(
             book[ARRIVED] += 1
         _observe(row, values[i], 0.0 if times is None else times[i], half_life, pool)  # (1)
         if neighbors is not None:
-            level = gamma / book[ARRIVED] if shared else gamma
+            level = parameters.gamma / book[ARRIVED] if parameters.shared else parameters.gamma
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, kurtosis)
+            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, parameters.kurtosis)
             _cut_strangers(neighbors, numbers, agents, book, a)
             if degree > 0:
                 half = (degree + 1) // 2
                 wanted, tries = (half, TRIES * half) if is_new else (degree, 1)
                 _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key_0, key_1)
-            alpha = _rate(neighbors, numbers, agents, book, a, clock, fixed)
-            _average(neighbors, numbers, agents, a, alpha, step, metropolis)
+            alpha = _rate(neighbors, numbers, agents, book, a, parameters.clock, parameters.alpha)
+            _average(neighbors, numbers, agents, a, alpha, parameters.step, parameters.metropolis)
         if is_new:
             roster[book[PRESENT]], places[a] = a, book[PRESENT]
             book[PRESENT] += 1

@@ -52,8 +52,8 @@ from colme.methods import Census, Method
 from colme.online.agents import Crowd, Label, Labels
 from colme.online.columns import as_events, as_label, as_time, as_value, columns_of
 from colme.online.files import FORMAT, method_of, pack, unpack
-from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
-from colme.online.rules import ConsensusRule, rule_of
+from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, Parameters, first_backwards, learn_events
+from colme.online.rules import rule_of
 from colme.online.views import AgentView
 from colme.scenario import check_seed
 
@@ -116,7 +116,7 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._crowd = self._rule.crowd = Crowd(self._rule.width if isinstance(self._rule, ConsensusRule) else None)
+        self._crowd = self._rule.crowd = Crowd(self._rule.width)
         if edges is not None:
             self._crowd.settle(labels, edges.edges())
 
@@ -183,7 +183,7 @@ class CollaborativeMean:
         crowd = self._crowd
         learn_events(
             slots, values, times, crowd.agents, crowd.numbers, crowd.roster, crowd.places, crowd.book, crowd.pool,
-            crowd.neighbors, self.half_life or -1.0, self._rule.sigma, *self._rule.law, *key_of(self.seed),
+            crowd.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, *key_of(self.seed),
         )  # fmt: skip
 
     def _learn_and_forget(
@@ -213,8 +213,7 @@ class CollaborativeMean:
         """An agent leaves: its samples, its estimate and its edges are gone."""
         with self._lock:
             self._crowd.forget(self._crowd.slot(as_label(agent)))
-            if isinstance(self._rule, ConsensusRule):
-                self._rule.renew()
+            self._rule.edges_changed()
 
     def merge(self, other: CollaborativeMean) -> None:
         """Add what another model learned from other samples, of the same or of other agents.
@@ -240,8 +239,8 @@ class CollaborativeMean:
                 raise RunError(f"cannot merge: there would be {together} agents, and max_agents={self.max_agents}. "
                                "Forget some first.")  # fmt: skip
             merged = crowd.merge(came, self.half_life or -1.0)
-            if isinstance(self._rule, ConsensusRule):
-                self._rule.tell_radii()
+            if crowd.neighbors is not None:
+                self._rule.update_radii()
                 crowd.merge_edges(came, *merged, given=self.has_graph)
             self._rule.renew()
 
@@ -313,7 +312,8 @@ class CollaborativeMean:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             head = {name: getattr(self, name) for name in _FIELDS}
-            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph, "law": list(self._rule.law)}
+            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph}
+            head |= {"parameters": self._rule.parameters._asdict()}
             arrays = pack(self._crowd) | self._rule.snapshot()
             write_arrays(path, FORMAT, head, arrays)
 
@@ -324,12 +324,13 @@ class CollaborativeMean:
         where = Path(path)
         try:
             fields = {name: head[name] for name in _FIELDS}
-            method, given, law = head["method"], head["given"], tuple(head["law"])
-        except KeyError as error:
+            method, given = head["method"], head["given"]
+            parameters = Parameters(*head["law"]) if "law" in head else Parameters(**head["parameters"])  # law: 0.6.0
+        except (KeyError, TypeError) as error:
             raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
         model = cls(method_of(method, where), **fields)
         rule, crowd = model._rule, model._crowd
-        model.has_graph, rule.law = given, law
+        model.has_graph, rule.parameters = given, parameters
         if crowd.neighbors is not None and "neighbors" in arrays:
             crowd.neighbors = np.empty((0, arrays["neighbors"].shape[1]), np.int32)
         unpack(crowd, arrays, where)

@@ -1,6 +1,6 @@
-"""What a method does with events: the numbers that the kernel needs of it, and its answers about agents.
+"""How methods learn event by event: the parameters that the kernel needs, and the answers about agents.
 
-`rule_of` is the list of methods that can learn event by event.
+A method names its rule (`Method.online_rule`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, count_all
+from colme.census.method import Census
 from colme.census.posterior import Tribes, posterior, quantiles
 from colme.confidence import BOUNDS
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.methods import CColME, Census, CLColME, Local, Method
+from colme.method import Method, named
+from colme.methods.consensus import ConsensusMethod
 from colme.online.agents import Crowd
 from colme.online.kernel import (
     ARRIVED,
@@ -29,6 +31,7 @@ from colme.online.kernel import (
     PRESENT,
     RADIUS,
     SQUARES,
+    Parameters,
     fill_noise,
     fill_radii,
 )
@@ -41,21 +44,22 @@ Floats = NDArray[np.float64]
 
 
 class Rule:
-    """Local: every agent for itself."""
+    """Local: each agent on its own. The parent of the other rules."""
 
-    has_edges: ClassVar[bool] = False
+    width: int | None = None
+    """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
-    kurtosis = -1.0
-    law: tuple[Any, ...] = (1.0, False, -1.0, 0, -1.0, 0.0, False, 0)
-    """gamma, shared, kurtosis, clock, fixed, step, metropolis and degree, as `learn_events` has them."""
+    parameters = Parameters()
 
-    def __init__(self, sigma: float | None):
+    def __init__(self, method: Method, sigma: float | None, degree: int, graph: Graph | None):
+        if graph is not None and self.width is None:
+            raise MethodError(f"{type(method).__name__} with graph=: in one place it needs no edges. Leave graph out.")
         self.sigma = math.nan if sigma is None else float(sigma)
         self.crowd: Crowd
 
     def radii(self, slots: Slots, gamma: float, least: float = 1.0) -> Floats:
         crowd, out = self.crowd, np.empty(len(slots))
-        fill_radii(crowd.agents, slots, self.sigma, crowd.pool, least, gamma, self.kurtosis, out)
+        fill_radii(crowd.agents, slots, self.sigma, crowd.pool, least, gamma, self.parameters.kurtosis, out)
         return out
 
     def estimate(self, slots: Slots) -> Floats:
@@ -74,6 +78,12 @@ class Rule:
     def renew(self) -> None:
         """Agents came or left in another way than by an event."""
 
+    def edges_changed(self) -> None:
+        """Edges were lost in another way than by an event."""
+
+    def update_radii(self) -> None:
+        """Compute the radius that each agent tells its neighbors anew."""
+
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """What a file must hold beside the crowd."""
         return {}
@@ -83,13 +93,9 @@ class Rule:
 
 
 class ConsensusRule(Rule):
-    """CL-colME and C-colME: average with the neighbors whose intervals touch."""
+    """CL-colME and C-colME: average with the neighbors whose intervals overlap."""
 
-    has_edges: ClassVar[bool] = True
-
-    def __init__(self, method: CLColME | CColME, sigma: float | None, degree: int, graph: Graph | None):
-        known = method.sigma if method.sigma is not None else sigma
-        super().__init__(method.scale_for(sigma, None) if method.bound == "hoeffding" or known is not None else None)
+    def __init__(self, method: ConsensusMethod, sigma: float | None, degree: int, graph: Graph | None):
         if graph is None:
             # 4 r N directed edges, of as many agents as will have come: the kernel divides by them
             bound, self.width = method.bound_for(2, degree), degree + max(1, degree // 2)
@@ -98,26 +104,22 @@ class ConsensusRule(Rule):
         else:
             bound, self.width = method.bound_for(graph.n_agents, graph.n_edges), max(1, graph.max_degree)
             shared, gamma, auto = False, bound.gamma, stable_step(graph)
-        step, metropolis = 1.0, isinstance(method, CColME)
-        if isinstance(method, CLColME):
-            if method.consensus != "laplacian":
-                raise MethodError(
-                    f"consensus={method.consensus!r}: event by event only 'laplacian' is there. Leave consensus out."
-                )
-            step = auto if isinstance(method.step, str) else float(method.step)
-            if graph is not None:
-                method.check(graph.n_agents, graph)
-            elif step * self.width >= 2.0:
-                raise MethodError(
-                    f"step={step:g} is not stable: agents may have {self.width} neighbors, so it must be below "
-                    f"{2.0 / self.width:.4g}. Try step='auto', which is {auto:.4g}."
-                )
+        known = method.sigma if method.sigma is not None else sigma
+        scale = method.scale_for(sigma, None) if method.bound == "hoeffding" or known is not None else None
+        super().__init__(method, scale, degree, graph)
+        step = method.step_size(auto)
+        if graph is not None:
+            method.check(graph.n_agents, graph)
+        elif not method.metropolis and step * self.width >= 2.0:
+            raise MethodError(
+                f"step={step:g} is not stable: agents may have {self.width} neighbors, so it must be below "
+                f"{2.0 / self.width:.4g}. Try step='auto', which is {auto:.4g}."
+            )
         self.bound = method.bound
-        self.kurtosis = bound.kurtosis if method.bound == "fourth-moment" else -1.0
-        fixed = method.alpha if method.alpha is not None else -1.0
-        self.law = (
-            gamma, shared, self.kurtosis, CLOCKS.index(method.clock), fixed, step, metropolis,
-            0 if graph is not None else degree,
+        self.parameters = Parameters(
+            gamma=gamma, shared=shared, kurtosis=bound.kurtosis if method.bound == "fourth-moment" else -1.0,
+            clock=CLOCKS.index(method.clock), alpha=-1.0 if method.alpha is None else method.alpha, step=step,
+            metropolis=method.metropolis, degree=0 if graph is not None else degree,
         )  # fmt: skip
         self._found: tuple[int, NDArray[np.int64]] | None = None
 
@@ -138,10 +140,12 @@ class ConsensusRule(Rule):
     def renew(self) -> None:
         self._found = None
 
-    def tell_radii(self) -> None:
-        """Everybody tells its radius anew."""
-        crowd, (gamma, shared) = self.crowd, self.law[:2]
-        level = gamma / max(1, crowd.book[ARRIVED]) if shared else gamma  # nobody may have come
+    edges_changed = renew
+
+    def update_radii(self) -> None:
+        crowd, level = self.crowd, self.parameters.gamma
+        if self.parameters.shared:
+            level /= max(1, crowd.book[ARRIVED])  # there may be no agent yet
         crowd.agents[crowd.present, RADIUS] = self.radii(crowd.present, level, BURN_IN)
 
 
@@ -150,13 +154,13 @@ class CensusRule(Rule):
 
     saved: ClassVar[tuple[str, ...]] = ("origin", "counted", *Tribes._fields[1:])
 
-    def __init__(self, method: Census, sigma: float | None):
+    def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
         if method.restart:
             raise MethodError(
                 "restart=True: event by event no agent watches for changes. Try half_life=..., which forgets."
             )
         known = method.sigma if method.sigma is not None else sigma
-        super().__init__(None if method.estimate_sigma else known)
+        super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
         self.renew()
 
@@ -237,13 +241,10 @@ class CensusRule(Rule):
 
 def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | None) -> Rule:
     """How the method learns event by event, or a refusal."""
-    if isinstance(method, CLColME | CColME):
-        return ConsensusRule(method, sigma, degree, graph)
-    if not isinstance(method, Local | Census):
+    if method.online_rule is None:
         raise MethodError(
-            f"{type(method).__name__} cannot learn event by event: it needs common steps or the truth. "
+            f"{method!r} cannot learn event by event: it needs common steps, the truth or more than means. "
             "Try Census(), CLColME(), CColME() or Local()."
         )
-    if graph is not None:
-        raise MethodError(f"{type(method).__name__} with graph=: in one place it needs no edges. Leave graph out.")
-    return CensusRule(method, sigma) if isinstance(method, Census) else Rule(sigma)
+    rule: Rule = named(method.online_rule)(method, sigma, degree, graph)
+    return rule
