@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import colme
-from colme.errors import ColmeError, MethodError, NodeError
+from colme.errors import ColmeError, NodeError
 from colme.graphs import random_regular_graph
 from colme.lockstep import lockstep
 from colme.node.core import SLOWEST, Core
@@ -69,7 +69,7 @@ def test_what_no_network_can_serve_is_refused(method: Any) -> None:
 
 
 def test_what_has_no_agent_is_refused() -> None:
-    with pytest.raises(MethodError, match="no per-agent form"):
+    with pytest.raises(NodeError, match="cannot run on a node"):
         alone(colme.Bayes())
 
 

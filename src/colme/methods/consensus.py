@@ -24,7 +24,7 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
 
     clock     how alpha(t) restarts: "gossip" (no global knowledge), "global" (reproduces the papers), "own", "harmonic"
               or "constant"
-    alpha     for the constant clock
+    alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
     conserves: ClassVar[bool] = True

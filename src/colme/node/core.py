@@ -286,7 +286,8 @@ class Core:
         try:
             thaw(self, self._SAVED, saved["core"])
             thaw(self.agent, self.agent.saved, saved["agent"])
-            thaw(self._adapter, self._adapter.saved, saved.get("adapter", saved.get("dialect")))  # 0.6.0: dialect
+            adapter = "adapter" if "adapter" in saved else "dialect"  # as 0.6.0 called it
+            thaw(self._adapter, self._adapter.saved, saved[adapter])
             self.partings = {name: Parting(known=known) for name, known in saved["partings"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None

@@ -116,7 +116,7 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._crowd = self._rule.crowd = Crowd(self._rule.width)
+        self._crowd = self._rule.crowd = Crowd(self._rule.max_neighbors)
         if edges is not None:
             self._crowd.settle(labels, edges.edges())
 

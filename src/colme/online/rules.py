@@ -46,13 +46,13 @@ Floats = NDArray[np.float64]
 class Rule:
     """Local: each agent on its own. The parent of the other rules."""
 
-    width: int | None = None
+    max_neighbors: int | None = None
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
     parameters = Parameters()
 
     def __init__(self, method: Method, sigma: float | None, degree: int, graph: Graph | None):
-        if graph is not None and self.width is None:
+        if graph is not None and self.max_neighbors is None:
             raise MethodError(f"{type(method).__name__} with graph=: in one place it needs no edges. Leave graph out.")
         self.sigma = math.nan if sigma is None else float(sigma)
         self.crowd: Crowd
@@ -98,11 +98,11 @@ class ConsensusRule(Rule):
     def __init__(self, method: ConsensusMethod, sigma: float | None, degree: int, graph: Graph | None):
         if graph is None:
             # 4 r N directed edges, of as many agents as will have come: the kernel divides by them
-            bound, self.width = method.bound_for(2, degree), degree + max(1, degree // 2)
+            bound, self.max_neighbors = method.bound_for(2, degree), degree + max(1, degree // 2)
             shared = method.gamma is None and method.level != "agent"
-            gamma, auto = bound.gamma * (2.0 if shared else 1.0), 1.0 / self.width
+            gamma, auto = bound.gamma * (2.0 if shared else 1.0), 1.0 / self.max_neighbors
         else:
-            bound, self.width = method.bound_for(graph.n_agents, graph.n_edges), max(1, graph.max_degree)
+            bound, self.max_neighbors = method.bound_for(graph.n_agents, graph.n_edges), max(1, graph.max_degree)
             shared, gamma, auto = False, bound.gamma, stable_step(graph)
         known = method.sigma if method.sigma is not None else sigma
         scale = method.scale_for(sigma, None) if method.bound == "hoeffding" or known is not None else None
@@ -110,10 +110,10 @@ class ConsensusRule(Rule):
         step = method.step_size(auto)
         if graph is not None:
             method.check(graph.n_agents, graph)
-        elif not method.metropolis and step * self.width >= 2.0:
+        elif not method.metropolis and step * self.max_neighbors >= 2.0:
             raise MethodError(
-                f"step={step:g} is not stable: agents may have {self.width} neighbors, so it must be below "
-                f"{2.0 / self.width:.4g}. Try step='auto', which is {auto:.4g}."
+                f"step={step:g} is not stable: agents may have {self.max_neighbors} neighbors, so it must be below "
+                f"{2.0 / self.max_neighbors:.4g}. Try step='auto', which is {auto:.4g}."
             )
         self.bound = method.bound
         self.parameters = Parameters(
