@@ -32,7 +32,7 @@ from colme.neighbors import Neighbors
 from colme.samples import running_mean
 
 Inbox = dict[Hashable, Any]
-"""Who said what."""
+"""Messages by sender."""
 Round = Generator[dict[Hashable, Any], Inbox, None]
 """A step of an agent: every `yield outbox` is one exchange of messages and returns the inbox."""
 
@@ -49,15 +49,15 @@ def arrived(seed: int, t: int, n_slots: int, loss: float) -> NDArray[np.bool_]:
 class World:
     """Everything the agents of an array share: who they are, and what they have seen up to step t (centered)."""
 
-    class_: NDArray[Any]  # true classes, for judging and for the oracle; zeros if they are not known
+    class_: NDArray[Any]  # true classes, for metrics and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
     width: float | None  # length of an interval that holds all samples of an agent
     mean: NDArray[np.float64]  # local means; NaN before an agent's first sample
-    count: NDArray[np.int32] | None  # samples per agent; None: everybody has t
+    count: NDArray[np.int32] | None  # samples per agent; None: all have t
     classes_known: bool = True
     kurtosis: float = 3.0  # of the samples, as far as it is known
     exchange: type = np.float32  # the type in which neighbors hear estimates
-    truth: NDArray[np.float64] | None = None  # true means at step t, for judging; None if they are not known
+    truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
@@ -119,7 +119,7 @@ class Place:
     kurtosis: float = 3.0
     exchange: type = np.float32
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
-    class_: int | None = None  # the true class, told to nobody but the oracle
+    class_: int | None = None  # the true class, for the oracle only
 
 
 class State(ABC):

@@ -200,7 +200,7 @@ def test_memory_is_bounded() -> None:
     model = CollaborativeMean(CLColME(), max_agents=100)
     for first in range(0, 5000, 500):
         model.learn_many(agent=np.arange(first, first + 500), value=np.zeros(500))
-    assert model.n_agents == 100 and len(model._crowd.labels) == 100 and len(model._crowd.agents) <= 200
+    assert model.n_agents == 100 and len(model._table.labels) == 100 and len(model._table.agents) <= 200
 
 
 @pytest.mark.parametrize("method", [Census(), Local(), CLColME(level="agent"), CColME()], ids=repr)
@@ -220,7 +220,7 @@ def test_merge_is_learning_everything(method: colme.methods.Method, half_life: f
         np.testing.assert_allclose([ours[a] for a in all_of_it], list(all_of_it.values()), rtol=1e-9, atol=1e-12)
     for a, (low, high) in here.interval_.items():
         np.testing.assert_allclose((low, high), whole.interval_[a], atol=0.15)
-    np.testing.assert_allclose(here._crowd.pool, whole._crowd.pool, rtol=1e-9)
+    np.testing.assert_allclose(here._table.pool, whole._table.pool, rtol=1e-9)
     for a, b in itertools.permutations(here.mean_, 2):
         assert (a in here.neighbors(b)) == (b in here.neighbors(a))
     here.learn_many(agent=agent, value=value, time=time + 2000)  # and it goes on

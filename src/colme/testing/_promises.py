@@ -32,7 +32,7 @@ from colme.sim.sampling import BLOCK
 from colme.sim.simulation import simulate
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
-"""Estimates (steps, agents) from (samples, graph, classes, sigma), by somebody who shares no code with the method."""
+"""Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
 N, STEPS, SIGMA = 24, 60, 0.5
 WIDTH = 2.0 * math.sqrt(3.0) * SIGMA
@@ -241,13 +241,13 @@ def mass_is_conserved(case: Case) -> None:
 
 def alone_is_local(case: Case) -> None:
     """An agent without neighbors, or the only one there is, reports its own mean."""
-    nobody = from_edges([], 1)
+    single = from_edges([], 1)
     samples = case.samples[:, :1]
-    estimates = case.run(samples, graph=nobody, classes=np.zeros(1, int))
+    estimates = case.run(samples, graph=single, classes=np.zeros(1, int))
     counts = np.arange(1, STEPS + 1)[:, None]
     local = np.cumsum(case.samples, axis=0) / counts
     _same(estimates, local[:, :1], "one agent", 1e-12)
-    if not case.method.by_name:  # whoever may ask everybody needs no neighbors
+    if not case.method.by_name:  # agents that may query any other need no neighbors
         edges = case.graph.edges()
         without_first = from_edges(edges[(edges != 0).all(axis=1)], N)
         if not case.method.baseline:
