@@ -347,7 +347,7 @@ def test_bad_samples(agent: Any, x: Any, words: str) -> None:
 
 def test_unknown_agents() -> None:
     model = CollaborativeMean()
-    with pytest.raises(UnknownAgent, match=r"^unknown agent 'a': nobody has been heard. Learn a sample of it first.$"):
+    with pytest.raises(UnknownAgent, match=r"^unknown agent 'a': no agent is known. Learn a sample of it first.$"):
         model.forget("a")
     model.learn_many(agent=["sensor-7", 12], value=[1.0, 2.0])
     with pytest.raises(KeyError, match=r"unknown agent 'sensor-8': .* Did you mean 'sensor-7'\?"):

@@ -83,7 +83,7 @@ class AgentTable:
 
     @property
     def present(self) -> NDArray[np.int64]:
-        """The slots of all agents, in the order of arrival, except that a forgotten agent is replaced by the last one."""
+        """The slots of all agents, in the order of arrival; the last one replaces a forgotten agent."""
         return self.roster[: self.counters[PRESENT]]
 
     def labels_of(self, slots: NDArray[np.int64]) -> list[Label]:

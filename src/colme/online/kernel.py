@@ -301,8 +301,8 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 
 @kernel
 def learn_events(
-    slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters, key_0,
-    key_1,
+    slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
+    key_0, key_1,
 ):  # fmt: skip
     """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter).
 

@@ -158,7 +158,7 @@ class CensusRule(Rule):
     def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
         if method.restart:
             raise MethodError(
-                "restart=True: there is no change detection event by event. Try half_life=..., which forgets old samples."
+                "restart=True: there is no change detection event by event. Try half_life=..., which forgets."
             )
         known = method.sigma if method.sigma is not None else sigma
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
