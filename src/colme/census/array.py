@@ -14,7 +14,7 @@ from colme.census.histogram import Bins, cast, cast_variance, common_variance, d
 from colme.census.posterior import Tribes, below, posterior, quantiles
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.method import World
+from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Variances:
         return out
 
 
-class CensusState:
+class CensusState(State):
     """Array form: the votes of all agents, one row each, in columns for all bins that anybody uses."""
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -133,6 +133,7 @@ class CensusState:
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
+        super().__init__(method, world)
         n = world.n_agents
         self._graph, self._world, self._own = graph, world, method.fits == "own"
         self.plan = Plan.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
@@ -205,7 +206,7 @@ class CensusState:
         """The variance of every local mean; infinite where it is not known."""
         if self.variances is not None:
             return self.variances.of_means()
-        count = self._world.samples if self.followed is None else self.followed.count
+        count = self._world.n_samples if self.followed is None else self.followed.count
         with np.errstate(divide="ignore"):
             return np.broadcast_to(np.square(self.plan.sigma) / count, self._world.n_agents)
 
@@ -237,34 +238,27 @@ class CensusState:
         return self._known[1], *self._known[2]
 
     @property
-    def estimate(self) -> NDArray[np.float64]:
+    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
         return self.known()[1]
 
     @property
-    def probability(self) -> NDArray[np.float64]:
-        """That an agent is of the group it finds itself in."""
-        return self.known()[3]
-
-    @property
-    def numbers(self) -> float:
+    def numbers(self) -> float:  # type: ignore[override]
         """Sent to each neighbor per step so far."""
         return self.sent / max(self._world.t, 1)
 
     @property
-    def n_groups(self) -> float:
+    def n_groups(self) -> float:  # type: ignore[override]
         """Tribes that agents know of, on average."""
         tribes = self.known()[0]
         return float(tribes.n_tribes[np.maximum(tribes.fit, 0)].mean())
 
-    def interval(self, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Where the true mean lies with this posterior probability: (lower, upper)."""
+    def posterior(self, level: float) -> Posterior:
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
             quantiles(tail, self.mean, self.noise, *self.known()[0].prior, end)
-        return lower, upper
+        return Posterior(self.known()[3], lower, upper)
 
-    def covered(self, truth: NDArray[np.float64], level: float) -> float:
-        """The share of agents whose true mean lies in their interval."""
+    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         out = np.empty(len(truth))
         below(truth, self.mean, self.noise, *self.known()[0].prior, out)
         out = out[~np.isnan(out)]
@@ -285,11 +279,11 @@ class CensusState:
         return np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         return self._among(strangers=True)
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         return self._among(strangers=False)
 
     def _among(self, *, strangers: bool) -> float:
