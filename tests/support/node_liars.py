@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.histogram import cast
+from colme.census.histogram import bin_means
 from colme.graphs import Graph
 from colme.node.core import Core
 from colme.node.device import Device
@@ -86,7 +86,7 @@ def stubborn(core: Core, record: Record) -> Record:
     if not isinstance(record.body, VotesBody):
         return record
     agent: Any = core.agent
-    codes, values = cast(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)
+    codes, values = bin_means(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)
     return _with(record, codes=codes, values=values.astype(np.float32), before=values.astype(np.float32))
 
 
