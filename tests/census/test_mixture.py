@@ -57,7 +57,7 @@ def test_no_mixture_is_more_likely_than_the_bound(n: int, gap: float) -> None:
         bins = histogram_of(drawn_means([0.4, 0.6], [0.0, gap], [0.0, 0.1], n, seed), 1.0)
         found = fitted(bins)
         likelihood = log_likelihood(bins, found, len(found.weight))
-        _, weights, bound = nonparametric_mixture(bins, float(bins.count.sum()), bins.center.min(), bins.center.max())
+        _, weights, bound = nonparametric_mixture(bins, float(bins.counts.sum()), bins.center.min(), bins.center.max())
         assert likelihood <= bound + OFF_GRID
         assert weights.sum() == pytest.approx(1.0, abs=1e-6)
 

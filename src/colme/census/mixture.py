@@ -39,7 +39,7 @@ class Histogram(NamedTuple):
     """The occupied bins of one histogram."""
 
     center: NDArray[np.float64]
-    count: NDArray[np.float64]
+    counts: NDArray[np.float64]
     """Agents in the bin, a fraction for some."""
     noise: NDArray[np.float64]
     """The variance of a binned mean around the true one."""

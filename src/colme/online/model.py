@@ -21,8 +21,8 @@ has fewer than `degree`, because it is new or because of cuts, asks one more at 
 agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long. Who is
 asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
-Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.census.array`); no edge
-is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
+Scale. If sigma is not known, each agent estimates its own, moderated by that of all
+(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
 
 Level. "edge" and "population" divide delta by the agents that have ever come, at the time when an agent works out its
 radius; intervals that hold at all times need no more for edges that are drawn later.
@@ -280,7 +280,7 @@ class CollaborativeMean:
 
     @property
     def groups_(self) -> AgentView[int]:
-        """The group that each agent is found in: a tribe of the census, or agents connected by kept edges."""
+        """The group that each agent is found in: a component of the census, or agents connected by kept edges."""
         return self._view(lambda slots: self._rule.group(slots)[0])
 
     def _view(self, answer: Any) -> AgentView[Any]:
