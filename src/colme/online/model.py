@@ -22,7 +22,8 @@ agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So
 asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
 Scale. If sigma is not known, each agent estimates its own, moderated by that of all
-(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
+(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. As everything
+is in one process, that is simply known.
 
 Level. "edge" and "population" divide delta by the agents that have ever come, at the time when an agent works out its
 radius; intervals that hold at all times need no more for edges that are drawn later.
