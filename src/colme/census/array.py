@@ -28,7 +28,7 @@ AGREEMENT = 0.05
 variance. The fits of other agents start from it."""
 
 
-class Posterior(NamedTuple):
+class PosteriorSummary(NamedTuple):
     """The posterior of every agent: the priors, posterior means, most probable groups and their probabilities."""
 
     prior: MixturePrior
@@ -38,7 +38,7 @@ class Posterior(NamedTuple):
 
 
 class CensusState:
-    """Array form."""
+    """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved: ClassVar[tuple[str, ...]] = (
         "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "detector",
@@ -54,18 +54,18 @@ class CensusState:
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
-        self.codes = np.empty(0, np.int64)  # the columns ..
-        self.masses: NDArray[Any] = np.empty((n, 0), world.exchange)  # .. z(k) ..
-        self.previous = self.masses  # .. and z(k - 1)
+        self.codes = np.empty(0, np.int64)  # the bin or channel of each column
+        self.masses: NDArray[Any] = np.empty((n, 0), world.exchange)  # z(k), after the last round
+        self.previous = self.masses  # z(k - 1), after the round before
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
         self.sent = 0.0  # numbers, to each neighbor
         self.variances = SampleVariances(n) if self.schedule.sigma is None else None
         self.detector = ChangeDetector(n) if method.restart else None
-        self._posterior: tuple[int, Posterior] | None = None  # of which step
+        self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
 
     def step(self, world: World) -> None:
-        self._posterior = None
+        self._summary = None
         if self.variances is not None:
             self.variances.observe(world.mean, world.counts)
         if self.detector is not None:
@@ -127,18 +127,18 @@ class CensusState:
         row[differ] = np.arange(1, len(rows))
         return FittedMixtures.of_agents(rows, bins, reached, n, row, self.grid, warm_start=True)
 
-    def posterior(self) -> Posterior:
+    def summary(self) -> PosteriorSummary:
         """Equation (5), as of the current step."""
         t, n = self._world.t, self._world.n_agents
-        if self._posterior is None or self._posterior[0] != t:
+        if self._summary is None or self._summary[0] != t:
             fitted = self.fitted
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
             prior = fitted.prior._replace(row=np.where(self._graph.degrees == 0, -1, fitted.row))
-            found = Posterior(prior, np.empty(n), np.zeros(n, np.int64), np.empty(n))
+            found = PosteriorSummary(prior, np.empty(n), np.zeros(n, np.int64), np.empty(n))
             posterior_mean(self.mean, self.noise, *found)
-            self._posterior = t, found
-        return self._posterior[1]
+            self._summary = t, found
+        return self._summary[1]
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -156,12 +156,12 @@ class CensusState:
 
     @property
     def estimate(self) -> NDArray[np.float64]:
-        return self.posterior().estimate
+        return self.summary().estimate
 
     @property
     def probability(self) -> NDArray[np.float64]:
         """The posterior probability of each agent's group."""
-        return self.posterior().probability
+        return self.summary().probability
 
     @property
     def numbers(self) -> float:
@@ -171,25 +171,25 @@ class CensusState:
     @property
     def n_groups(self) -> float:
         """Components of an agent's mixture, on average over agents."""
-        prior = self.posterior().prior
+        prior = self.summary().prior
         return float(prior.n_components[np.maximum(prior.row, 0)].mean())
 
     def interval(self, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(lower, upper), between which the true mean lies with this posterior probability."""
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            posterior_quantiles(tail, self.mean, self.noise, self.posterior().prior, end)
+            posterior_quantiles(tail, self.mean, self.noise, self.summary().prior, end)
         return lower, upper
 
     def covered(self, truth: NDArray[np.float64], level: float) -> float:
         """The share of agents whose true mean lies in their interval."""
         out = np.empty(len(truth))
-        posterior_cdf(truth, self.mean, self.noise, self.posterior().prior, out)
+        posterior_cdf(truth, self.mean, self.noise, self.summary().prior, out)
         out = out[~np.isnan(out)]
         return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.posterior().group
+        return self.summary().group
 
     def graph(self) -> Graph:
         """The edges between neighbors of the same group."""
@@ -214,7 +214,7 @@ class CensusState:
 
     def _misjudged(self, *, between: bool) -> float:
         a, b = self._ends
-        group, class_ = self.posterior().group, self._world.class_
+        group, class_ = self.summary().group, self._world.class_
         which = (class_[a] != class_[b]) == between
         return float(((group[a] == group[b]) == between)[which].mean()) if which.any() else 0.0
 

@@ -113,7 +113,7 @@ class HistogramMessage(NamedTuple):
 
 
 class CensusAgent(Agent):
-    """Per-agent form."""
+    """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
     saved: ClassVar[tuple[str, ...]] = (
         *Agent.saved, "began", "completed", "fitted", "square", "average_variance", "detector",
@@ -127,9 +127,9 @@ class CensusAgent(Agent):
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
-        self.codes = np.empty(0, np.int64)  # the bins of the histogram ..
-        self.masses: NDArray[Any] = np.empty(0, place.exchange)  # .. and their masses, z(k) ..
-        self.previous = self.masses  # .. and z(k - 1)
+        self.codes = np.empty(0, np.int64)  # the bins and channels of its histogram
+        self.masses: NDArray[Any] = np.empty(0, place.exchange)  # z(k), after the last round
+        self.previous = self.masses  # z(k - 1), after the round before
         self.channel: int | None = None  # the code of the noise channel of this agent's grid, if its mean was binned
         self.fitted = FittedMixtures.none(1)
         self.square = 0.0  # the sum of squared deviations of the samples

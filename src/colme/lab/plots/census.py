@@ -42,12 +42,12 @@ class ExplainedCensus:
     spread: NDArray[np.float64]
     """The standard deviation of each component, uncertainty included."""
     own: NDArray[np.float64]
-    """Possible local means, .."""
+    """Possible local means, over the range of all agents."""
     estimate: NDArray[np.float64]
-    """.. their posterior means, .."""
+    """The posterior mean for each of them."""
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    """.. and the ends of their 90 % intervals."""
+    """The ends of the 90 % interval for each of them."""
 
     def table(self) -> pd.DataFrame:
         """The histograms: one row per round and bin."""
@@ -81,7 +81,7 @@ def explain_census(
     bins = Bins.of(codes, state.unit)
     main_grid = np.bincount(bins.grid[~np.isnan(bins.center)]).argmax()  # agents of similar noise share one grid
     kept = np.flatnonzero(~np.isnan(bins.center) & (bins.grid == main_grid))
-    prior = state.posterior().prior
+    prior = state.summary().prior
     row, noise = max(int(prior.row[agent]), 0), float(state.noise[agent]) * run.world.t / began
     k = int(prior.n_components[row])
     left, right = np.nanquantile(means, [0.0005, 0.9995])
