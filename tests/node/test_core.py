@@ -319,7 +319,7 @@ def test_samples_between_ticks_count_and_make_no_step() -> None:
 
 @pytest.mark.parametrize("method", DEVICES, ids=repr)
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
-    """But for what neighbors said last, which is heard anew, and the votes of a census, which is joined anew."""
+    """But for what neighbors said last, which is heard anew, and the histogram of a census, which is joined anew."""
     graph = random_regular_graph(8, 3, rng=1)
     samples, _ = two_classes(8, 45)
     fleet = Fleet(method, graph, MemoryNetwork(), sigma=SIGMA, width=WIDTH)

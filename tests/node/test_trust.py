@@ -171,7 +171,7 @@ def test_near() -> None:
 
 
 def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
-    """All neighbors tell of a single tribe, close enough to be possible and too far to be true."""
+    """All neighbors send a single component, close enough to be possible and too far to be true."""
     core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
     liars = {b: Core(colme.Census(), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
     far = 0

@@ -82,7 +82,7 @@ def lend(core: Core, record: Record) -> Record:
 
 
 def stubborn(core: Core, record: Record) -> Record:
-    """Votes of the round that all are in, which are only its own: a tribe of its own, half a class away."""
+    """Masses of the round that all are in, of its own false mean alone: a component half a class away."""
     if not isinstance(record.body, VotesBody):
         return record
     agent: Any = core.agent

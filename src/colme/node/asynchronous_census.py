@@ -2,16 +2,17 @@
 
 Censuses have numbers, and so have their rounds. From the perspective of agent a, at its own tick t:
 
-(1) when its last census is a fifth old it begins the next: the next number, and its own ballot as votes
-(2) who hears of a newer number joins with its own ballot, once it is done with the one before
-(3) it goes on to round k + 1 when all neighbors that it hears have told it their votes of round k, by the equation of
-    `colme.census.method`, momentum included. So that nobody misses a round, all tell the votes of the last two: who
-    waits for me is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not heard
-    is replaced by oneself; one that is further ahead is heard as it is, in a plain average without momentum
-(4) after the last round it explains the votes by tribes, as ever, but goes on telling them
+(1) when its last census is a fifth old it begins the next: the next number, and its own binned mean as the histogram
+(2) an agent that hears of a newer number joins with its own binned mean, once it is done with the one before
+(3) it goes on to round k + 1 when all neighbors that it hears have sent their masses of round k, by the equation of
+    `colme.census.method`, momentum included. So that no agent misses a round, all send the masses of the last two: a
+    neighbor that waits is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not
+    heard is replaced by the agent itself; one that is further ahead is heard as it is, in a plain average without
+    momentum
+(4) after the last round it fits a mixture to its histogram, as ever, but goes on sending the masses
 
 What is late, lost or told twice therefore costs time and changes nothing. Where somebody no longer waited, or lies,
-momentum could make votes grow, or fall below zero: such votes are cut off at zero and scaled to one in all.
+momentum could make masses grow, or fall below zero: such masses are clipped at zero and scaled to one in all.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Poll(NamedTuple):
     epoch: int
 
     def of_round(self, number: int) -> HistogramMessage:
-        """The votes of this round, or of a later one."""
+        """The masses of this round, or of a later one."""
         return HistogramMessage(self.codes, self.values if self.round == number else self.before, self.degree)
 
 
@@ -65,7 +66,7 @@ class RollingSchedule(Schedule):
 
 
 class RollingCensus(CensusAgent):
-    """Per-agent form, driven by whatever was heard last. A restart forgets the votes, and joins again."""
+    """Per-agent form, driven by whatever was heard last. A restart forgets the masses, and joins again."""
 
     saved: ClassVar[tuple[str, ...]] = (*CensusAgent.saved, "census", "start", "joined")
 
@@ -75,18 +76,18 @@ class RollingCensus(CensusAgent):
         self.census = 0  # its number
         self.start = 0  # when it began, in my own ticks
         self.joined = 0  # when I did
-        self.round = 0  # of the votes, also when it is over
-        self.waited = 0  # ticks, for the votes of others in this round
+        self.round = 0  # of the masses, also when it is over
+        self.waited = 0  # ticks, for the masses of others in this round
 
     @property
     def poll(self) -> Poll:
         occupied = (self.masses != 0) | (self.previous != 0)
-        codes, votes, before = (each[occupied] for each in (self.codes, self.masses, self.previous))
+        codes, masses, before = (each[occupied] for each in (self.codes, self.masses, self.previous))
         since = max(self.t - self.start, 0)
-        return Poll(codes, votes, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
+        return Poll(codes, masses, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
 
     def resume(self) -> None:
-        """After a restart: the votes are gone, so the last census is joined anew if others still tell of it."""
+        """After a restart: the masses are gone, so the last census is joined anew if others still tell of it."""
         self.census = max(self.census - 1, 0)
 
     def step(self, sample: float) -> Round:

@@ -214,7 +214,7 @@ class FlowDialect(Dialect):
 
 
 class CensusDialect(Dialect):
-    """The census: votes, and which census they are for."""
+    """The census: bin masses, and which census they are for."""
 
     agent: CensusAgent
 
