@@ -195,7 +195,7 @@ for _method in INTERVAL_METHODS:
                 ("clock", {"clock": "globl"}, ("clock 'globl'", "one of 'gossip', 'global'", "Did you mean 'global'?")),
                 ("no alpha", {"clock": "constant"}, ("clock='constant' with alpha=None", "needs alpha", "alpha=0.9")),
                 ("alpha", {"alpha": 0.5}, ("clock='gossip' with alpha=0.5", "others take none", "clock='constant'")),
-                ("alpha 1", {"clock": "constant", "alpha": 1.0}, ("alpha=1.0", "below 1", "Try alpha=0.9")),
+                ("alpha 2", {"clock": "constant", "alpha": 2.0}, ("alpha=2.0", "between 0 and 1", "Try alpha=0.9")),
             )
         }
 BAD |= {

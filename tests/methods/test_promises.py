@@ -13,6 +13,7 @@ from colme.confidence import level_gamma
 from colme.graphs import Graph
 from colme.methods import METHODS, Method
 from colme.methods.intervals import IntervalMethod
+from colme.methods.local import LocalState
 from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import WIDTH, Case
@@ -126,15 +127,13 @@ class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]
     """Its array form is not its agent form."""
 
     def start(self, world: Any, graph: Any) -> Any:
-        state = super().start(world, graph)
-        honest = state.step
+        return LiarState(self, world)
 
-        def step(world: Any) -> None:
-            honest(world)
-            state.estimate += 1e-9
 
-        state.step = step
-        return state
+class LiarState(LocalState):
+    def step(self, world: Any) -> None:
+        super().step(world)
+        self.estimate += 1e-9
 
 
 def test_check_method_notices() -> None:

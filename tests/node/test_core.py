@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import colme
-from colme.errors import ColmeError, MethodError, NodeError
+from colme.errors import ColmeError, NodeError
 from colme.graphs import random_regular_graph
+from colme.lockstep import lockstep
 from colme.node.core import SLOWEST, Core
-from colme.node.lockstep import lockstep
+from colme.node.lockstep import lockstep_over
 from colme.node.messages import wire
 from colme.node.messages.wire import HelloBody, LoansBody, Record, pack
 from colme.node.net.memory import MemoryNetwork
@@ -52,7 +53,7 @@ def test_lockstep_over_bytes_equals_the_array_to_the_bit(method: Any) -> None:
     for samples in (case.samples, case.gappy()):
         origin = colme.Recording(samples).origin
         network = MemoryNetwork(seed=1, delay=(0.0, 0.1), duplication=0.3)
-        got = lockstep(method, samples - origin, case.graph, sigma=SIGMA, width=WIDTH, network=network)
+        got = lockstep_over(network, method, samples - origin, case.graph, sigma=SIGMA, width=WIDTH)
         np.testing.assert_array_equal(got + origin, case.run(samples))
         assert network.lost == 0 and (network.sent > 0) != isinstance(method, colme.Local)
 
@@ -68,7 +69,7 @@ def test_what_no_network_can_serve_is_refused(method: Any) -> None:
 
 
 def test_what_has_no_agent_is_refused() -> None:
-    with pytest.raises(MethodError, match="no per-agent form"):
+    with pytest.raises(NodeError, match="cannot run on a node"):
         alone(colme.Bayes())
 
 

@@ -17,7 +17,7 @@ from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, 
 from colme.census.sample_variance import SampleVariances
 from colme.census.schedule import Schedule
 from colme.graphs import Graph
-from colme.method import World
+from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PosteriorSummary(NamedTuple):
     probability: NDArray[np.float64]
 
 
-class CensusState:
+class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -46,6 +46,7 @@ class CensusState:
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
+        super().__init__(method, world)
         n = world.n_agents
         self._graph, self._world, self._fit_all = graph, world, method.fits == "own"
         self.schedule = Schedule.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
@@ -150,39 +151,32 @@ class CensusState:
         """The sampling variance of every local mean; infinite where it is not known."""
         if self.variances is not None:
             return self.variances.of_means()
-        count = self._world.samples if self.detector is None else self.detector.count
+        count = self._world.n_samples if self.detector is None else self.detector.count
         with np.errstate(divide="ignore"):
             return np.broadcast_to(np.square(self.schedule.sigma) / count, self._world.n_agents)
 
     @property
-    def estimate(self) -> NDArray[np.float64]:
+    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
         return self.summary().estimate
 
     @property
-    def probability(self) -> NDArray[np.float64]:
-        """The posterior probability of each agent's group."""
-        return self.summary().probability
-
-    @property
-    def numbers(self) -> float:
+    def numbers(self) -> float:  # type: ignore[override]
         """Numbers sent to each neighbor per step so far."""
         return self.sent / max(self._world.t, 1)
 
     @property
-    def n_groups(self) -> float:
+    def n_groups(self) -> float:  # type: ignore[override]
         """Components of an agent's mixture, on average over agents."""
         prior = self.summary().prior
         return float(prior.n_components[np.maximum(prior.row, 0)].mean())
 
-    def interval(self, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(lower, upper), between which the true mean lies with this posterior probability."""
+    def posterior(self, level: float) -> Posterior:
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
             posterior_quantiles(tail, self.mean, self.noise, self.summary().prior, end)
-        return lower, upper
+        return Posterior(self.summary().probability, lower, upper)
 
-    def covered(self, truth: NDArray[np.float64], level: float) -> float:
-        """The share of agents whose true mean lies in their interval."""
+    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         out = np.empty(len(truth))
         posterior_cdf(truth, self.mean, self.noise, self.summary().prior, out)
         out = out[~np.isnan(out)]
@@ -203,12 +197,12 @@ class CensusState:
         return np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         """Of the edges between classes, the share whose ends are in one group."""
         return self._misjudged(between=True)
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         """Of the edges within classes, the share whose ends are in two groups."""
         return self._misjudged(between=False)
 

@@ -61,8 +61,9 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     """
 
     label: ClassVar[str] = "census"
+    color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
-    bears_loss: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
 
     sigma: float | None = None
     estimate_sigma: bool = False
@@ -94,7 +95,15 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
         one_of(self.fits, ("shared", "own"), "fits", MethodError)
 
     @property
-    def counts_in_ones(self) -> bool:
+    def online_rule(self) -> str:
+        return "colme.online.rules:CensusRule"
+
+    @property
+    def message_adapter(self) -> str:
+        return "colme.node.messages.adapters:CensusAdapter"
+
+    @property
+    def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
     def start(self, world: World, graph: Graph) -> CensusState:
