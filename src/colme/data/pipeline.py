@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.census import Census, CensusFit
 from colme.data.fit.choice import (
     FAMILY,
     FEWEST,
@@ -25,6 +24,7 @@ from colme.data.fit.choice import (
 from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import Estimator, Evidence, Fit, LocalMean
 from colme.data.fit.groups import Groups
+from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
 from colme.data.fit.moments import fold_moments
 from colme.data.fit.prior import Prior, standard
 from colme.data.fit.variances import measured, t_quantile
@@ -149,7 +149,7 @@ class Workings:
         # never wider than what is known without the others
         most = np.maximum(np.sqrt(evidence.noise) / np.maximum(fit.error(), 1e-300), 1.0)
         factor = np.minimum(widened, most) if by.name != "local" else np.full(len(most), widened)
-        if isinstance(fit, CensusFit):
+        if isinstance(fit, MixtureFit):
             lower, upper = fit.interval(self.options.level)
             # between few tribes the posterior mean may lie outside of its quantiles
             lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
@@ -174,7 +174,7 @@ class Workings:
         if fit.groups is not None:
             found = Groups.parts(fit.groups)
         else:
-            census = fit if isinstance(fit, CensusFit) else Census().fit(evidence)
+            census = fit if isinstance(fit, MixtureFit) else MixtureEstimator().fit(evidence)
             found = Groups.of(census, self.options.groups)
         return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
 

@@ -21,9 +21,9 @@ with fewer than `degree`, because it is new or because of cuts, asks one more at
 asked accepts if it has fewer than 1.5 degree neighbors and the two intervals overlap. So no agent stays isolated for
 long. Which agents are asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
-Scale. If sigma is not known, each agent estimates its own, moderated by the pooled one (`colme.census.array`); no edge
-is cut before all agents together have 30 degrees of freedom. All agents are in one process, so the pooled variance is
-simply available.
+Scale. If sigma is not known, each agent estimates its own, moderated by the pooled one
+(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
+in one process, so the pooled variance is simply available.
 
 Level. "edge" and "population" divide delta by the number of agents so far, at the time when an agent computes its
 radius; intervals that hold at all times need no more for edges that are added later.

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.histogram import Bins, count_all
+from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import Tribes, posterior, quantiles
+from colme.census.posterior import FittedMixtures, MixturePrior, posterior_mean, posterior_quantiles
 from colme.confidence import BOUNDS
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
@@ -149,11 +149,18 @@ class ConsensusRule(Rule):
         table.agents[table.present, RADIUS] = self.radii(table.present, level, BURN_IN)
 
 
+_IN_FILE = {
+    "weight": "share", "location": "place", "variance": "width", "n_components": "n_tribes",
+    "outlier_density": "stranger", "first_group": "first_group",
+}  # fmt: skip
+"""The arrays of the fitted mixture under their names in a file, which are those of version 0.5."""
+
+
 class CensusRule(Rule):
     """The census in one process: the histogram of all means is fitted anew when an estimate is asked for and the last
     fit is old."""
 
-    saved: ClassVar[tuple[str, ...]] = ("origin", "counted", *Tribes._fields[1:])
+    saved: ClassVar[tuple[str, ...]] = ("origin", "counted")
 
     def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
         if method.restart:
@@ -166,12 +173,8 @@ class CensusRule(Rule):
         self.renew()
 
     def renew(self) -> None:
-        self._keep(Tribes.unknown(1))
+        self.fitted = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
-
-    def _keep(self, tribes: Tribes) -> None:
-        for name in Tribes._fields[1:]:
-            setattr(self, name, getattr(tribes, name))
 
     def _noise(self, slots: Slots) -> Floats:
         out = np.empty(len(slots))
@@ -187,32 +190,31 @@ class CensusRule(Rule):
             return
         slots = table.present
         mean, noise = table.agents[slots, MEAN], self._noise(slots)
-        votes = (noise > 0.0) & (noise < np.inf)
+        binned = (noise > 0.0) & (noise < np.inf)
         self.renew()
         self.counted[:] = now
-        if votes.sum() < 2:
+        if binned.sum() < 2:
             return  # alone, or nothing is known about anybody's noise
-        self.origin[0] = mean[votes].mean()
+        self.origin[0] = mean[binned].mean()
         unit = self.sigma
         if math.isnan(unit):
             unit = math.sqrt(table.pool[SQUARES] / table.pool[FREEDOM])
-        codes, census = count_all(mean[votes] - self.origin[0], noise[votes], unit)
-        n = int(votes.sum())
+        codes, masses = histogram_of(mean[binned] - self.origin[0], noise[binned], unit)
+        n = int(binned.sum())
         # float32, as a simulation has it: the same compiled fit serves both
-        self._keep(Tribes.fitted(census[None].astype(np.float32), Bins.of(codes, unit), float(n), n))
+        self.fitted = FittedMixtures.of_rows(masses[None].astype(np.float32), Bins.of(codes, unit), float(n), n)
 
-    def _known(self, slots: Slots) -> tuple[Floats, Floats, Tribes]:
-        """Means from the origin, their variances, and the tribes."""
+    def _known(self, slots: Slots) -> tuple[Floats, Floats, MixturePrior]:
+        """Means from the origin, their variances, and the prior."""
         self._census()
         noise = self._noise(slots)
-        tribes = Tribes(np.empty(0, np.int64), *(getattr(self, name) for name in Tribes._fields[1:]))
-        tribes = tribes._replace(fit=np.where((noise > 0.0) & (noise < np.inf) & (tribes.n_tribes[0] > 0), 0, -1))
-        return self.table.agents[slots, MEAN] - self.origin[0], noise, tribes
+        has_prior = (noise > 0.0) & (noise < np.inf) & (self.fitted.n_components[0] > 0)
+        prior = self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
+        return self.table.agents[slots, MEAN] - self.origin[0], noise, prior
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
         out = np.empty(len(slots)), np.zeros(len(slots), np.int64), np.empty(len(slots))
-        mean, noise, tribes = self._known(slots)
-        posterior(mean, noise, *tribes, *out)
+        posterior_mean(*self._known(slots), *out)
         return out
 
     def estimate(self, slots: Slots) -> Floats:
@@ -224,20 +226,23 @@ class CensusRule(Rule):
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """Between the quantiles of the posterior."""
-        mean, noise, tribes = self._known(slots)
+        mean, noise, prior = self._known(slots)
         lower, upper = np.empty((2, len(slots)))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            quantiles(tail, mean, noise, *tribes.prior, end)
+            posterior_quantiles(tail, mean, noise, prior, end)
             end[noise == 0.0] = mean[noise == 0.0]
             end += self.origin[0]
         return lower, upper
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        return {name: getattr(self, name) for name in self.saved}
+        arrays = {name: getattr(self, name) for name in self.saved}
+        return arrays | {in_file: getattr(self.fitted, name) for name, in_file in _IN_FILE.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         for name in self.saved:
             setattr(self, name, arrays[name])
+        for name, in_file in _IN_FILE.items():
+            setattr(self.fitted, name, arrays[in_file])
 
 
 def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | None) -> Rule:

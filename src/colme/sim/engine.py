@@ -28,7 +28,7 @@ from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Perception
 from colme.sim.trace import Final, Trace
 
-CHECKPOINT = "colme checkpoint 2"
+CHECKPOINT = "colme checkpoint 3"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.census import Census
 from colme.data.fit.estimators import Estimator, Evidence, LocalMean, Pooled, Shrinkage
+from colme.data.fit.mixture_estimator import MixtureEstimator
 from colme.data.fit.moments import N_FOLDS, FoldMoments
 from colme.data.fit.overlaps import ConsensusLimit, OneHop
 from colme.data.fit.prior import Prior
@@ -27,8 +27,8 @@ from colme.data.fit.variances import KINDS, Noise
 from colme.data.report.result import Candidate
 
 FAMILY: tuple[Estimator, ...] = (
-    LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(), Census(variance="pooled"),
-    Census(), OneHop(variance="pooled"), OneHop(), ConsensusLimit(),
+    LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
+    MixtureEstimator(variance="pooled"), MixtureEstimator(), OneHop(variance="pooled"), OneHop(), ConsensusLimit(),
 )  # fmt: skip
 """What `auto` chooses from, the simplest first."""
 FEWEST = 5

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.census import CensusFit
+from colme.data.fit.mixture_estimator import MixtureFit
 
 Floats = NDArray[np.float64]
 _SURELY = 1e-3
@@ -46,22 +46,22 @@ class Groups(NamedTuple):
         return cls(names, (names >= 0).astype(np.float64), int((size > 1).sum()))
 
     @classmethod
-    def of(cls, fit: CensusFit, most: int | None = None) -> Groups:
+    def of(cls, fit: MixtureFit, most: int | None = None) -> Groups:
         """The groups of a census, `most` at most."""
-        k = int(fit.tribes.n_tribes[0])
-        share, place, width = (part[0, :k] for part in fit.tribes[1:4])
+        k = int(fit.mixture.n_components[0])
+        share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
         variance = width + float(np.median(fit.noise))
         depth = _valleys(share, place, variance)
         evidence = min(_chances(np.sort(fit.mean), place, np.sqrt(variance)), default=1.0) < _SURELY
         apart = (depth < _VALLEY) & evidence
         if most is not None and apart.sum() >= max(most, 1):  # the deepest valleys stay
             apart &= depth <= np.sort(depth)[max(most, 1) - 2] if most > 1 else False
-        of_tribe = np.concatenate([[0], np.cumsum(apart)])
-        group = of_tribe[fit.tribe]
+        of_component = np.concatenate([[0], np.cumsum(apart)])
+        group = of_component[fit.component]
         found = cls.parts(group)
         if not found.n_groups:
             return found
-        return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_tribe, group), 0.0))
+        return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_component, group), 0.0))
 
 
 def _density(x: Any, share: Floats, place: Floats, variance: Floats) -> Floats:
@@ -78,14 +78,14 @@ def _valleys(share: Floats, place: Floats, variance: Floats) -> Floats:
     return np.asarray(seen.min(axis=0) / np.maximum(np.minimum(seen[0], seen[-1]), 1e-300))
 
 
-def _memberships(fit: CensusFit, of_tribe: NDArray[np.int64], group: NDArray[np.int64]) -> Floats:
+def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArray[np.int64]) -> Floats:
     """The posterior probability of each agent's group: that of all its tribes together."""
     inside, total = np.zeros((2, len(fit.mean)))
-    total += float(fit.tribes.stranger[0]) * math.sqrt(2.0 * math.pi)
-    for i, each in enumerate(of_tribe):  # at most `colme.census.mixture.MOST`
-        variance = fit.noise + fit.tribes.width[0, i]
-        z = np.square(fit.mean - fit.tribes.place[0, i]) / variance
-        density = fit.tribes.share[0, i] * np.exp(-0.5 * z) / np.sqrt(variance)
+    total += float(fit.mixture.outlier_density[0]) * math.sqrt(2.0 * math.pi)
+    for i, each in enumerate(of_component):  # at most `colme.census.mixture.MAX_COMPONENTS`
+        variance = fit.noise + fit.mixture.variance[0, i]
+        z = np.square(fit.mean - fit.mixture.location[0, i]) / variance
+        density = fit.mixture.weight[0, i] * np.exp(-0.5 * z) / np.sqrt(variance)
         total += density
         inside += np.where(group == each, density, 0.0)
     return np.asarray(inside / np.maximum(total, 1e-300))

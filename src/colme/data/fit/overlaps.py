@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import laplace_radius, level_gamma
-from colme.data.fit.census import census_of
 from colme.data.fit.estimators import Estimator, Evidence, Fit
+from colme.data.fit.mixture_estimator import mixture_fit
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ class PooledFit(msgspec.Struct, frozen=True):
     groups: NDArray[np.int64] | None = None
 
     def error(self) -> Floats:
-        census = census_of(self.evidence)
+        census = mixture_fit(self.evidence)
         return np.hypot(census.error(), census.estimate - self.estimate)
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from colme.census.histogram import plausible
-from colme.census.method import CensusAgent, Votes
+from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, Hello
@@ -271,8 +271,8 @@ class CensusAdapter(Adapter):
         return VotesBody(poll.census, poll.began, poll.since, poll.round, poll.codes, poll.values, poll.before)
 
     def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        votes: Votes = next(iter(outbox.values()))
-        return VotesBody(0, 0, 0, 0, votes.codes, votes.values, np.zeros_like(votes.values))
+        message: HistogramMessage = next(iter(outbox.values()))
+        return VotesBody(0, 0, 0, 0, message.codes, message.masses, np.zeros_like(message.masses))
 
     def said(self, record: Record, exchange: int) -> Any:
         body = record.body
@@ -280,7 +280,7 @@ class CensusAdapter(Adapter):
             return SILENCE
         values, before = (each.astype(self.agent.place.exchange) for each in (body.values, body.before))
         if not isinstance(self.agent, RollingCensus):
-            return Votes(body.codes, values, record.degree)
+            return HistogramMessage(body.codes, values, record.degree)
         return Poll(
             body.codes, values, before, record.degree, body.census, body.began, body.since, body.round, record.epoch
         )
@@ -292,7 +292,7 @@ class CensusAdapter(Adapter):
 
     def after(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        agent.estimate = near(agent.estimate, agent.latest, SURPRISE * math.sqrt(agent.noise))
+        agent.estimate = near(agent.estimate, agent.current_mean, SURPRISE * math.sqrt(agent.noise))
 
 
 class AnyAdapter(Adapter):
