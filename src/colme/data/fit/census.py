@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, count_all
 from colme.census.posterior import Tribes, borrowing, posterior, quantiles
-from colme.data.fit.estimators import Estimator, Evidence
+from colme.data.fit.estimators import AgentStatistics, Estimator
 
 Floats = NDArray[np.float64]
 _FINEST = 300.0
@@ -26,8 +26,8 @@ class Census(Estimator, frozen=True, kw_only=True):
 
     name = "census"
 
-    def fit(self, evidence: Evidence) -> CensusFit:
-        return census_of(evidence)
+    def fit(self, agents: AgentStatistics) -> CensusFit:
+        return census_of(agents)
 
 
 class CensusFit:
@@ -35,17 +35,17 @@ class CensusFit:
 
     groups: NDArray[np.int64] | None = None
 
-    def __init__(self, evidence: Evidence):
-        offset = evidence.prior.fit(evidence.mean, evidence.noise).offset
-        self._center = offset + float(np.median(evidence.mean - offset))
-        self.mean = evidence.mean - self._center
+    def __init__(self, agents: AgentStatistics):
+        offset = agents.prior.fit(agents.mean, agents.noise).offset
+        self._center = offset + float(np.median(agents.mean - offset))
+        self.mean = agents.mean - self._center
         low, high = np.quantile(self.mean, [0.001, 0.999])
-        self.noise = np.maximum(evidence.noise, np.square((high - low) / _FINEST))
+        self.noise = np.maximum(agents.noise, np.square((high - low) / _FINEST))
         self.tribes = _fitted(self.mean, self.noise)
         n = len(self.mean)
         # who knows its mean better than a bin still knows it so well
         self.tribes = self.tribes._replace(fit=np.zeros(n, np.int64))
-        self._args = self.mean, evidence.noise, *self.tribes.prior
+        self._args = self.mean, agents.noise, *self.tribes.prior
         self._away, self.tribe, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
         posterior(*self._args, self.tribes.first_group, self._away, self.tribe, self.probability)
         self.estimate = self._away + self._center
@@ -72,11 +72,11 @@ class CensusFit:
         return lower + self._center, upper + self._center
 
 
-def census_of(evidence: Evidence) -> CensusFit:
-    """The census of this evidence, taken once."""
-    known: CensusFit | None = evidence.found.get(Census.name)
+def census_of(agents: AgentStatistics) -> CensusFit:
+    """The census of these agents, computed once."""
+    known: CensusFit | None = agents.cache.get(Census.name)
     if known is None:
-        known = evidence.found[Census.name] = CensusFit(evidence)
+        known = agents.cache[Census.name] = CensusFit(agents)
     return known
 
 
