@@ -129,7 +129,7 @@ def test_flags() -> None:
     assert np.flatnonzero(result.flagged("faulty")).tolist() == [7, 11]
     assert result.summary.faulty == ("a7", "a11") and result.summary.dominant == ("a9",)
     assert result.summary.zero_variance == 2 and result.summary.flagged["faulty"] == 2
-    assert list(result.flag_words()[[3, 7, 20]]) == ["one sample", "zero variance, faulty", ""]
+    assert list(result.flag_names()[[3, 7, 20]]) == ["one sample", "zero variance, faulty", ""]
     with pytest.raises(ColmeError, match="Did you mean 'faulty'"):
         result.flagged("falty")
 

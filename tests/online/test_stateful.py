@@ -165,7 +165,7 @@ def test_times_of_every_kind_are_the_same() -> None:
     (lambda model: model.learn_one("a", 1.0, "2024-01-01"), "must be a number or a date"),
     (lambda model: model.learn_many(agent=["a"], value=[1j], time=[1]), "complex"),
     (lambda model: model.learn_many(agent=["a", "a"], value=[1, 2], time=[1, "noon"]), "time 'noon' in row 2"),
-    (lambda model: model.learn_many(pd.DataFrame([[1, 2, 3]], columns=["agent", "value", "value"])), "names must be unique"),
+    (lambda model: model.learn_many(pd.DataFrame([[1, 2, 3]], columns=["agent", "value", "value"])), "must be unique"),
     (lambda model: model.save("/"), "it is a folder"),
     (lambda model: model.load(Path(__file__).parent), "cannot read"),
     (lambda model: model.load("nowhere.npz"), "there is no file nowhere.npz. Check the path"),

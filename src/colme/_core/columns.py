@@ -98,7 +98,10 @@ def check_lengths(columns: Mapping[Any, Any], error: type[ColmeError] = DataErro
 
 def is_missing(value: Any) -> bool:
     """Whether a cell holds no value: None, NaN, NaT or pandas' NA."""
-    return value is None or (value != value) is True or type(value).__name__ in ("NAType", "NaTType")
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    differs = value != value
+    return isinstance(differs, bool | np.bool_) and bool(differs)
 
 
 # single values
