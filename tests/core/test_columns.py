@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colme
-from colme._core.columns import check_columns, is_missing, open_frame, row_name
+from colme._core.columns import check_columns, is_missing, open_table, row_name
 from colme.errors import ColmeError, ColumnError
 from colme.methods import Local
 
@@ -59,10 +59,10 @@ def test_both_refuse_columns_of_different_lengths() -> None:
 
 def test_frames_of_every_kind_are_opened_and_nothing_else() -> None:
     for table in (TABLE, pd.DataFrame(TABLE), pl.DataFrame(TABLE), pl.DataFrame(TABLE).lazy()):
-        frame = open_frame(table)
+        frame = open_table(table)
         assert frame is not None and frame.names == ["agent", "value"] and list(frame.column("agent")) == list("abaa")
     for thing in (3, "agent", [1, 2], np.ones(3), pd.Series([1.0])):
-        assert open_frame(thing) is None
+        assert open_table(thing) is None
     check_columns(["a"], ["a", "b"])
     with pytest.raises(ColumnError, match="it has none"):
         check_columns(["a"], [])

@@ -1,7 +1,7 @@
 """Columns of tables in memory: labels, values and times from dicts, data frames and arrays.
 
 This is the one place that knows how to take a column out of a dict or a data frame, what counts as missing, and how
-dates become seconds. `colme.online` reads everything through `as_events`; `colme.data` opens tables with `open_frame`
+dates become seconds. `colme.online` reads everything through `as_events`; `colme.data` opens tables with `open_table`
 and reads the cells as Arrow arrays, which it also has for files (`colme.data.read`). Nothing here needs Arrow, so
 `learn_many` works with NumPy alone.
 
@@ -40,7 +40,7 @@ def row_name(i: int) -> str:
 # tables
 
 
-class Frame(NamedTuple):
+class MemoryTable(NamedTuple):
     """A table in memory: the names of its columns, and a function that returns one of them.
 
     A column of a dict is whatever the dict holds; a column of a data frame is a narwhals series."""
@@ -49,10 +49,10 @@ class Frame(NamedTuple):
     column: Callable[[Any], Any]
 
 
-def open_frame(table: Any, error: type[ColmeError] = ColumnError) -> Frame | None:
+def open_table(table: Any, error: type[ColmeError] = ColumnError) -> MemoryTable | None:
     """A dict of arrays or a data frame (pandas, polars, pyarrow: any that narwhals knows); None if it is neither."""
     if isinstance(table, Mapping):
-        return Frame(list(table), table.__getitem__)
+        return MemoryTable(list(table), table.__getitem__)
     try:
         import narwhals
     except ImportError:
@@ -67,7 +67,7 @@ def open_frame(table: Any, error: type[ColmeError] = ColumnError) -> Frame | Non
         raise
     if isinstance(frame, narwhals.LazyFrame):
         frame = frame.collect()
-    return Frame(list(frame.columns), frame.get_column) if isinstance(frame, narwhals.DataFrame) else None
+    return MemoryTable(list(frame.columns), frame.get_column) if isinstance(frame, narwhals.DataFrame) else None
 
 
 def check_columns(
@@ -155,7 +155,7 @@ def as_time(time: Any, where: str = "") -> float:
 
 def columns_of(table: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """The named columns of a dict of arrays or of a data frame, by role; roles without a name (None) are left out."""
-    frame = open_frame(table, SampleError)
+    frame = open_table(table, SampleError)
     if frame is None:
         raise SampleError(
             f"{shorten(table)} is not a table: learn_many takes a data frame, a dict of arrays, or agent= and value= "

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from colme._core.columns import TABLE, check_lengths, is_missing, open_frame
+from colme._core.columns import TABLE, check_lengths, is_missing, open_table
 from colme.data.read import batches
 from colme.data.read.batches import Batch, BatchSource
 from colme.data.read.batches import pyarrow as pa
@@ -32,7 +32,7 @@ def _open_in_memory(table: Any) -> BatchSource | None:
         return _sliced(table.schema.names, lambda name: as_array(table.column(name)))
     if isinstance(table, pa.RecordBatchReader):
         return BatchSource(TABLE, table.schema.names, lambda wanted: _of_reader(table, wanted), lambda done: None)
-    frame = open_frame(table)
+    frame = open_table(table)
     if frame is not None:
         convert = _of_dict if isinstance(table, Mapping) else _of_series
         return _sliced(frame.names, lambda name: convert(frame.column(name), name))
