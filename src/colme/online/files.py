@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label
 from colme.errors import CheckpointError
 from colme.methods import CColME, Census, CLColME, Local
-from colme.online.agents import Crowd, Label, lines
+from colme.online.agents import Crowd, lines
 from colme.online.kernel import PRESENT
 
 FORMAT = "colme online 1"
