@@ -267,9 +267,9 @@ def test_frames(kind: str) -> None:
     frame = frame_of(kind)
     model.learn_many(frame, agent="sensor", value="reading")
     assert dict(model.mean_) == {"a": 2.5, "b": 2.0}
-    with pytest.raises(SampleError, match=r"unknown column for value 'raeding': .* Did you mean 'reading'\?"):
+    with pytest.raises(SampleError, match=r"the table has no column 'raeding': .* Did you mean 'reading'\?"):
         model.learn_many(frame, agent="sensor", value="raeding")
-    with pytest.raises(SampleError, match="unknown column for agent 'agent'"):
+    with pytest.raises(SampleError, match="the table has no column 'agent'"):
         model.learn_many(frame)
 
 
@@ -285,26 +285,26 @@ def test_frames_with_dates_categories_and_gaps() -> None:
     model = CollaborativeMean(Local(), half_life=3600.0)
     model.learn_many(table, time="time")
     assert model.mean_ == {"a": 1.0, "b": pytest.approx((0.25 * 2 + 4) / 1.25)}
-    with pytest.raises(SampleError, match="agent nan in row 1: it must be text or a whole number"):
+    with pytest.raises(SampleError, match="agent nan in row 2: it must be text or a whole number"):
         CollaborativeMean().learn_many(pd.DataFrame({"agent": ["a", None], "value": [1, 2]}))
-    with pytest.raises(SampleError, match=r"3 is no table: learn_many takes a data frame, a dict of arrays"):
+    with pytest.raises(SampleError, match=r"3 is not a table: learn_many takes a data frame, a dict of arrays"):
         CollaborativeMean().learn_many(3)
 
 
 @pytest.mark.parametrize(
     "bad, words",
     [
-        ({"agent": ["a", "b"], "value": [1.0, np.inf]}, r"sample inf in row 1: it must be finite"),
-        ({"agent": ["a", "b"], "value": [1.0, "x"]}, r"value 'x' in row 1: it must be a number"),
-        ({"agent": ["a", "b"], "value": np.array(["1", "2"])}, r"value .*'1'.* in row 0: it must be a number"),
+        ({"agent": ["a", "b"], "value": [1.0, np.inf]}, r"sample inf in row 2: it must be finite"),
+        ({"agent": ["a", "b"], "value": [1.0, "x"]}, r"value 'x' in row 2: it must be a number"),
+        ({"agent": ["a", "b"], "value": np.array(["1", "2"])}, r"value .*'1'.* in row 1: it must be a number"),
         ({"agent": ["a", [1]], "value": [1.0, 2.0]}, r"agent is not one column: .* Try a list of labels"),
-        ({"agent": ["a", None], "value": [1.0, 2.0]}, r"agent None in row 1: it must be text or a whole number"),
-        ({"agent": ["a", 1.5], "value": [1.0, 2.0]}, r"agent 1.5 in row 1: it must be text or a whole number"),
-        ({"agent": ["a"], "value": [1.0, 2.0]}, r"agent has 1 rows and value has 2: they must have as many"),
+        ({"agent": ["a", None], "value": [1.0, 2.0]}, r"agent None in row 2: it must be text or a whole number"),
+        ({"agent": ["a", 1.5], "value": [1.0, 2.0]}, r"agent 1.5 in row 2: it must be text or a whole number"),
+        ({"agent": ["a"], "value": [1.0, 2.0]}, r"columns differ in length: 'agent' has 1, 'value' has 2"),
         ({"agent": "a", "value": [1.0]}, r"agent='a': it must be a column of a table, or an array"),
         ({"agent": ["a"], "value": [[1.0]]}, r"value is not one column: .* Try a list of numbers"),
         ({"agent": ["a", "b", "a"], "value": [1.0, 1.0, 1.0], "time": [2, 1, 1]}, r"time 1 of agent 'a' is before"),
-        ({"agent": ["a", "b"], "value": [1.0, 1.0], "time": [2, np.nan]}, r"the time in row 1 is missing"),
+        ({"agent": ["a", "b"], "value": [1.0, 1.0], "time": [2, np.nan]}, r"the time in row 2 is missing"),
         ({"agent": ["a"], "value": [1.0]}, r"half_life=5 and no time: forgetting needs the time"),
         ({"agent": ["old"], "value": [1.0], "time": [0]}, r"time 0 of agent 'old' is before"),
     ],

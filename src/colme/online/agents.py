@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label, Labels
 from colme.consensus import START
 from colme.errors import UnknownAgent, nearest
 from colme.graphs import Graph
@@ -37,9 +38,6 @@ from colme.online.kernel import (
     unlink_pair,
 )
 
-Label = str | int
-Labels = list[Label] | NDArray[np.int64]
-"""Labels of many rows; an array where they are whole numbers close to each other."""
 _ASKED = 10_000
 """Labels that are searched for the nearest one to an unknown label."""
 _EMPTY_AGENT = np.zeros(8)

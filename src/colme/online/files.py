@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label
 from colme.errors import CheckpointError
 from colme.method import Method
 from colme.methods import method_from
-from colme.online.agents import AgentTable, Label, lines
+from colme.online.agents import AgentTable, lines
 from colme.online.kernel import PRESENT
 
 FORMAT = "colme online 1"

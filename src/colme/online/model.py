@@ -44,14 +44,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
 from colme._core.files import read_arrays, write_arrays
 from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
 from colme.graphs import Graph, from_edges
 from colme.methods import Census, Method
-from colme.online.agents import AgentTable, Label, Labels
-from colme.online.columns import as_events, as_label, as_time, as_value, columns_of
+from colme.online.agents import AgentTable
 from colme.online.files import FORMAT, method_of, pack, unpack
 from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, Parameters, first_backwards, learn_events
 from colme.online.rules import rule_of
@@ -140,7 +140,7 @@ class CollaborativeMean:
 
         frame: a data frame or a dict of arrays, with agent, value and time the names of its columns; or no frame, and
         agent, value and time arrays. Rows without a value (NaN, None) are left out. Anything else that cannot be
-        learned refuses all rows before one is learned.
+        learned refuses all rows before one is learned; messages count rows from 1.
         """
         columns = {"agent": agent, "value": value, "time": time}
         if frame is not None:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.online.agents import AgentTable, Label
-from colme.online.columns import as_label
+from colme._core.columns import Label, as_label
+from colme.online.agents import AgentTable
 
 T = TypeVar("T")
 

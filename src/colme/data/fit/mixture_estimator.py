@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.posterior import FittedMixtures, borrowing, posterior_mean, posterior_quantiles
-from colme.data.fit.estimators import Estimator, Evidence
+from colme.data.fit.estimators import AgentStatistics, Estimator
 
 Floats = NDArray[np.float64]
 _FINEST = 300.0
@@ -26,8 +26,8 @@ class MixtureEstimator(Estimator, frozen=True, kw_only=True):
 
     name = "census"
 
-    def fit(self, evidence: Evidence) -> MixtureFit:
-        return mixture_fit(evidence)
+    def fit(self, agents: AgentStatistics) -> MixtureFit:
+        return mixture_fit(agents)
 
 
 class MixtureFit:
@@ -35,17 +35,17 @@ class MixtureFit:
 
     groups: NDArray[np.int64] | None = None
 
-    def __init__(self, evidence: Evidence):
-        offset = evidence.prior.fit(evidence.mean, evidence.noise).offset
-        self._center = offset + float(np.median(evidence.mean - offset))
-        self.mean = evidence.mean - self._center
+    def __init__(self, agents: AgentStatistics):
+        offset = agents.prior.fit(agents.mean, agents.noise).offset
+        self._center = offset + float(np.median(agents.mean - offset))
+        self.mean = agents.mean - self._center
         low, high = np.quantile(self.mean, [0.001, 0.999])
-        self.noise = np.maximum(evidence.noise, np.square((high - low) / _FINEST))
+        self.noise = np.maximum(agents.noise, np.square((high - low) / _FINEST))
         self.mixture = _fitted(self.mean, self.noise)
         n = len(self.mean)
         self.mixture.row = np.zeros(n, np.int64)
         # the posterior uses the noise itself, however small; only binning has a floor
-        self._args = self.mean, evidence.noise, self.mixture.prior
+        self._args = self.mean, agents.noise, self.mixture.prior
         self._away, self.component, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
         posterior_mean(*self._args, self._away, self.component, self.probability)
         self.estimate = self._away + self._center
@@ -72,11 +72,11 @@ class MixtureFit:
         return lower + self._center, upper + self._center
 
 
-def mixture_fit(evidence: Evidence) -> MixtureFit:
-    """The fit to this evidence, computed once."""
-    known: MixtureFit | None = evidence.found.get(MixtureEstimator.name)
+def mixture_fit(agents: AgentStatistics) -> MixtureFit:
+    """The fit to these agents, computed once."""
+    known: MixtureFit | None = agents.cache.get(MixtureEstimator.name)
     if known is None:
-        known = evidence.found[MixtureEstimator.name] = MixtureFit(evidence)
+        known = agents.cache[MixtureEstimator.name] = MixtureFit(agents)
     return known
 
 
