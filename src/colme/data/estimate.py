@@ -227,7 +227,7 @@ class _Measured:
         if math.isnan(self.noise.pooled):
             recent = "" if options.half_life is None or self.n.max() < 2 else " within a half-life"
             return (f"no agent has two samples{recent}, so noise cannot be separated from real differences. If you "
-                    "know the standard deviation of a sample, pass it as sigma")  # fmt: skip
+                    "know the standard deviation of a sample, pass it as sigma (--sigma)")  # fmt: skip
         if self.noise.pooled == 0.0:
             return "no agent's samples vary, so every mean is exact"
         return None

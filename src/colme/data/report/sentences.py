@@ -27,8 +27,8 @@ _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u206
 def headline(result: Result) -> str:
     """The result in one or two sentences."""
     summary = result.summary
-    if summary.why == "local was requested":
-        return "Every agent keeps its own mean: local was requested."
+    if summary.method == "local" and (summary.why == "local was requested" or not summary.candidates):
+        return f"Every agent keeps its own mean: {summary.why}."
     if summary.method == "local":
         return f"Collaboration does not help here: every agent keeps its own mean. {as_sentence(summary.why)}"
     groups = as_sentence(summary.groups_sentence)
