@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from colme._core.saved_state import from_arrays, from_bytes, from_plain, register, to_arrays, to_bytes, to_plain
+from colme._core.saved_state import from_arrays, from_bytes, from_plain, to_arrays, to_bytes, to_plain
 from colme.errors import CheckpointError
-
-
-class Point(NamedTuple):
-    x: Any
-    y: Any
-
-
-register("test point", Point)
 
 
 class Part:
@@ -93,7 +85,6 @@ def test_bytes_bring_back_every_saved_attribute() -> None:
         (1, (2.5, "b")),
         {"a": 1, 3: (1, 2)},
         {},
-        Point(1.0, (2, None)),
     ],
     ids=str,
 )

@@ -30,7 +30,7 @@ from colme.methods import METHODS
 from colme.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
-SKELETON = ROOT / "src" / "colme" / "methods" / "_skeleton.py"
+SKELETON = ROOT / "src" / "colme" / "methods" / "skeleton.py"
 BASE = """
 seeds = 2
 steps = 20
@@ -679,7 +679,7 @@ BAD_MODULES: dict[str, tuple[str, str]] = {
         SKELETON.read_text().replace('"one-hop"', "3"),
         r"own\.py: OneHop has no tag.* Try class OneHop\(",
     ),
-    "no method": ("x = 1\n", r"own\.py has no method.* Copy .*_skeleton\.py\."),
+    "no method": ("x = 1\n", r"own\.py has no method.* Copy .*skeleton\.py\."),
     "only methods of others": ("from colme import CLColME\n", r"own\.py has no method"),
     "syntax": ("def :\n", r"own\.py cannot be imported: SyntaxError"),
     "import": ("import no_such_package\n", r"own\.py cannot be imported: ModuleNotFoundError: No module"),

@@ -193,7 +193,7 @@ print(json.dumps({"late": late, "news": news} | kernels))
 )
 
 
-@pytest.mark.first
+@pytest.mark.slow
 def test_nothing_is_compiled_during_the_measurement() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SIGNATURES], capture_output=True, text=True, timeout=900

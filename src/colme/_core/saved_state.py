@@ -19,13 +19,6 @@ from numpy.typing import NDArray
 
 from colme.errors import CheckpointError
 
-_RECORDS: dict[str, type] = {}
-
-
-def register(name: str, record: type) -> None:
-    """Let values of this NamedTuple be saved, under this name."""
-    _RECORDS[name] = record
-
 
 def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
     """The saved attributes of an object as arrays, named `prefix.attribute`."""
@@ -91,9 +84,6 @@ def from_bytes(raw: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    for name, record in _RECORDS.items():
-        if isinstance(value, record):
-            return {name: [_plain(each) for each in value]}  # type: ignore[attr-defined]
     if isinstance(value, np.ndarray):
         return {"type": value.dtype.str, "shape": list(value.shape), "bytes": value.tobytes()}
     if isinstance(value, np.generic):
@@ -114,9 +104,6 @@ def _restored(value: Any) -> Any:
         return [_restored(each) for each in value]
     if not isinstance(value, dict):
         return value
-    for name, record in _RECORDS.items():
-        if name in value:
-            return record(*map(_restored, value[name]))
     if "tuple" in value:
         return tuple(map(_restored, value["tuple"]))
     if "items" in value:

@@ -6,15 +6,11 @@ from typing import Any
 
 from colme._core.saved_state import from_bytes as from_bytes
 from colme._core.saved_state import from_plain as thaw
-from colme._core.saved_state import register
 from colme._core.saved_state import to_bytes as to_bytes
 from colme._core.saved_state import to_plain as freeze
-from colme.census.posterior import Tribes
 from colme.errors import CheckpointError, shorten
 
 __all__ = ["check_same", "freeze", "from_bytes", "thaw", "to_bytes"]
-
-register("tribes", Tribes)
 
 
 def check_same(saved: dict[str, Any], wanted: dict[str, Any]) -> None:
