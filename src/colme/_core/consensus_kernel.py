@@ -47,7 +47,7 @@ class Steps(NamedTuple):
     """The common radius of all intervals."""
 
 
-class Estimates(NamedTuple):
+class EstimateArrays(NamedTuple):
     """The estimates of all agents."""
 
     own: NDArray[np.float64]
@@ -280,7 +280,7 @@ def run_steps(
     how          of `Averaging`; weights and flows are changed in place
     clock        of `ClockRule`; its restarts are changed in place
     clock_state  of `ClockState`, before the first of these steps
-    estimates    of `Estimates`; changed in place, `heard` and `spare` change places after every step
+    estimates    of `EstimateArrays`; changed in place, `heard` and `spare` change places after every step
     target       of `Target`
     steps        of `Steps`
     row, t       the first row, and its step

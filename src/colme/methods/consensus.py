@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, Estimates, Steps, Target, run_steps
+from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, EstimateArrays, Steps, Target, run_steps
 from colme._core.jit import LANES
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
@@ -116,7 +116,7 @@ class ConsensusState(PruningState):
             Averaging(self.weights, self.rebuild, self.flows, self.step_size, world.gaps),
             ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
             ClockState(clock.restart, clock.turn, clock.settled),
-            Estimates(self.estimate, self.heard, self.spare), Target(world.truth, world.tolerance),
+            EstimateArrays(self.estimate, self.heard, self.spare), Target(world.truth, world.tolerance),
             Steps(means, world.reference.displacements(means, world.t), radii), row, world.t + row, pruned, out,
         )  # fmt: skip
         if done % 2:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from colme._core import fields
+from colme._core import structs
 from colme._core.structs import accept, reason_of
 from colme.errors import ExperimentError, one_of, shorten
 
@@ -64,12 +64,12 @@ def sweep_place(value: Any, struct: type[msgspec.Struct], key: str, chosen: Any)
 
 def located(path: str) -> contextlib.AbstractContextManager[None]:
     """Errors inside tell where in the experiment file they belong."""
-    return fields.located(path, ExperimentError)
+    return structs.located(path, ExperimentError)
 
 
 def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return fields.convert_fields(values, struct, ExperimentError)
+    return structs.convert_fields(values, struct, ExperimentError)
 
 
 def convert_field(value: Any, kind: Any, path: str) -> Any:
-    return fields.convert_field(value, kind, path, ExperimentError)
+    return structs.convert_field(value, kind, path, ExperimentError)
