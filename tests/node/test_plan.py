@@ -94,13 +94,14 @@ def test_a_plan_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_list_of_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_text("# the greenhouse\npi-1 192.168.1.11  # door\n\npi-2 pi-2.local:7500\npi-3 -\npi-4 [fe80::4]:1\n"
-                    "pi-5 [fe80::5]\n")  # fmt: skip
+                    "pi-5 [fe80::5]\npi-6 hub.example:7501 listen 127.0.0.1\n")  # fmt: skip
     assert read_hosts(path) == (
         Host("pi-1", "192.168.1.11"), Host("pi-2", "pi-2.local", 7500), Host("pi-3", None), Host("pi-4", "fe80::4", 1),
-        Host("pi-5", "fe80::5"),
+        Host("pi-5", "fe80::5"), Host("pi-6", "hub.example", 7501, "127.0.0.1:7447"),
     )  # fmt: skip
     for line, sentence in (
         ("pi-1", r"line 1: 'pi-1' must be a name and an address. Try: pi-1 192"),
+        ("pi-1 a:1 via b:2", r"line 1: there is no relay since colme 0\.7.*docs/howto/behind_nat\.md"),
         ("a/b 10.0.0.1", r"name='a/b'"),
         ("pi-1 10.0.0.1:x", r"line 1: address='10.0.0.1:x': it must be a host, host:port or -"),
     ):
@@ -109,6 +110,14 @@ def test_a_list_of_hosts(tmp_path: Path) -> None:
             read_hosts(path)
     with pytest.raises(NodeError, match=r"cannot read .*: No such file"):
         read_hosts(tmp_path / "none.txt")
+
+
+def test_an_agent_behind_a_tunnel_listens_at_one_place_and_is_dialed_at_another(tmp_path: Path) -> None:
+    hosts = (Host("pi-4", "hub.example", 7501, "127.0.0.1:7447"), Host("pi-5", None))
+    nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD), hosts)
+    assert nodes["pi-4"].listen == ("tls/127.0.0.1:7447",) and nodes["pi-4"].advertised == "tls/hub.example:7501"
+    assert nodes["pi-5"].neighbors[0].endpoint == "tls/hub.example:7501"
+    assert nodes["pi-4"].tls is not None and keys.identity(nodes["pi-4"].tls.certificate).hosts == ("hub.example",)
 
 
 def test_fleets_that_cannot_be(tmp_path: Path) -> None:

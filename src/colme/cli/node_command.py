@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from colme.cli import relay_command
 from colme.cli.parameters import METHOD
 from colme.errors import NodeError, one_of
 
@@ -41,9 +40,6 @@ def command() -> None:
       sensor | colme node run --config fleet/pi-3/node.toml
       colme node status --config fleet/pi-3/node.toml --format json
     """
-
-
-command.add_command(relay_command.command)
 
 
 @command.command("run")
@@ -181,8 +177,9 @@ def keys(
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
     """Write a folder for each agent of a fleet, from a list of hosts: configuration, key and certificates.
 
-    HOSTS is a text file with a line per agent: its name, and host, host:port, or - if nobody can dial it; or, for one
-    that is reached through a relay, host:port there, "via", and host:port of the relay.
+    HOSTS is a text file with one line per agent: its name and the address at which other agents dial it (host,
+    host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
+    forwards the port, add "listen" and that address.
 
     \b
     Example:
@@ -191,7 +188,7 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     from colme.cli.fields import parse_word
     from colme.node.config.node_toml import method_of
     from colme.node.config.plan import plan as write_plan
-    from colme.node.config.plan import read_hosts, relays
+    from colme.node.config.plan import read_hosts
 
     table: dict[str, Any] = {"method": method}
     for field in fields:
@@ -205,8 +202,6 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:
         click.echo(folder / host.name / "node.toml")
-    for name in relays(known).values():
-        click.echo(folder / name / "relay.toml")
 
 
 @command.command("demo")

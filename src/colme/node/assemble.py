@@ -37,10 +37,6 @@ def run_node(
         undo.callback(transport.close)
         outlet = aside.enter_context(contextlib.closing(open_outlet(config, say, output)))
         besides: list[Callable[[], Status]] = [lambda: {"dropped_lines": outlet.dropped}]
-        if config.relay is not None:
-            from colme.node.net.tunnel import Tunnel
-
-            besides.append(aside.enter_context(contextlib.closing(Tunnel(config, say))).status)
         device = parts.device(core, transport, store, save_every=config.save_every, reading=source)
         runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
                         report=parts.report(outlet), until_end=until_end, besides=besides)  # fmt: skip

@@ -39,7 +39,7 @@ from colme._core.fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Census, Local, Method
 from colme.node.config import presets
-from colme.node.config.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via, check_keys
+from colme.node.config.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls
 from colme.node.hosts.frame import MOST_BYTES
 from colme.node.membership.join import Join
 from colme.node.messages.membership import MOST_LETTER
@@ -61,7 +61,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     tls        its identity; needed off loopback
     samples    where its samples come from
     estimates  where its estimates go
-    relay      through which others reach it, where they cannot dial it
     store      where its state is kept (default: the name, with .sqlite)
     n_agents   agents of the network (default: its members and itself)
     n_edges    edges of the network (default: its own)
@@ -86,7 +85,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     tls: Tls | None = None
     samples: Samples = Samples()
     estimates: Estimates = Estimates()
-    relay: Via | None = None
     store: str = ""
     n_agents: int | None = None
     n_edges: int | None = None
@@ -117,11 +115,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         self._check_neighbors()
         for i, endpoint in enumerate(self.listen):
             self._check_endpoint(endpoint, f"listen[{i}]")
-        if self.relay is not None and (self.tls is None or self.inner is None):
-            raise NodeError(
-                f"relay.address={shorten(self.relay.address)}: what a relay carries is TLS for a listener on loopback. "
-                "Add [tls] and listen = ['tls/127.0.0.1:7447']."
-            )
         if self.join is not None:
             self._check_join(self.join)
 
@@ -142,11 +135,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         for field in ("endpoint", "advertise"):
             if getattr(join, field) is not None:
                 self._check_endpoint(getattr(join, field), f"join.{field}")
-        if self.relay is not None and join.advertise is None and Endpoint.parse(self.listen[0]).loopback:
-            raise NodeError(
-                f"[relay] and [join] with listen={self.listen[0]!r}: others find this agent at its port on the relay, "
-                "and must be told. Add advertise = 'tls/relay.example:7501' to [join]."
-            )
         if self.advertised is not None and is_unspecified(Endpoint.parse(self.advertised).host):
             raise NodeError(f"{self.advertised!r}: nobody can dial that. Add advertise = 'tls/host:port' to [join].")
 
@@ -189,7 +177,16 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
         """From a table of the same form as the file; paths become those from the folder."""
-        check_keys(table, cls, "node", {"name": 'name = "pi-3"', "method": "[method]"})
+        if "relay" in table:
+            raise NodeError(
+                "[relay]: there is no relay since colme 0.7; a tunnel by WireGuard or ssh takes its place. Remove the "
+                "table and see docs/howto/behind_nat.md."
+            )
+        for key in table:
+            one_of(key, cls.__struct_fields__, "key", NodeError)
+        for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
+            if key not in table:
+                raise NodeError(f"{key} is missing: every node has one. Add {example}.")
         rest = {key: value for key, value in table.items() if key != "method"}
         fields = convert_fields(rest, cls, NodeError)
         home = Path(folder)
@@ -215,12 +212,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if self.join is not None and self.join.seed is not None:
             names.add(self.join.seed)
         return tuple(sorted(names - {self.name}))
-
-    @property
-    def inner(self) -> Endpoint | None:
-        """Where it listens on loopback: what a relay carries ends there."""
-        places = (Endpoint.parse(text) for text in self.listen)
-        return next((place for place in places if place.loopback), None)
 
     @property
     def advertised(self) -> str | None:

@@ -1,17 +1,18 @@
-"""Configurations for a fleet, from a list of hosts: who talks to whom, who dials, keys and certificates.
+"""Plan a fleet: from a list of hosts, write the configuration, key and certificate of every agent.
 
-    # name   address[:port], or - for one that nobody can dial (behind NAT)
+The list is a text file:
+
+    # name   where other agents dial it: host or host:port, or - if it cannot be dialed (behind NAT)
     pi-1     192.168.1.11
     pi-2     192.168.1.12:7500
     pi-3     -
-    pi-4     relay.example:7501 via relay.example:7460      # behind NAT too, and reached through a relay
+    pi-4     hub.example:7501 listen 127.0.0.1:7447     # behind NAT; a tunnel forwards hub.example:7501
 
-becomes a folder with one subfolder per agent, to be copied to its device, and the authority, to be kept:
+The result is a folder with one subfolder per agent, to be copied to its device, and the authority, which stays:
 
     fleet/authority/ca.key ca.pem
     fleet/pi-1/node.toml ca.pem pi-1.pem pi-1.key
     ...
-    fleet/relay/relay.toml ca.pem relay.pem relay.key     # if there is one
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from colme.node.config.node_toml import NodeConfig
 from colme.node.core import Core
 from colme.node.hosts.plan import Crowd
 from colme.node.names import Endpoint, bracketed, check_name
-from colme.node.net.relay import PORT as RELAY_PORT
-from colme.node.net.relay import RelayConfig
 
 PORT = 7447
 AUTHORITY = "authority"
@@ -41,13 +40,13 @@ _DRAWS = 1000  # graphs to try
 
 
 class Host(NamedTuple):
-    """An agent and where others can dial it; address=None: nowhere. `via` is host:port of the relay that listens there
-    for it."""
+    """An agent and where others dial it (address=None: it cannot be dialed). `listen` is host:port where the agent
+    itself listens, if a tunnel or a router forwards that address to it."""
 
     name: str
     address: str | None
     port: int = PORT
-    via: str | None = None
+    listen: str | None = None
 
 
 def read_hosts(path: str | Path) -> tuple[Host, ...]:
@@ -60,7 +59,10 @@ def read_hosts(path: str | Path) -> tuple[Host, ...]:
     hosts = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
-        if len(words) not in (0, 2) and not (len(words) == 4 and words[2] == "via"):
+        if words[2:3] == ["via"]:
+            raise NodeError(f"{path}, line {number}: there is no relay since colme 0.7; a tunnel by WireGuard or ssh "
+                            "takes its place. See docs/howto/behind_nat.md.")  # fmt: skip
+        if len(words) not in (0, 2) and not (len(words) == 4 and words[2] == "listen"):
             raise NodeError(f"{path}, line {number}: {shorten(line.strip())} must be a name and an address. "
                             "Try: pi-1 192.168.1.11")  # fmt: skip
         if words:
@@ -118,8 +120,6 @@ def plan(
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         config = NodeConfig.parse(table)
     _check_method(config, crowd)
-    for via, name in relays(hosts).items():
-        RelayConfig.parse(_relay_table(via, name, hosts))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # readable by its owner only
@@ -153,7 +153,7 @@ def check_hosts(hosts: Sequence[Host]) -> None:
     """Refuse two agents of one name or at one place."""
     if not hosts:
         raise NodeError("there is no host: a fleet has at least one agent. Add a line: pi-1 192.168.1.11")
-    names = {AUTHORITY, *relays(hosts).values()}
+    names = {AUTHORITY}
     places: set[tuple[str, int]] = set()
     for host in hosts:
         check_name(host.name, "name")
@@ -168,22 +168,22 @@ def check_hosts(hosts: Sequence[Host]) -> None:
             places.add(place)
 
 
-def _host(name: str, text: str, where: str, via: str | None = None) -> Host:
+def _host(name: str, text: str, where: str, listen: str | None = None) -> Host:
     check_name(name, "name")
-    if text == "-" and via is None:
+    if text == "-" and listen is None:
         return Host(name, None)
-    place = _place(text, PORT, where)
-    if via is not None:
-        relay = _place(via, RELAY_PORT, where)
-        via = f"{bracketed(relay.host)}:{relay.port}"
-    return Host(name, place.host, place.port, via)
+    place = _place(text, where)
+    if listen is not None:
+        own = _place(listen, where)
+        listen = f"{bracketed(own.host)}:{own.port}"
+    return Host(name, place.host, place.port, listen)
 
 
-def _place(text: str, port: int, where: str) -> Endpoint:
+def _place(text: str, where: str) -> Endpoint:
     """host or host:port."""
     bare = text.startswith("[") and text.endswith("]")  # an IPv6 address without a port
     try:
-        return Endpoint.parse(f"tls/{text}:{port}" if bare or ":" not in text else f"tls/{text}")
+        return Endpoint.parse(f"tls/{text}:{PORT}" if bare or ":" not in text else f"tls/{text}")
     except NodeError:
         raise NodeError(f"{where}={shorten(text)}: it must be a host, host:port or -. Try 192.168.1.11:7447.") from None
 
@@ -239,34 +239,17 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
         "tls": {"ca": "ca.pem", "certificate": f"{host.name}.pem", "key": f"{host.name}.key"},
         "neighbors": neighbors,
     }
-    if host.via is not None:  # the same port on loopback: it is nobody else's, even on one machine
-        relay = {"address": host.via, "name": relays(hosts)[host.via]}
-        return table | {"listen": [str(Endpoint("tls", "127.0.0.1", host.port))], "relay": relay}
-    return table if host.address is None else table | {"listen": [_endpoint(host)]}
-
-
-def relays(hosts: Sequence[Host]) -> dict[str, str]:
-    """The names of the relays, by their addresses."""
-    every = list(dict.fromkeys(host.via for host in hosts if host.via is not None))
-    return {via: "relay" if len(every) == 1 else f"relay-{i}" for i, via in enumerate(every, 1)}
-
-
-def _relay_table(via: str, name: str, hosts: Sequence[Host]) -> dict[str, Any]:
-    """The file of a relay."""
-    return {
-        "name": name,
-        "listen": f"0.0.0.0:{Endpoint.parse(f'tls/{via}').port}",
-        "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"},
-        "agents": {host.name: host.port for host in hosts if host.via == via},
-    }
+    if host.address is None:
+        return table
+    return table | {"listen": [_endpoint(host) if host.listen is None else f"tls/{host.listen}"]}
 
 
 def _join(host: Host, others: Sequence[Host], n_edges: int, admit: str) -> dict[str, Any]:
     """How an agent finds neighbors: as many as agents have in the mean, and the next of the list for a seed."""
     seed = next((host for host in others if host.address is not None), None)
     table: dict[str, Any] = {"degree": max(1, round(2 * n_edges / (len(others) + 1))), "admit": admit}
-    if host.via is not None:
-        table["advertise"] = _endpoint(host)  # at the relay: it listens on loopback
+    if host.listen is not None:
+        table["advertise"] = _endpoint(host)
     return table if seed is None else table | {"seed": seed.name, "endpoint": _endpoint(seed)}
 
 
@@ -294,11 +277,6 @@ def _write(
         places = [] if host.address is None else [host.address]
         keys.make_certificate(draft / AUTHORITY, host.name, places, folder=own, days=good_for)
         (own / "node.toml").write_bytes(to_toml(tables[host.name]))
-        own.chmod(0o700)
-    for via, name in relays(hosts).items():
-        own = draft / name  # its certificate holds no host, so that it cannot answer in an agent's place
-        keys.make_certificate(draft / AUTHORITY, name, [], folder=own, days=good_for)
-        (own / "relay.toml").write_bytes(to_toml(_relay_table(via, name, hosts)))
         own.chmod(0o700)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from colme._core.configuration import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
@@ -12,15 +12,6 @@ from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
 OUTLETS = ("stdout", "file", "zenoh", "mqtt")
-
-
-def check_keys(table: dict[str, Any], kind: type[Configuration], what: str, needed: dict[str, str]) -> None:
-    """Refuse a file with a key that there is not, or without one that is needed, of which there is an example."""
-    for key in table:
-        one_of(key, kind.__struct_fields__, "key", NodeError)
-    for key, example in needed.items():
-        if key not in table:
-            raise NodeError(f"{key} is missing: every {what} has one. Add {example}.")
 
 
 def _check_address(address: str, kind: str, without: str, example: str) -> None:
@@ -163,26 +154,3 @@ class Estimates(Configuration, frozen=True, kw_only=True):
         super().__post_init__()
         one_of(self.to, OUTLETS, "outlet", NodeError)
         _check_address(self.address, self.to, "stdout", "estimates.jsonl")
-
-
-class Via(Configuration, frozen=True, kw_only=True):
-    """The relay through which this agent is reached (see colme.node.net.relay).
-
-    address  host:port of the relay
-    name     the common name of its certificate
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    address: str
-    name: str = "relay"
-    _EXAMPLE: ClassVar[str] = "relay.example:7460"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name(self.name, "name")
-        host_and_port(self.address, "address", self._EXAMPLE)
-
-    @property
-    def place(self) -> Endpoint:
-        return host_and_port(self.address, "address", self._EXAMPLE)

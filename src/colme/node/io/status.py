@@ -111,7 +111,6 @@ def metrics(status: Status) -> str:
         ("late_ticks_total", "counter", "Ticks that were skipped since the start.", status.get("late")),
         ("bad_lines_total", "counter", "Lines of samples that were no numbers.", status.get("bad_lines")),
         ("dropped_lines_total", "counter", "Estimates that nobody took.", status.get("dropped_lines")),
-        ("relay_connected", "gauge", "Whether others can reach it through its relay.", status.get("relay_connected")),
         ("incarnation", "gauge", "Starts of this agent.", status["incarnation"]),
         ("neighbors", "gauge", "Neighbors that are believed.", status["neighbors"]),
         ("fresh_neighbors", "gauge", "Neighbors that were heard lately.", status["fresh"]),
