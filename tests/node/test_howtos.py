@@ -1,6 +1,6 @@
 """The commands of docs/howto, run as they stand there (blocks marked sh): hosts are folders of this machine, on
-addresses of its loopback, and ssh, sudo, chown, systemctl and journalctl are a few lines each. The tunnel through ssh is
-a real one, to an sshd with the settings of the howto (block marked sshd). Blocks marked console set up an operating
+addresses of its loopback, and ssh, sudo, chown, systemctl and journalctl are a few lines each. The tunnel through ssh
+is a real one, to an sshd with the settings of the howto (block marked sshd). Blocks marked console set up an operating
 system and are not run."""
 
 from __future__ import annotations
@@ -114,16 +114,16 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
     assert SSHD is not None and SSH is not None
     folder, port = site.folder / "ssh", free_port()
     folder.mkdir()
-    for key in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
-    shutil.copy(folder / "user.pub", folder / "authorized_keys")
+    for key in (folder / "host", site.lib / "tunnel_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    shutil.copy(site.lib / "tunnel_key.pub", folder / "authorized_keys")
     (folder / "sshd_config").write_text(
         f"ListenAddress 127.0.0.50\nPort {port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n{settings}"
     )
     (folder / "config").write_text(
-        f"Port {port}\nIdentityFile {folder}/user\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking no\n"
-        f"LogLevel ERROR\nControlMaster yes\nControlPath {folder}/control\n"
+        f"Port {port}\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking no\n"
+        f"LogLevel ERROR\nControlMaster yes\nControlPath control\n"
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -133,8 +133,9 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
     try:
         until(lambda: "Server listening" in (folder / "log").read_text(), 60.0)
         yield
-        subprocess.run([SSH, "-F", str(folder / "config"), "-O", "exit", "127.0.0.50"], check=True, capture_output=True)
     finally:
+        command = [SSH, "-F", str(folder / "config"), "-o", "ControlMaster=no", "-O", "exit", "127.0.0.50"]
+        subprocess.run(command, cwd=site.folder, capture_output=True)
         server.terminate()
         server.wait()
 
