@@ -15,11 +15,11 @@ import colme
 from colme.node.assemble import introductions_of
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.plan import Host, to_toml
+from colme.node.config.tables import Join
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import ask, status_of
-from colme.node.membership.join import Join
-from colme.node.net.zenoh_door import Doorman
+from colme.node.net.admission import Admission
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security.keys import make_certificate
 from tests.node.test_security import Intruder, with_certificate
@@ -97,7 +97,7 @@ def test_who_knows_only_a_seed_finds_neighbors(secure: bool, keys: Path, opened:
     run(devices, has_fresh(2))
 
 
-def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened) -> None:
+def test_a_stranger_is_admitted_under_its_own_name_only(keys: Path, opened: Opened) -> None:
     """eve has a certificate. Her letters are heard, once the door has been opened anew; what she says as bob is not;
     nor is a bob of another authority. Nobody is a neighbor before it is added."""
     port = free_port()
@@ -116,7 +116,7 @@ def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened
             rogue.speak_as("bob")
             listen()
             time.sleep(TICK)
-    assert got == set() and ann._doorman.admitted == ann._doorman.waiting == set()
+    assert got == set() and ann._admission.admitted == ann._admission.waiting == set()
     with Intruder(port, with_certificate(keys, "eve")) as eve:
         until(lambda: eve.speak_as("bob") or eve.speak_as("eve") or listen())
         for _ in range(20):
@@ -124,7 +124,7 @@ def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened
             eve.speak_as("eve")
             listen()
             time.sleep(TICK)
-    assert got == {("eve", "message")} and ann._doorman.admitted == {"eve"}
+    assert got == {("eve", "message")} and ann._admission.admitted == {"eve"}
 
 
 def test_opening_the_door_anew_costs_neighbors_few_records(keys: Path, opened: Opened) -> None:
@@ -144,18 +144,18 @@ def test_opening_the_door_anew_costs_neighbors_few_records(keys: Path, opened: O
         longest = max(longest, time.monotonic() - last)
         time.sleep(TICK)
     print(f"longest pause {longest:.2f} s")
-    assert "eve" in ann._doorman.admitted and longest < ann.config.freshness + 1.0
+    assert "eve" in ann._admission.admitted and longest < ann.config.freshness + 1.0
 
 
 def test_the_doorman_lets_in_a_few_at_a_time_and_not_too_many(keys: Path) -> None:
-    doorman = Doorman(joining("ann", keys, 1, ("bob", 2), max_members=3))
-    assert doorman.at_the_door(["bob", "cid", "dan", "no name", "ann"]) == {"bob"}
-    assert doorman.waiting == {"cid", "dan"} and doorman.due(0.0) and doorman.opens(10.0) == {"cid", "dan"}
-    assert doorman.at_the_door(["cid", "eve", "flo"]) == {"cid"} and doorman.waiting == {"eve"}
-    lease = doorman.config.lease
-    assert not doorman.due(10.0 + 1.9 * lease) and doorman.due(10.0 + 2.1 * lease)
-    members = Doorman(config("ann", keys=keys, members=("bob",)))
-    assert members.at_the_door(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_answer("cid")
+    admission = Admission(joining("ann", keys, 1, ("bob", 2), max_members=3))
+    assert admission.visitors(["bob", "cid", "dan", "no name", "ann"]) == {"bob"}
+    assert admission.waiting == {"cid", "dan"} and admission.due(0.0) and admission.reopen(10.0) == {"cid", "dan"}
+    assert admission.visitors(["cid", "eve", "flo"]) == {"cid"} and admission.waiting == {"eve"}
+    lease = admission.config.lease
+    assert not admission.due(10.0 + 1.9 * lease) and admission.due(10.0 + 2.1 * lease)
+    members = Admission(config("ann", keys=keys, members=("bob",)))
+    assert members.visitors(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_dial("cid")
 
 
 @pytest.mark.network

@@ -21,7 +21,7 @@ from colme.cli.live import with_picture
 from colme.cli.node_command import command
 from colme.graphs import from_edges
 from colme.node.config.node_toml import NodeConfig
-from colme.node.demo import Outcome, View, run_demo
+from colme.node.demo import DemoErrors, DemoView, run_demo
 from colme.node.io.status import ask
 from colme.node.lockstep import lockstep
 from colme.node.security.identity import check_identity
@@ -128,12 +128,12 @@ def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
 def test_the_demo_converges_though_one_dies() -> None:
     views = list(run_demo(seconds=12.0))
     *seen, outcome = views
-    assert isinstance(outcome, Outcome) and outcome.network < 0.75 * outcome.local
+    assert isinstance(outcome, DemoErrors) and outcome.network < 0.75 * outcome.local
     assert outcome.network < 1.5 * outcome.simulator
-    events = {view.event for view in seen if isinstance(view, View)}
+    events = {view.event for view in seen if isinstance(view, DemoView)}
     assert {"agent-12 was killed", "agent-12 comes back from its store"} <= events
     last = seen[-1]
-    assert isinstance(last, View) and all(row["running"] for row in last.reports)
+    assert isinstance(last, DemoView) and all(row["running"] for row in last.reports)
 
 
 @pytest.mark.network

@@ -103,7 +103,7 @@ def without_certificate(keys: Path) -> dict[str, Any]:
 
 def listen_to(victim: ZenohTransport) -> list[tuple[str, str]]:
     """What got in since the last time: (from, what)."""
-    found = [(name, "record") for name in victim.config.everyone if victim.latest(name) is not None]
+    found = [(name, "record") for name in victim.config.peers if victim.latest(name) is not None]
     found += [(name, "message") for name, _ in victim.control()]
     return found + [(name, "present") for name in victim.present()]
 

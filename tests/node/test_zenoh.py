@@ -19,7 +19,7 @@ from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Limits
 from colme.node.net.transport import Transport
-from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport, linger_no_more
+from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport, disable_linger
 from tests.support.node_fleet import (
     TICK,
     config,
@@ -190,7 +190,7 @@ def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
     ann = opened(config("ann", keys=None, port=port, members=("bob",)))
     with pytest.raises(NodeError, match=r"unknown member 'bbo': .* Did you mean 'bob'\?"):
         ann.add("bbo")
-    with pytest.raises(NodeError, match=r"off loopback everything is TLS"):
+    with pytest.raises(NodeError, match=r"off loopback TLS is required"):
         ann.add("bob", "tcp/192.0.2.1:7447")
     deaf = opened(config("cid", keys=None, members=("bob",)))
     with pytest.raises(NodeError, match=r"'bob' has no endpoint, and this agent does not listen.*Give an endpoint"):
@@ -254,7 +254,7 @@ def test_no_socket_of_a_link_lingers(port: int, opened: Opened) -> None:
     until(heard(ann, bob, b"x"))
     until(lambda: _lingering(port) == [0, 0] or ann.publish(b"") or bob.publish(b""))
     descriptors = len(os.listdir("/proc/self/fd"))
-    linger_no_more()
+    disable_linger()
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 

@@ -23,7 +23,7 @@ def main(cure: str, port: int, keys: Path | None) -> float:
     if cure != "threads":
         os.environ["ZENOH_RUNTIME"] = "(rx: (worker_threads: 2))"  # zenoh's own number
     if cure != "linger":
-        zenoh_transport.linger_no_more = lambda: None
+        zenoh_transport.disable_linger = lambda: None
     hub, *others = ALL
     settings = config(hub, keys=keys, port=port, neighbors=dict.fromkeys(others), limits=Limits(lease=LEASE))
     transport = zenoh_transport.ZenohTransport(settings)

@@ -224,13 +224,13 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "ending of a figure")
     from colme.cli.live import live_rows
-    from colme.node.demo import Outcome, run_demo
+    from colme.node.demo import DemoErrors, run_demo
 
     errors, seen = [], []
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed: Ctrl-C ends the agents, too
         for found in views:
-            if isinstance(found, Outcome):
+            if isinstance(found, DemoErrors):
                 errors = [{"where": where, "rms_error": error} for where, error in found._asdict().items()]
             else:
                 summary = {"seconds": round(found.seconds, 1), "rms_error_local": found.local_error,

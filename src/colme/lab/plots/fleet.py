@@ -11,18 +11,18 @@ from matplotlib.lines import Line2D
 
 from colme.lab.plots._labels import vertical_marks
 from colme.lab.plots._style import FREE_COLORS, GREY, canvas, shade
-from colme.node.demo import View
+from colme.node.demo import DemoView
 
 _QUIET = ("all run", "")
 
 
-def fleet_table(views: Sequence[View]) -> pd.DataFrame:
+def fleet_table(views: Sequence[DemoView]) -> pd.DataFrame:
     """A row per agent and view: seconds, agent, running, truth, samples, mean, estimate, neighbors, cut, event."""
     rows = [{"seconds": view.seconds, **report, "event": view.event} for view in views for report in view.reports]
     return pd.DataFrame(rows)
 
 
-def plot_fleet(views: Sequence[View], ax: Axes | None = None) -> Axes:
+def plot_fleet(views: Sequence[DemoView], ax: Axes | None = None) -> Axes:
     """Everybody's estimate over time, in the color of its class, and its mean in grey; events are marked."""
     table = fleet_table([view for view in views if view.seconds > 0])
     classes = sorted(table["truth"].unique())

@@ -30,8 +30,9 @@ from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
 from colme.methods import Local, Method
 from colme.node.config.node_toml import NodeConfig
+from colme.node.config.presets import default_degree
 from colme.node.core import Core
-from colme.node.hosts.plan import Crowd
+from colme.node.hosts.plan import ManyAgents
 from colme.node.names import Endpoint, bracketed, check_name
 
 PORT = 7447
@@ -88,38 +89,41 @@ def plan(
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
-    degree  neighbors of each agent (default: 6, or fewer where there are few agents)
-    graph   who talks to whom, instead; agents are numbered as in `hosts`
-    seed    of the graph
-    days    for which certificates are good (default: a year)
-    agents  many on each host, neighbors across hosts at random: a file that lists them goes into each folder
-    replace neighbors that are lost, by introduction; without, agents have the neighbors of the graph and no others
-    admit   "members" of the fleet as neighbors, or whoever has a certificate of its authority ("certified")
+    degree  neighbors of each agent (default: 6, or fewer if there are few agents)
+    graph   the graph of neighbors, instead of a random one; agents are numbered as in `hosts`
+    seed    seed of the random graph
+    days    validity of the certificates (default: a year)
+    agents  number of agents on each host, with random neighbors on all hosts; a file that lists them goes into each
+            folder
+    replace whether lost neighbors are replaced by introduction; if not, agents keep the neighbors of the graph
+    admit   which agents may become neighbors: "members" of the fleet, or all "certified" by its authority
     """
     target = Path(folder)
     if target.exists():
-        raise NodeError(f"{target} exists: a plan is not overwritten, for it holds keys. Choose another folder.")
+        raise NodeError(f"{target} exists: a plan holds keys and is not overwritten. Choose another folder.")
     check_hosts(hosts)
     if agents is not None and graph is not None:
-        raise NodeError(f"agents={agents} and graph={graph}: the graph of many agents is drawn. Leave one out.")
-    crowd = None if agents is None else Crowd([host.name for host in hosts], agents, method, degree=degree, seed=seed)
-    if crowd is not None:
-        degree, graph = None, crowd.between_hosts
+        raise NodeError(f"agents={agents} and graph={graph}: the graph of many agents is random. Leave one out.")
+    many = (
+        None if agents is None else ManyAgents([host.name for host in hosts], agents, method, degree=degree, seed=seed)
+    )
+    if many is not None:
+        degree, graph = None, many.between_hosts
     edges = [(hosts[a], hosts[b]) for a, b in _graph(hosts, degree, graph, seed).edges()]
     tables = {host.name: _table(host, hosts, edges, method) for host in hosts}
-    if crowd is not None:
+    if many is not None:
         for table in tables.values():
-            table |= crowd.table
+            table |= many.table
     elif replace and not isinstance(method, Local):
         for i, host in enumerate(hosts):
             tables[host.name]["join"] = _join(host, [*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
     if admit == "certified" and "join" not in tables[hosts[0].name]:
-        raise NodeError("admit='certified': newcomers come to agents that find neighbors themselves, not to those of "
+        raise NodeError("admit='certified': only agents that find neighbors at run time admit newcomers, not those of "
                         "agents=..., replace=False or Local(). Leave one out.")  # fmt: skip
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
         config = NodeConfig.parse(table)
-    _check_method(config, crowd)
+    _check_method(config, many)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # readable by its owner only
@@ -127,8 +131,8 @@ def plan(
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
     try:
         _write(draft, hosts, tables, network, days)
-        if crowd is not None:
-            crowd.write(draft)
+        if many is not None:
+            many.write(draft)
         os.rename(draft, target)
     except OSError as error:
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder with room.") from None
@@ -137,34 +141,34 @@ def plan(
     return target
 
 
-def _check_method(config: NodeConfig, crowd: Crowd | None) -> None:
-    """Refuse what the agents would refuse when they start."""
+def _check_method(config: NodeConfig, many: ManyAgents | None) -> None:
+    """Refuse what the agents would refuse at their start."""
     sigma = getattr(config.method, "sigma", None)
     known: dict[str, Any] = {"n_agents": config.n_agents, "degree": config.degree, "sigma": sigma}
-    if crowd is None:
+    if many is None:
         Core(config.method, config.name, (), **known)
         return
     from colme.node.hosts.host import HostCore
 
-    HostCore(config.method, config.name, crowd.graphs[-1], **known)
+    HostCore(config.method, config.name, many.graphs[-1], **known)
 
 
 def check_hosts(hosts: Sequence[Host]) -> None:
-    """Refuse two agents of one name or at one place."""
+    """Refuse two agents with one name or one address."""
     if not hosts:
-        raise NodeError("there is no host: a fleet has at least one agent. Add a line: pi-1 192.168.1.11")
+        raise NodeError("the list of hosts is empty: a fleet has at least one agent. Add a line: pi-1 192.168.1.11")
     names = {AUTHORITY}
     places: set[tuple[str, int]] = set()
     for host in hosts:
         check_name(host.name, "name")
         if host.name in names:
-            raise NodeError(f"agent {host.name!r} is taken: every agent has a name of its own. Rename it.")
+            raise NodeError(f"agent {host.name!r} is taken: names are unique. Rename it.")
         names.add(host.name)
         if host.address is not None:
             place = (host.address, host.port)
             if place in places:
                 where = f"{bracketed(host.address)}:{host.port}"
-                raise NodeError(f"agent {host.name!r} listens at {where}, as another does. Give it another port.")
+                raise NodeError(f"agent {host.name!r} has the address {where}, as another has. Give it another port.")
             places.add(place)
 
 
@@ -196,34 +200,33 @@ def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed:
             raise NodeError(f"degree={degree} and graph={graph}: a graph has its degrees. Leave one out.")
         if graph.n_agents != n:
             raise NodeError(f"the graph has {graph.n_agents} agents and the list {n}: they must be the same.")
-        _check_dialled(hosts, graph)
+        _check_dialable(hosts, graph)
         return graph
     if degree is None:
-        degree = min(6, n - 1)
-        degree -= n * degree % 2
+        degree = default_degree(n)
     for draw in range(_DRAWS):
         found = random_regular_graph(n, degree, rng=seed + draw)
-        if found.components().max() == 0 and _undialled(hosts, found) is None:
+        if found.components().max() == 0 and _undialable(hosts, found) is None:
             return found
-    _check_dialled(hosts, found)
+    _check_dialable(hosts, found)
     raise NodeError(f"degree={degree}: {n} agents would not all be connected. Try degree={min(n - 1, degree + 2)}.")
 
 
-def _undialled(hosts: Sequence[Host], graph: Graph) -> tuple[Host, Host] | None:
-    """Two neighbors neither of whom can be dialled."""
+def _undialable(hosts: Sequence[Host], graph: Graph) -> tuple[Host, Host] | None:
+    """Two neighbors neither of which can be dialed, if there are any."""
     pairs = ((hosts[a], hosts[b]) for a, b in graph.edges())
     return next((pair for pair in pairs if pair[0].address is None and pair[1].address is None), None)
 
 
-def _check_dialled(hosts: Sequence[Host], graph: Graph) -> None:
-    pair = _undialled(hosts, graph)
+def _check_dialable(hosts: Sequence[Host], graph: Graph) -> None:
+    pair = _undialable(hosts, graph)
     if pair is not None:
-        raise NodeError(f"{pair[0].name!r} and {pair[1].name!r} would be neighbors, and nobody can dial either: one "
-                        "end must listen. Try another graph, or give one an address.")  # fmt: skip
+        raise NodeError(f"{pair[0].name!r} and {pair[1].name!r} would be neighbors, and neither can be dialed: one "
+                        "must have an address. Try another graph, or see docs/howto/behind_nat.md.")  # fmt: skip
 
 
 def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], method: Method) -> dict[str, Any]:
-    """The file of one agent. Of two neighbors the later in the list dials, unless the earlier must."""
+    """The configuration of one agent. Of two neighbors the later in the list dials, unless only it has an address."""
     neighbors = []
     for pair in edges:
         if host in pair:
@@ -245,7 +248,7 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
 
 
 def _join(host: Host, others: Sequence[Host], n_edges: int, admit: str) -> dict[str, Any]:
-    """How an agent finds neighbors: as many as agents have in the mean, and the next of the list for a seed."""
+    """The [join] table of an agent: the mean degree, and the next dialable agent of the list as the seed."""
     seed = next((host for host in others if host.address is not None), None)
     table: dict[str, Any] = {"degree": max(1, round(2 * n_edges / (len(others) + 1))), "admit": admit}
     if host.listen is not None:
@@ -259,7 +262,7 @@ def _endpoint(host: Host) -> str:
 
 
 def method_table(method: Method) -> dict[str, Any]:
-    """A method as a table: its tag, and what is not as by default."""
+    """A method as a table: its tag, and the fields that differ from their defaults."""
     plain: dict[str, Any] = msgspec.to_builtins(method)
     defaults = {field.encode_name: field.default for field in msgspec.structs.fields(method)}
     return {key: value for key, value in plain.items() if key == "method" or value != defaults.get(key)}

@@ -29,15 +29,15 @@ from colme.methods import CColME, CLColME, Local, Method
 from colme.node.hosts import kernels as kernels
 from colme.node.hosts.frame import HELLO, LOANS, Frame, pack_frame, unpack_frame
 from colme.node.hosts.graph import HostGraph
-from colme.node.hosts.links import Links
+from colme.node.hosts.links import HostLinks
 from colme.node.hosts.state import freeze_host, thaw_host
 from colme.node.messages.adapters import check_device_step
 from colme.node.messages.wire import LARGEST, WireError
 from colme.node.security.trust import MOST_NEWS, PAUSE
 
-Samples = tuple[NDArray[np.int64], NDArray[np.float64]]
+AgentSamples = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Agents, and the samples that they see, in the order in which these came."""
-NO_SAMPLES: Samples = np.empty(0, np.int64), np.empty(0)
+NO_SAMPLES: AgentSamples = np.empty(0, np.int64), np.empty(0)
 
 
 class HostCore:
@@ -82,7 +82,7 @@ class HostCore:
         self.theirs = np.full(len(self.slots), np.nan) if flowing else None
         self.cut_now = np.zeros(n, bool)
         self.heard_at = np.full(graph.n_ghosts, -math.inf)
-        self.links = Links(graph, name, self.kind, silent=isinstance(method, Local))
+        self.links = HostLinks(graph, name, self.kind, silent=isinstance(method, Local))
         self._new = np.zeros(graph.n_ghosts, bool)
         self._spare = np.empty(n, np.float32)
         self._news = np.full((2, n), START, np.int64)
@@ -150,7 +150,7 @@ class HostCore:
         return found
 
     def tick(
-        self, now: float, samples: Samples = NO_SAMPLES, frames: Iterable[tuple[str, bytes]] = (),
+        self, now: float, samples: AgentSamples = NO_SAMPLES, frames: Iterable[tuple[str, bytes]] = (),
         control: Iterable[tuple[str, bytes]] = (),
     ) -> list[bytes]:  # fmt: skip
         """One step at time `now` (seconds, never falling) with the samples, parts of frames and control messages that
@@ -166,7 +166,7 @@ class HostCore:
 
     # The phases of a step, for whoever has barriers between them
 
-    def observe(self, samples: Samples) -> None:
+    def observe(self, samples: AgentSamples) -> None:
         """A new step begins, with these samples."""
         self.t += 1
         agents, values = samples
