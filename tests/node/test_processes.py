@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -15,10 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import colme
 from colme.cli.live import with_picture
 from colme.cli.node_command import command
+from colme.cli.output import table_of
 from colme.graphs import from_edges
 from colme.node.config.node_toml import NodeConfig
 from colme.node.demo import DemoErrors, DemoView, run_demo
@@ -90,7 +93,34 @@ def test_asking_nobody_is_refused(tmp_path: Path) -> None:
         found = call(what, "--config", str(path))
         assert "no node answers" in str(found.exception)
     watched = call("watch", "--config", str(path), "--times", "1")
-    assert watched.exit_code == 0 and watched.output.startswith("name ann  tick -")
+    assert watched.exit_code == 0 and watched.output.startswith("name ann  samples -")
+
+
+def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither numbers nor names are broken over two lines."""
+    row = {
+        "name": "greenhouse-12", "fresh": True, "present": True, "met": False, "age": 0.0234, "incarnation": 12,
+        "samples": 1234567, "mean": -1.234e-5, "estimate": -1.345e-5,
+    }  # fmt: skip
+    status = row | {
+        "tick": 7654321, "radius": 4.56e-6, "neighbors": 12, "fresh": 11, "cut": 3, "refused": {"old": 5},
+        "bad_lines": 2, "late": 1, "neighbor_rows": [row],
+    }  # fmt: skip
+    monkeypatch.setattr("colme.node.io.status.ask", lambda socket: status)
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, width=80)
+    monkeypatch.setattr("colme.cli.output.emit", lambda rows, form: terminal.print(table_of(rows)))
+    path = tmp_path / "node.toml"
+    path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
+    for what in ("status", "neighbors"):
+        drawn.truncate(drawn.seek(0))
+        call(what, "--config", str(path))
+        head, _, numbers = [line for line in drawn.getvalue().splitlines() if line.strip()]
+        assert "1,234,567" in numbers and "-1.23e-05" in numbers and "greenhouse-12" in numbers
+        assert "estimate" in head and "incarnation" not in head
+        drawn.truncate(drawn.seek(0))
+        call(what, "--config", str(path), "--wide")
+        assert "incarn" in drawn.getvalue()
 
 
 def test_a_picture_has_everybody_on_one_scale() -> None:
@@ -116,7 +146,7 @@ def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
         heard = json.loads(call("neighbors", *configs, "--format", "json").output)
         assert len(heard) == 6 and all(row["fresh"] and row["present"] for row in heard)
         lines = call("watch", *configs, "--times", "2", "--every", "0.1").output.splitlines()
-        assert len(lines) == 6 and lines[0].startswith("name pi-00  tick ")
+        assert len(lines) == 6 and lines[0].startswith("name pi-00  samples 1")
         table = call("status", *configs).output
         assert all(name in table for name in names)
     finally:
@@ -131,7 +161,7 @@ def test_the_demo_converges_though_one_dies() -> None:
     assert isinstance(outcome, DemoErrors) and outcome.network < 0.75 * outcome.local
     assert outcome.network < 1.5 * outcome.simulator
     events = {view.event for view in seen if isinstance(view, DemoView)}
-    assert {"agent-12 was killed", "agent-12 comes back from its store"} <= events
+    assert {"agent-12 was killed", "agent-12 restarts from its store"} <= events
     last = seen[-1]
     assert isinstance(last, DemoView) and all(row["running"] for row in last.reports)
 
