@@ -87,7 +87,7 @@ class Site:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(path.read_text()), signal.SIGTERM)
         for path in self.lib.glob("*/pid"):
-            until(lambda path=path: not Path("/proc", path.read_text().strip()).exists(), 30.0)  # type: ignore[misc]
+            until(lambda path=path: not Path("/proc", path.read_text().strip()).exists())  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(arguments, stderr=log)
     try:
-        until(lambda: "Server listening" in (folder / "log").read_text(), 60.0)
+        until(lambda: "Server listening" in (folder / "log").read_text())
         yield
     finally:
         command = [SSH, "-F", str(folder / "config"), "-o", "ControlMaster=no", "-O", "exit", "127.0.0.50"]
@@ -153,9 +153,9 @@ def test_five_raspberry_pis(site: Site) -> None:
     *setup, ask_them = blocks("five_raspberry_pis.md")
     for block in setup:
         site.run(block)
-    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
-    until(lambda: all(site.status(name)["samples"] == 1 for name in names), 10.0)
-    until(lambda: '"samples": 1' in (site.lib / "pi-1" / "journal").read_text(), 10.0)
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
+    until(lambda: all(site.status(name)["samples"] == 1 for name in names))
+    until(lambda: '"samples": 1' in (site.lib / "pi-1" / "journal").read_text())
     said = site.run(ask_them)
     assert "pi-1" in said and '"mean": 21.4' in said
 
@@ -175,7 +175,7 @@ def test_behind_nat(site: Site) -> None:
             rows = [site.status(name).get("neighbor_rows") or [{}] for name in ("pi-4", "pi-5")]
             return all(len(each) == 1 and each[0].get("samples") == 1 and each[0]["estimate"] for each in rows)
 
-        until(exchanged, 120.0)
+        until(exchanged)
         said = site.run(check)
     assert "pi-4" in said and "pi-5" in said
     dialed = NodeConfig.read(site.lib / "pi-5" / "node.toml").neighbors[0].endpoint
@@ -211,7 +211,7 @@ def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(si
     hosts = "".join(f"pi-{i} 192.168.1.2{i}\\n" for i in (1, 2, 3))
     site.run(f"printf '{hosts}' > hosts.txt; colme node plan hosts.txt --set sigma=2 -o fleet; cp -r fleet/pi-? $LIB")
     site.run("for pi in pi-1 pi-2 pi-3; do systemctl enable --now colme-node@$pi; done")
-    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
     freshness = NodeConfig.read(site.lib / "pi-1" / "node.toml").freshness
     before = {name: identity(site.lib / name / f"{name}.pem") for name in names}
     keys = {name: (site.lib / name / f"{name}.key").read_bytes() for name in names}
@@ -219,7 +219,7 @@ def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(si
     try:
         for block in blocks("rotate_certificates.md"):
             site.run(block)
-        until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+        until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
     finally:
         watch.stop()
     stops = {name: list(map(float, (site.lib / name / "stops").read_text().split())) for name in names}

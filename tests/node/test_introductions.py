@@ -91,7 +91,7 @@ def test_who_comes_late_does_no_harm_and_soon_knows_what_all_know(method: Any) -
     assert not any(core.cut_edges for core in fleet.cores)
 
 
-@pytest.mark.network  # not for the network: it takes long
+@pytest.mark.slow
 def test_who_comes_late_is_in_the_census() -> None:
     n, late = 8, "agent-007"
     fleet = Meeting(colme.Census(), from_edges([(a, (a + k) % 7) for a in range(7) for k in (1, 2)], n),
@@ -139,7 +139,7 @@ def test_an_agent_without_twins_asks_everybody_once_and_then_is_quiet() -> None:
         send(to, message)
 
     fleet.devices[alone].transport.send = watch  # type: ignore[method-assign]
-    for _ in range(500):
+    for _ in range(400):
         fleet.tick(5.0 * (np.arange(n) == 7) + rng.standard_normal(n))
     device = fleet.devices[alone]
     assert device.core.neighbors == [] and len(device.core.cut_edges) <= 5
@@ -227,7 +227,7 @@ def test_who_was_met_and_cut_is_dialled_after_a_restart_until_it_knows(tmp_path:
         fleet.tick(rng.standard_normal(2))
     before = fleet.devices[ann]
     assert before.introductions is not None
-    before.introductions.address_book.strike(bob)  # where it is dialled is known all the same
+    before.introductions.address_book.remove(bob)  # its endpoint is known all the same
     far = np.array([0.0, 50.0])
     while bob not in before.core.cut_edges:
         fleet.tick(rng.standard_normal(2) + far)
@@ -271,11 +271,23 @@ SCHEDULE = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("method", [colme.CLColME(), FLOW], ids=repr)
-@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])  # shrinking would take minutes
+@settings(max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate])  # shrinking would take minutes
 @given(schedule=SCHEDULE)
 def test_no_edge_has_one_end_only_whatever_happened(method: Any, schedule: dict[str, Any]) -> None:
-    """All join while messages get lost and agents die, before or after they saved; when the trouble is over every edge
-    is known to both ends, and everybody has neighbors."""
+    join_in_trouble(method, schedule)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [colme.CLColME(), FLOW], ids=repr)
+@settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(schedule=SCHEDULE)
+def test_no_edge_has_one_end_only_after_many_schedules(method: Any, schedule: dict[str, Any]) -> None:
+    join_in_trouble(method, schedule)
+
+
+def join_in_trouble(method: Any, schedule: dict[str, Any]) -> None:
+    """All join while messages are lost and agents die, before or after they saved. When the trouble is over every edge
+    is known to both ends, and every agent has neighbors."""
     n, sigma = 8, 0.5
     network = MemoryNetwork(
         seed=schedule["seed"], loss=schedule["loss"], delay=(0.0, schedule["delay"] * PERIOD),

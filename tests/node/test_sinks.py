@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ def test_estimates_on_a_zenoh_key() -> None:
                 found.append(ear.try_recv())
                 return found[-1] is not None
 
-            until(arrives, 20.0)
+            until(arrives)
             assert str(found[-1].key_expr) == "house/7" and json.loads(bytes(found[-1].payload)) == REPORT
     sink.close()
 
@@ -153,7 +152,7 @@ def test_estimates_by_mqtt_go_on_when_the_broker_comes_back() -> None:
             sink(REPORT)
             return bytes([0x30, len(packet)]) + packet in broker.heard
 
-        until(arrives, 20.0)
+        until(arrives)
         broker.close()
         until(lambda before=sink.dropped: (sink(REPORT), sink.dropped > before)[1])  # type: ignore[misc,func-returns-value]
         if again:
@@ -161,15 +160,13 @@ def test_estimates_by_mqtt_go_on_when_the_broker_comes_back() -> None:
     sink.close()
 
 
-def test_a_broker_that_does_not_read_takes_neither_time_nor_memory() -> None:
+def test_a_broker_that_does_not_read_takes_no_memory() -> None:
     broker = Broker(reads=False)
     sink = MqttSink(config("mqtt", f"127.0.0.1:{broker.port}/house/7"))
     until(sink._client.is_connected)
-    report, began = {"name": "x" * 100_000}, time.monotonic()
-    while sink.dropped < 1000 and time.monotonic() - began < 20.0:
-        sink(report)
-        time.sleep(0.0001)
-    assert sink.dropped == 1000 and len(sink._client._out_packet) <= 1
+    report = {"name": "x" * 100_000}
+    until(lambda: sink(report) or sink.dropped >= 20)  # type: ignore[func-returns-value]
+    assert len(sink._client._out_packet) <= 1
     broker.close()
     sink.close()
 
@@ -203,7 +200,7 @@ def test_a_process_writes_its_estimates_where_the_file_says(tmp_path: Path) -> N
     path.write_text(NODE.format(port=free_port()) + '[estimates]\nto = "file"\naddress = "estimates.jsonl"\n')
     process = start(tmp_path)
     estimates = tmp_path / "estimates.jsonl"
-    until(lambda: estimates.exists() and estimates.read_text().count("\n") > 1, 30.0)
+    until(lambda: estimates.exists() and estimates.read_text().count("\n") > 1)
     found = ask(str(tmp_path / "ann.sock"))
     assert found["dropped_lines"] == 0 and 'colme_dropped_lines_total{agent="ann"} 0' in metrics(found)
     process.send_signal(signal.SIGTERM)

@@ -18,7 +18,7 @@ def main(keys: Path, port: int, times: int) -> float:
     bob = ZenohTransport(config("bob", keys=keys, neighbors={"ann": port}))
     before = 0.0
     for i in range(2 * times + 1):  # the first half fills pools and caches
-        until(heard(ann, bob, str(i).encode()), 30.0)
+        until(heard(ann, bob, str(i).encode()))
         if i == times:
             before = _settled()
         bob.drop("ann")
