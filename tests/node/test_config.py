@@ -17,7 +17,7 @@ from colme.node.config import presets
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Join, Limits, Neighbor, Samples, Tls
 from colme.node.names import Endpoint, check_name, is_loopback
-from colme.node.net.zenoh_settings import dialling, listening, runtime
+from colme.node.net.zenoh_settings import dialing, listening, runtime
 
 # the example in the docstring is the one that is tested
 EXAMPLE = "\n".join(line[4:] for line in (module.__doc__ or "").splitlines() if line.startswith("    "))
@@ -157,7 +157,7 @@ def test_every_knob_follows_its_formula() -> None:
         found = node(preset=name, tick_rate=20.0)
         assert found.lease == lease
         assert found.freshness == pytest.approx(5 / 20 + lease)
-        retry = dialling(found, "bob", "tcp/127.0.0.1:1")["connect/retry"]
+        retry = dialing(found, "bob", "tcp/127.0.0.1:1")["connect/retry"]
         assert (retry["period_init_ms"], retry["period_max_ms"]) == (1000 * first, 1000 * last)
         assert f"{name:9}" in (presets.__doc__ or "")
     few = node(members=("b", "c"))
@@ -225,7 +225,7 @@ def test_sessions_are_closed_to_all_that_is_not_named() -> None:
     keys = Tls(ca="ca.pem", certificate="ann.pem", key="ann.key")
     secure = node(tls=keys, listen=("tls/10.0.0.1:7447",), members=("bob", "cid"), network="net")
     for settings, others in (
-        (listening(secure), ["bob", "cid"]), (dialling(secure, "bob", "tls/10.0.0.2:7447"), ["bob"]),
+        (listening(secure), ["bob", "cid"]), (dialing(secure, "bob", "tls/10.0.0.2:7447"), ["bob"]),
     ):  # fmt: skip
         for key in ("scouting/multicast/enabled", "scouting/gossip/enabled", "adminspace/enabled"):
             assert settings[key] is False

@@ -56,8 +56,8 @@ def test_who_has_no_neighbors_is_listed(tmp_path: Path) -> None:
      (f"{HEADER}\n0 1\n", "line 2: '0 1' must be agent,neighbor"), (f"{HEADER}\n0,b/\n", "line 2: .*Try 0,17"),
      (f"{HEADER}\n0,-1\n", "line 2"), (f"{HEADER}\n0,1\n", "agent 1: numbers here go from 0 to 0"),
      (f"{HEADER}\n0,1\n1,\n", r"0,1: an edge of this host is listed at both its ends\. Add 1,0\."),
-     (f"{HEADER}\n0,b/1\n0,b/1\n", "agent 0: a neighbor is somebody else, and listed once"),
-     (f"{HEADER}\n0,b/1\n1,1\n", "agent 1: a neighbor is somebody else"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
+     (f"{HEADER}\n0,b/1\n0,b/1\n", "agent 0: a neighbor is another agent, and listed once"),
+     (f"{HEADER}\n0,b/1\n1,1\n", "agent 1: a neighbor is another agent"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
      (f"{HEADER}\n0,b/9999999999\n", "agent 9999999999: numbers"), (f"{HEADER}\n0,b?/1\n", "neighbor='b\\?'")],
 )  # fmt: skip
 def test_bad_lists_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -107,7 +107,8 @@ def test_sources_read_them_and_complain_once(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"3.5\n")
     assert together(source.take())[1].tolist() == [3.5] and source.bad == 2
-    assert said == ["'nonsense' is no agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"]
+    (sentence,) = said
+    assert sentence.startswith("'nonsense' is not an agent with a sample") and "Send lines like: 17 21.4" in sentence
     source.close()
     again = GrowingFile(str(path), said.append, AgentLineParser)
     assert position is not None

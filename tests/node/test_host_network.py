@@ -224,8 +224,8 @@ def test_two_hosts_run_die_and_come_back(both: Pair, fleet: Path) -> None:
 @pytest.mark.network
 @pytest.mark.parametrize("consensus", ["laplacian", "flow"])
 def test_ten_thousand_agents_on_a_host(keys: Path, tmp_path: Path, consensus: str) -> None:
-    """Half of the edges lead to the other host, and half of all are cut. It prints the share of a core, of which 25 % at
-    20 Hz is the goal."""
+    """Half of the edges lead to the other host, and half of all are cut. It prints the share of a core; 25 % at 20 Hz
+    is the goal."""
     for host in run_hosts(keys, tmp_path, 10_000, 15.0, 20.0, consensus):
         print(json.dumps(host))
         assert host["mib"] < 400

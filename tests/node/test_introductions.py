@@ -217,7 +217,7 @@ def test_who_was_met_is_still_a_neighbor_after_a_restart(tmp_path: Path) -> None
         after.introductions.restore(to_bytes({"book": 3}), after.core)
 
 
-def test_who_was_met_and_cut_is_dialled_after_a_restart_until_it_knows(tmp_path: Path) -> None:
+def test_who_was_met_and_cut_is_dialed_after_a_restart_until_it_knows(tmp_path: Path) -> None:
     fleet = Meeting(colme.CLColME(), from_edges([], 2), MemoryNetwork(seed=1), degree=1, seeds=[1], sigma=SIGMA)
     ann, bob = fleet.names
     fleet.devices[ann].transport.close()

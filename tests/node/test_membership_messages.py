@@ -126,7 +126,7 @@ def test_a_liar_costs_bounded_work_and_memory() -> None:
     assert max(count for name, count in called.items() if name.startswith("x")) <= 1 + 1500 // LATER
 
 
-def test_names_where_nobody_may_be_dialled_are_not_written_down() -> None:
+def test_names_where_nobody_may_be_dialed_are_not_written_down() -> None:
     core, meet = alone(admits=lambda name, place: place != "tcp/192.0.2.1:7")
     messages = [each for k in range(8) for each in turn(core, meet, 0.01 * k)]
     question = next(message for name, message in messages if name == "b" and message.kind == FIND_PEERS)

@@ -44,7 +44,7 @@ def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
 
 
 def test_a_fleet_replaces_neighbors_unless_told_not_to(tmp_path: Path) -> None:
-    """Each knows the next in the list that can be dialled, should nobody else know anybody."""
+    """Each knows the next in the list that can be dialed, should nobody else know anybody."""
     hosts = (*PIS, Host("roof", None))
     nodes = read(plan(hosts, tmp_path / "a", method=METHOD, degree=4, admit="certified"), hosts)
     joins = {name: node.join for name, node in nodes.items()}

@@ -144,13 +144,13 @@ def test_neighbors_come_and_go_at_run_time(maybe_keys: Path | None, opened: Open
         cid.add(other.config.name, f"{protocol}/127.0.0.1:{ports[other.config.name]}")  # nothing more happens
     until(heard(ann, cid, b"to both"))
     until(heard(bob, cid, b"to both"))
-    cid.drop("ann")  # the end that dialled closes the link
+    cid.drop("ann")  # the end that dialed closes the link
     until(lambda: ann.present() == set())
     ann.latest("cid")
     cid.publish(b"only to bob")
     until(heard(bob, cid, b"only to bob"))
     assert ann.latest("cid") is None and cid.latest("ann") is None
-    bob.drop("cid")  # the end that was dialled listens no more
+    bob.drop("cid")  # the end that was dialed listens no more
     cid.publish(b"to nobody")
     cid.send("bob", b"to nobody")
     time.sleep(4 * TICK)
@@ -160,7 +160,7 @@ def test_neighbors_come_and_go_at_run_time(maybe_keys: Path | None, opened: Open
     until(lambda: "cid" in ann.present())
 
 
-def test_dropping_a_neighbor_that_is_still_being_dialled(port: int, opened: Opened) -> None:
+def test_dropping_a_neighbor_that_is_still_being_dialed(port: int, opened: Opened) -> None:
     cid = opened(config("cid", keys=None, neighbors={"ann": port}))
     cid.drop("ann")
     ann = opened(config("ann", keys=None, port=port, neighbors={"cid": None}))
@@ -184,7 +184,7 @@ def test_an_agent_killed_is_seen_to_go_and_one_restarted_to_come_back(
     until(lambda: ann.latest("bob") == b"bob" and ann.present() == {"bob"})
 
 
-def test_a_listener_restarted_is_dialled_again(maybe_keys: Path | None, port: int, opened: Opened) -> None:
+def test_a_listener_restarted_is_dialed_again(maybe_keys: Path | None, port: int, opened: Opened) -> None:
     settings = config("ann", keys=maybe_keys, port=port, neighbors={"bob": None})
     first = opened(settings)
     bob = opened(config("bob", keys=maybe_keys, neighbors={"ann": port}))
@@ -301,5 +301,5 @@ def test_neighbors_that_come_and_go_leave_little_behind(keys: Path, port: int) -
     script = Path(__file__).parents[1] / "support" / "node_changing.py"
     arguments = [sys.executable, str(script), str(keys), str(port), "100"]
     done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)
-    print(f"{float(done.stdout):.1f} kB for each that was dialled and dropped")
+    print(f"{float(done.stdout):.1f} kB for each that was dialed and dropped")
     assert float(done.stdout) < 25.0

@@ -1,4 +1,4 @@
-"""Prints by how many kB a process grows for each neighbor that is dialled and dropped again, both ends being in it. A
+"""Prints by how many kB a process grows for each neighbor that is dialed and dropped again, both ends being in it. A
 process of its own, for others have memory to spare. Arguments: the folder of keys, a port, how often."""
 
 from __future__ import annotations

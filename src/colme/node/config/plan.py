@@ -193,7 +193,7 @@ def _place(text: str, where: str) -> Endpoint:
 
 
 def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed: int) -> Graph:
-    """The graph given, or a random one that is connected and whose edges can all be dialled."""
+    """The graph given, or a random one that is connected and whose edges can all be dialed."""
     n = len(hosts)
     if graph is not None:
         if degree is not None:
@@ -232,8 +232,8 @@ def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], me
         if host in pair:
             other = pair[pair[0] == host]
             earlier, later = pair
-            dialler = later if earlier.address is not None else earlier
-            neighbors.append({"name": other.name} | ({"endpoint": _endpoint(other)} if host == dialler else {}))
+            dialer = later if earlier.address is not None else earlier
+            neighbors.append({"name": other.name} | ({"endpoint": _endpoint(other)} if host == dialer else {}))
     table: dict[str, Any] = {
         "n_agents": len(hosts),
         "n_edges": max(1, len(edges)),

@@ -1,5 +1,5 @@
-"""What a host keeps of the edges between it and other hosts: whose frames it has heard, what goes into its own, and
-which cuts the other end does not know of yet."""
+"""The edges between a host and other hosts: which frames were received, what goes into the own ones, and which cuts are
+not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class HostLinks:
         self.marks[host, frame.part] = frame.age_mark
 
     def ghosts_in(self, host: str, frame: Frame) -> tuple[Index, Any]:
-        """(ghosts, rows of the frame) for those of its agents who are neighbors of mine. Most parts name the same
+        """(ghosts, rows of the frame) for its agents that are neighbors of own agents. Most parts name the same
         agents as the one before, so what was found is kept."""
         raw, key = frame.rows["agent"].tobytes(), (host, frame.part)
         if key not in self._found or self._found[key][0] != raw:
@@ -137,7 +137,7 @@ class HostLinks:
         return part
 
     def parts(self, core: Any) -> list[tuple[Columns, Columns]]:
-        """(rows, items) of each part, of the agents who still have neighbors elsewhere."""
+        """(rows, items) of each part, of the agents that still have neighbors elsewhere."""
         if self._shown is None:
             self._shown = [self._show(part) for part in range(self.n_parts)]
         found: list[tuple[Columns, Columns]] = []
@@ -198,7 +198,7 @@ class HostLinks:
         cuts = unpack_cuts(raw)
         slots = self._find(host, cuts.mine, cuts.yours)
         there = slots[slots >= 0]
-        senseless = int(alive[there].sum()) if cuts.kind == CUT_HEARD else 0  # nobody said that these are cut
+        senseless = int(alive[there].sum()) if cuts.kind == CUT_HEARD else 0  # never cut here
         for reason, times in (("stranger", len(slots) - len(there)), ("sense", senseless)):
             if times:
                 refused[reason] += times

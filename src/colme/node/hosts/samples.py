@@ -1,4 +1,4 @@
-"""The samples of many agents, from the same sources: lines with the number of an agent and a sample.
+"""Samples of many agents, from the same sources: lines with the number of an agent and a sample.
 
     17 21.4
     18 21.9
@@ -24,7 +24,7 @@ _PLAIN[list(b"0123456789+-.eE \t\n")] = True
 class AgentLineParser(LineParser):
     """Agents and samples from bytes: blocks of `AgentSamples`."""
 
-    rule: ClassVar[str] = "is no agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"
+    rule: ClassVar[str] = "is not an agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"
     chunk: ClassVar[int] = 1 << 20
 
     def read(self, lines: list[bytes]) -> list[AgentSamples]:

@@ -35,7 +35,7 @@ def listening(config: NodeConfig, admitted: Iterable[str] = ()) -> dict[str, Any
     }
 
 
-def dialling(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
+def dialing(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
     """The session that dials one neighbor. Whatever answers, only the neighbor is heard."""
     return _session(config, (neighbor,)) | {
         "listen/endpoints": [],
@@ -122,8 +122,8 @@ def _access(
             _rule(f"ask-{i}", "egress", _ASK, theirs),
         ]
         rules += own
-        who = {"cert_common_names": [other]} if by_certificate else {}  # {}: any process of this machine
-        subjects.append({"id": f"agent-{i}"} | who)
+        subject = {"cert_common_names": [other]} if by_certificate else {}  # {}: any process of this machine
+        subjects.append({"id": f"agent-{i}"} | subject)
         policies.append({"rules": [rule["id"] for rule in own], "subjects": [f"agent-{i}"]})
     return {
         "enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies,

@@ -50,7 +50,7 @@ class ZenohTransport:
         if config.tls is not None:
             check_identity_apart(config.name, config.tls)
         self._zenoh = load_zenoh(config.rx_threads)
-        self._dialled: dict[str, _Session] = {}
+        self._dialed: dict[str, _Session] = {}
         self._opening: dict[str, Future[_Session]] = {}
         self._present: set[str] = set()
         self._closed = False
@@ -67,7 +67,7 @@ class ZenohTransport:
         admission = self._admission
         if not (admission.admit(neighbor) if endpoint is None else admission.may_dial(neighbor)):
             one_of(neighbor, self.config.peers, "member", NodeError)
-        if neighbor in {*self._opening, *self._dialled, *self._accepted} or self._closed:
+        if neighbor in {*self._opening, *self._dialed, *self._accepted} or self._closed:
             return
         if endpoint is None:
             if not self.config.listen:
@@ -78,7 +78,7 @@ class ZenohTransport:
                 self._listening.add(neighbor)
             return
         self.config.check_endpoint(Endpoint.parse(endpoint))
-        settings = zenoh_settings.dialling(self.config, neighbor, endpoint)
+        settings = zenoh_settings.dialing(self.config, neighbor, endpoint)
         self._opening[neighbor] = self._threads.submit(_Session, self._zenoh, self.config, settings, neighbor)
 
     def drop(self, neighbor: str) -> None:
@@ -89,7 +89,7 @@ class ZenohTransport:
         opening = self._opening.pop(neighbor, None)
         if opening is not None:
             opening.add_done_callback(_close_opened)
-        session = self._dialled.pop(neighbor, None)
+        session = self._dialed.pop(neighbor, None)
         if session is not None:
             self._threads.submit(session.close)
         elif self._listening is not None:
@@ -137,26 +137,26 @@ class ZenohTransport:
         for opening in (*self._opening.values(), *([self._reopening] if self._reopening is not None else [])):
             opening.add_done_callback(_close_opened)
         sessions = self._sessions()
-        self._dialled, self._opening, self._listening = {}, {}, None
+        self._dialed, self._opening, self._listening = {}, {}, None
         wait([self._threads.submit(session.close) for session in sessions], timeout=_CLOSING)
         self._threads.shutdown(wait=False)
 
     def _session_of(self, neighbor: str) -> _Session | None:
         """The session that serves a neighbor."""
-        if neighbor in self._dialled:
-            return self._dialled[neighbor]
+        if neighbor in self._dialed:
+            return self._dialed[neighbor]
         accepted = self._listening is not None and neighbor in self._listening.speakers
         return self._listening if accepted else None
 
     def _sessions(self) -> list[_Session]:
-        return [*self._dialled.values(), *([self._listening] if self._listening is not None else [])]
+        return [*self._dialed.values(), *([self._listening] if self._listening is not None else [])]
 
     def _settle(self) -> None:
         """Take over sessions that were opened meanwhile, and disable SO_LINGER on new sockets."""
         for neighbor, opening in list(self._opening.items()):
             if opening.done():
                 del self._opening[neighbor]
-                self._dialled[neighbor] = opening.result()
+                self._dialed[neighbor] = opening.result()
         changed = [session.changed() for session in self._sessions()]
         if any(changed):
             disable_linger()

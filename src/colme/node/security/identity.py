@@ -78,9 +78,9 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, files: Any) -> st
     import ssl
 
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    dialler = client.wrap_bio(down, up)
+    dialer = client.wrap_bio(down, up)
     listener = server.wrap_bio(up, down, server_side=True)
-    for end in (dialler, listener, dialler):
+    for end in (dialer, listener, dialer):
         try:
             end.do_handshake()
         except ssl.SSLWantReadError:
@@ -92,7 +92,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, files: Any) -> st
                 f"{files.certificate} is not trusted by {files.ca}: {error.verify_message}. "
                 "Use the ca.pem that came with it."
             ) from None
-    return common_name(dialler)
+    return common_name(dialer)
 
 
 def common_name(end: ssl.SSLObject) -> str | None:
