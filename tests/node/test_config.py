@@ -1,4 +1,4 @@
-"""The file of a node: what it says, what it refuses and where, and what every knob follows from."""
+"""node.toml: what it holds, what is refused and with which sentence, and the formula of every setting."""
 
 from __future__ import annotations
 

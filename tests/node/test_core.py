@@ -1,5 +1,5 @@
-"""The agent of a device: to the bit what is simulated where there is a barrier, and nearly as good where there is none,
-through loss, delay, duplication, reordering, crashes and restarts."""
+"""The core of a node: equal to the simulation to the bit with a barrier, and nearly as good without one, through loss,
+delay, duplication, reordering, crashes and restarts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Any schedule of loss, delay, duplication, reordering, crashes and restarts: what must hold holds, and when the
-trouble is over everything is in order again."""
+"""Schedules of loss, delay, duplication, reordering, crashes and restarts: invariants hold throughout, and both ends of
+every edge agree when the trouble is over."""
 
 from __future__ import annotations
 

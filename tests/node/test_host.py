@@ -1,5 +1,5 @@
-"""Many agents in one process: to the bit what is simulated where there is a barrier, however they are spread over
-hosts, and nearly as good where there is none."""
+"""Many agents in one process: equal to the simulation to the bit with a barrier, however they are spread over hosts, and
+nearly as good without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who lives on a host: lists of neighbors, and lines of samples."""
+"""The agents of a host: lists of neighbors, and lines of samples."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Hosts of many agents over zenoh: parts of frames, what is let in, plans; and, marked, real processes and what they
-cost."""
+"""Hosts of many agents over zenoh: parts of frames, access lists, plans; and, marked `network`, real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining over zenoh with mutual TLS: who has a certificate of the authority comes in, and nobody else."""
+"""Joining over zenoh with mutual TLS: agents with a certificate of the authority are admitted, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authorities and certificates: who they say one is, who can read them, how they are renewed."""
+"""Authorities and certificates: names, file modes, renewal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a node, in virtual time: when it ticks, what it takes, how it ends, what it says when asked."""
+"""The loop of a node, in virtual time: when it ticks, which samples it takes, how it ends, and its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent makes of messages: who is welcome, what is refused, and how little a liar achieves."""
+"""How an agent reacts to membership messages: which peers it accepts, what it refuses, and how little a liar achieves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network in memory: every misfortune happens, as often as it is told to, and always the same."""
+"""The memory network: loss, delay, duplication and partitions happen at the given rates, reproducibly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan for a fleet: every agent gets a file that works, and both ends of an edge agree on it."""
+"""Plans for fleets: every agent gets a valid configuration, and both ends of an edge agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents as processes: what `colme node` prints and how it exits; and, marked, real fleets."""
+"""Agents as processes: what `colme node` prints and how it exits; and, marked `network`, real fleets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The refusal matrix: whatever a stranger, or a neighbor gone bad, says to a node, nothing gets in that should not.
+"""The refusal matrix: whatever a stranger or a malicious neighbor sends, nothing gets in that should not.
 
-The intruder is a bare zenoh session that obeys no rule of ours. Somebody who may makes the same attempt too, so that no
-test passes because nothing ever arrives."""
+The intruder is a bare zenoh session without our rules. An agent that is permitted makes the same attempt, so that no
+test passes because nothing ever arrives.
+"""
 
 from __future__ import annotations
 

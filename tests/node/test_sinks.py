@@ -1,4 +1,4 @@
-"""Estimates to anywhere: whole lines, nobody is waited for, and what nobody took is counted."""
+"""Sinks of estimates: whole lines, never blocking, and what could not be delivered is counted."""
 
 from __future__ import annotations
 

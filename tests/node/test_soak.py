@@ -1,6 +1,6 @@
-"""Ten minutes of agents of which one after the other is killed and comes back: those that live on must hardly grow.
+"""Ten minutes of agents of which one after another is killed and restarted: the memory of the others must hardly grow.
 
-COLME_SOAK_SECONDS=60 makes it a minute, in which a slow leak cannot be told from noise.
+COLME_SOAK_SECONDS=60 makes it a minute, in which a slow leak cannot be distinguished from noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samples from anywhere: each counts once, nothing that is sent is fatal, nobody is waited for."""
+"""Sample sources: each sample counts once, no input is fatal, and nothing blocks."""
 
 from __future__ import annotations
 

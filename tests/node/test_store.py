@@ -1,4 +1,4 @@
-"""What a device knows on its disk: incarnations rise, saves survive a kill, and foreign files are refused."""
+"""The store of a node: incarnations increase, saves survive a kill, and foreign files are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Two hosts of many agents as processes, over zenoh with TLS, for tests. Run as a script, it is one of them: it ticks
-for some seconds with a sample per agent and tick, and prints what that took."""
+for some seconds with a sample per agent and tick, and prints what it used."""
 
 from __future__ import annotations
 
