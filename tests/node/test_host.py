@@ -1,5 +1,5 @@
-"""Many agents in one process: equal to the simulation to the bit with a barrier, however they are spread over hosts, and
-nearly as good without one."""
+"""Many agents in one process: equal to the simulation to the bit with a barrier, however they are spread over hosts,
+and nearly as good without one."""
 
 from __future__ import annotations
 

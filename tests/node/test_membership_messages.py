@@ -1,4 +1,4 @@
-"""How an agent reacts to membership messages: which peers it accepts, what it refuses, and how little a liar achieves."""
+"""How an agent reacts to membership messages: what it accepts and refuses, and how little a liar achieves."""
 
 from __future__ import annotations
 

@@ -287,8 +287,9 @@ def _lingering(port: int) -> list[int]:
 @pytest.mark.network
 @pytest.mark.parametrize("remedy", ["threads", "linger"])
 def test_neighbors_that_hang_do_not_silence_a_healthy_one(remedy: str, maybe_keys: Path | None, port: int) -> None:
-    """zenoh closes a dead link with SO_LINGER on a thread that listens: without a remedy, three neighbors that hang with
-    full buffers silence the fourth for ten seconds from the end of their leases on. Either remedy alone is enough."""
+    """zenoh closes a dead link with SO_LINGER on a thread that listens: without a remedy, three neighbors that hang
+    with full buffers silence the fourth for ten seconds from the end of their leases on. Either remedy alone is
+    enough."""
     script = Path(__file__).parents[1] / "support" / "node_hanging.py"
     arguments = [sys.executable, str(script), remedy, str(port), "" if maybe_keys is None else str(maybe_keys)]
     done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)

@@ -1,5 +1,5 @@
-"""Prints by how many kB a process grows for each neighbor that is dialed and dropped again, both ends being in it. It is
-a process of its own, because others have free memory to reuse. Arguments: folder of keys, port, number of times."""
+"""Prints by how many kB a process grows for each neighbor that is dialed and dropped again, both ends being in it. It
+is a process of its own, because others have free memory to reuse. Arguments: folder of keys, port, number of times."""
 
 from __future__ import annotations
 
