@@ -139,7 +139,7 @@ def test_an_agent_without_twins_asks_everybody_once_and_then_is_quiet() -> None:
         send(to, message)
 
     fleet.devices[alone].transport.send = watch  # type: ignore[method-assign]
-    for _ in range(400):
+    for _ in range(500):
         fleet.tick(5.0 * (np.arange(n) == 7) + rng.standard_normal(n))
     device = fleet.devices[alone]
     assert device.core.neighbors == [] and len(device.core.cut_edges) <= 5
