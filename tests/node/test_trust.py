@@ -1,4 +1,4 @@
-"""Whoever lies moves nobody out of what its own samples say, and in numbers: no further than this."""
+"""Trust: no liar moves an agent out of its own interval; and how far liars get, in numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records in bytes: what goes in comes out, and nothing else gets in."""
+"""The wire format: records survive a round trip, and invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from colme.node.messages import membership as letters
-from colme.node.messages import wire
-from colme.node.messages.membership import Letter, pack_letter, unpack_letter
+from colme.node.messages import membership, wire
+from colme.node.messages.membership import MembershipMessage as Message
+from colme.node.messages.membership import pack_membership, unpack_membership
 from colme.node.messages.wire import (
     Control,
     HelloBody,
@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
 def test_every_field_is_checked(case: str) -> None:
     raw, reason = WRONG[case]
     with pytest.raises(
-        WireError, match=r"^[^\n]*: that is no message .*\. Refuse it and wait for the next\.$"
+        WireError, match=r"^[^\n]*: that is not a message .*\. Refuse it and wait for the next\.$"
     ) as caught:
         unpack(raw)
     assert caught.value.reason == reason and len(str(caught.value)) < 160
@@ -145,17 +145,17 @@ def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
 
 
 AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
-LETTER = Letter(letters.MEET, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
+EXAMPLE = Message(membership.INVITE, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
 
 
 def test_letters_come_out_as_they_went_in() -> None:
-    for letter in (LETTER, Letter(letters.BYE), Letter(letters.NAMES, 7, (), AGENTS)):
-        assert repr(unpack_letter(pack_letter(letter))) == repr(letter)
-    assert len(pack_letter(Letter(letters.BYE))) == 16
+    for message in (EXAMPLE, Message(membership.LEAVE), Message(membership.PEERS, 7, (), AGENTS)):
+        assert repr(unpack_membership(pack_membership(message))) == repr(message)
+    assert len(pack_membership(Message(membership.LEAVE))) == 16
     long = tuple((f"{k}" * 60, "tls/" + f"{k}" * 100 + ":7447") for k in range(1, 10))
-    raw = pack_letter(Letter(letters.NAMES, 7, ((0.0, 1.0),), long, 8))
-    told = unpack_letter(raw)
-    assert len(raw) <= letters.MOST_LETTER and told.agents == long[:3] and told.near == 3
+    raw = pack_membership(Message(membership.PEERS, 7, ((0.0, 1.0),), long, 8))
+    told = unpack_membership(raw)
+    assert len(raw) <= membership.MOST_MEMBERSHIP_BYTES and told.agents == long[:3] and told.near == 3
 
 
 @pytest.mark.parametrize(
@@ -166,30 +166,40 @@ def test_letters_come_out_as_they_went_in() -> None:
      (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],
 )  # fmt: skip
 def test_every_field_of_a_letter_is_checked(at: int, value: bytes, reason: str) -> None:
-    raw = pack_letter(LETTER)
+    raw = pack_membership(EXAMPLE)
     assert raw[49:53] == b"pi-1" and raw[54:58] == b"tls/"
     with pytest.raises(WireError) as caught:
-        unpack_letter(raw[:at] + value + raw[at + len(value) :])
+        unpack_membership(raw[:at] + value + raw[at + len(value) :])
     assert caught.value.reason == reason
     for wrong in (raw[:-1], raw + b"\0", raw[:20], b"", raw + bytes(600)):
         with pytest.raises(WireError):
-            unpack_letter(wrong)
+            unpack_membership(wrong)
 
 
 def test_fuzzed_letters() -> None:
     rng, tally = random.Random(2), Counter[str]()
-    whole = [pack_letter(letter) for letter in (LETTER, Letter(letters.ASK, 1, (), AGENTS[:1]), Letter(letters.YES, 1))]
+    whole = [
+        pack_membership(message)
+        for message in (
+            EXAMPLE,
+            Message(membership.FIND_PEERS, 1, (), AGENTS[:1]),
+            Message(membership.ACCEPT, 1),
+        )
+    ]
     for k in range(20_000):
         raw = bytearray(rng.choice(whole) if k % 4 else b"cmeL" + rng.randbytes(rng.randrange(90)))
         for _ in range(rng.randrange(4)):
             raw[rng.randrange(len(raw))] = rng.randrange(256)
         try:
-            letter = unpack_letter(bytes(raw))
+            message = unpack_membership(bytes(raw))
         except WireError as error:
             tally[error.reason] += 1
             continue
         tally["accepted"] += 1
-        assert repr(unpack_letter(pack_letter(letter))) == repr(letter) and len(letter.agents) <= letters.MOST_NAMES
+        assert (
+            repr(unpack_membership(pack_membership(message))) == repr(message)
+            and len(message.agents) <= membership.MOST_PEERS
+        )
     assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"} and tally["accepted"] > 1000
 
 

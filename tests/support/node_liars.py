@@ -1,6 +1,6 @@
-"""Agents that lie, for tests: devices whose records are changed before anybody hears them.
+"""Agents that lie, for tests: devices whose records are changed before they are sent.
 
-A liar is a neighbor of its own name only; it knows what it hears, the true mean of its own class, and no more.
+A liar has its own name only; it knows what it receives and the true mean of its own class.
 """
 
 from __future__ import annotations

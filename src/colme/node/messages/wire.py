@@ -1,7 +1,8 @@
-"""What devices say to each other, in bytes. Fixed and little-endian; every field is checked; nothing is executed.
+"""The wire format of records and control messages: fixed layouts, little-endian. Every field is checked on arrival.
 
-A record is an agent's newest state, for all neighbors. Who sent it is not in it: the transport's key says so, and the
-transport sees to it that nobody publishes under another's. 40 bytes of head, then what the method needs:
+A record is the newest state of an agent, for all its neighbors. It does not name its sender: the transport's key does,
+and the transport ensures that no agent publishes under the key of another. A head of 40 bytes, then what the method
+needs:
 
     magic 4s, version u8, kind u8, turn u8, n_intervals u8, incarnation u32, epoch u64, count u64, mean f64,
     degree u16, n_items u16
@@ -11,8 +12,8 @@ transport sees to it that nobody publishes under another's. 40 bytes of head, th
            n_items x vote of the round before f32
     any    MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
-incarnation: starts of the agent; epoch: its steps; turn: the exchange within a step, where there are barriers. Loans
-name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
+incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Loans
+identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message is 18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
 """
@@ -33,32 +34,34 @@ from colme.methods.intervals import AgentIntervals
 VERSION: Final = 1
 RECORD, CONTROL = b"cmeR", b"cmeC"
 LARGEST = 1e30
-"""No mean, estimate or flow is larger: differences and sums of a few thousand of them are finite even in float32."""
+"""The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
 CUT, CUT_HEARD = 1, 2
-"""Kinds of control messages: this edge is cut; I know, you can stop telling me."""
+"""Kinds of control messages: this edge is cut; acknowledged."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 MOST_NUMBER = 2**62
-"""Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
+"""The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
 MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _POLL.size + MOST_ITEMS * 16
-"""No record is longer."""
+"""Size of the longest record."""
 
 
 class WireError(ColmeError):
-    """Bytes that are not a message; `reason` is one word for the tally."""
+    """Bytes that are not a valid message; `reason` is one word, under which it is counted."""
 
     def __init__(self, reason: str, got: str):
-        super().__init__(f"{got}: that is no message of version {VERSION} ({reason}). Refuse it and wait for the next.")
+        super().__init__(
+            f"{got}: that is not a message of version {VERSION} ({reason}). Refuse it and wait for the next."
+        )
         self.reason = reason
 
 
 class HelloBody(msgspec.Struct, frozen=True):
-    """CL-colME and C-colME: intervals, estimate, the step of the clock's last restart, and how many there were."""
+    """CL-colME and C-colME: intervals, estimate, the step of the last restart of the clock, and how many there were."""
 
     intervals: AgentIntervals
     estimate: float
@@ -67,7 +70,7 @@ class HelloBody(msgspec.Struct, frozen=True):
 
 
 class LoansBody(msgspec.Struct, frozen=True):
-    """Flow updating: intervals, estimate, and all that each neighbor has lent, by `name_hash`; NaN: the edge is cut."""
+    """Flow updating: intervals, estimate, and the total flow from each neighbor by `name_hash`; NaN: edge cut."""
 
     intervals: AgentIntervals
     estimate: float
@@ -75,8 +78,8 @@ class LoansBody(msgspec.Struct, frozen=True):
 
 
 class VotesBody(msgspec.Struct, frozen=True):
-    """The census of this number, that began at step `began` of whoever began it, `since` steps ago; the votes after
-    `round` rounds of it, and those of the round before."""
+    """Census number `census`, begun at step `began` of the agent that began it, `since` steps ago: the histogram after
+    `round` rounds, and that of the round before."""
 
     census: int
     began: int
@@ -115,7 +118,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def age_mark(self) -> tuple[int, int, int]:
-        """Larger for whatever was said later."""
+        """Larger for a later record."""
         return self.incarnation, self.epoch, self.turn
 
 
@@ -128,14 +131,14 @@ class Control(msgspec.Struct, frozen=True):
 
 
 def name_hash(name: object) -> int:
-    """64 bits that stand for a name."""
-    from hashlib import blake2b  # here, for it brings OpenSSL (4 MiB), and only flows need it
+    """A hash of a name, of 64 bits."""
+    from hashlib import blake2b  # here, because it loads OpenSSL (4 MiB), and only flows need it
 
     return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest(), "little")
 
 
 def pack(record: Record) -> bytes:
-    """The bytes of a record. A census of too many bins tells its largest."""
+    """The bytes of a record. Of a histogram with too many bins the largest are sent."""
     body, items, tail = record.body, 0, b""
     intervals: AgentIntervals = ()
     kind = _KINDS.index(None if body is None else type(body))
@@ -170,7 +173,8 @@ def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], N
 
 
 def unpack(raw: bytes) -> Record:
-    """The record in these bytes, or a WireError: sizes, ranges and everything that an honest agent could not say."""
+    """The record in these bytes; raises WireError for a wrong size, a value out of range, or anything that an honest
+    agent could not send."""
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
@@ -224,7 +228,7 @@ def _votes(raw: bytes, items: int) -> VotesBody:
     if np.any(codes[1:] <= codes[:-1]):
         raise WireError("range", "bins out of order")
     if not np.all(np.abs(votes) <= LARGEST):
-        raise WireError("value", "votes that are no numbers")
+        raise WireError("value", "a histogram with values that are not numbers")
     return VotesBody(census, began, since, round_, codes, *votes)
 
 
@@ -233,7 +237,7 @@ def pack_control(message: Control) -> bytes:
 
 
 def unpack_control(raw: bytes) -> Control:
-    """The control message in these bytes, or a WireError."""
+    """The control message in these bytes; raises WireError if they are none."""
     if len(raw) != _CONTROL.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, incarnation, epoch = _CONTROL.unpack(raw)
@@ -260,12 +264,12 @@ def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
 
 
 def _check_number(value: float, what: str, *, missing: bool) -> None:
-    """Finite and not absurd; NaN only where something may be missing."""
+    """Refuse a number that is not finite or too large; NaN is accepted where a value may be missing."""
     if not (abs(value) <= LARGEST or (missing and math.isnan(value))):
         raise WireError("value", f"{what} {value}")
 
 
 def _checked_estimate(estimate: float, count: int) -> float:
-    """NaN before the first sample has been used, then no longer."""
+    """An estimate may be NaN only before the first sample was used."""
     _check_number(estimate, "estimate", missing=count <= 1)
     return estimate
