@@ -19,7 +19,7 @@ from colme.node.backoff import LONGEST
 from colme.node.core import Core
 from colme.node.lockstep import lockstep_over
 from colme.node.messages import wire
-from colme.node.messages.wire import HelloBody, LoansBody, Record, pack
+from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork
 from colme.testing._promises import SIGMA, WIDTH, Case
 from tests.support.node_liars import two_classes
@@ -41,7 +41,7 @@ def alone(method: Any = FLOW, neighbors: tuple[str, ...] = ("b",), **known: Any)
 
 
 def hello(epoch: int, mean: float = 0.0, *, incarnation: int = 1, radius: float = 0.5, **body: Any) -> bytes:
-    told = HelloBody(((mean, radius),), body.pop("estimate", mean), body.pop("restart", 2), **body)
+    told = ConsensusBody(((mean, radius),), body.pop("estimate", mean), body.pop("restart", 2), **body)
     return pack(Record(incarnation, epoch, epoch, mean, 1, told))
 
 
@@ -217,8 +217,8 @@ def test_only_newer_records_count() -> None:
 
 def test_strangers_other_methods_and_bad_samples_are_refused() -> None:
     core = alone(colme.CLColME())
-    core.tick(0.0, math.inf, {"x": hello(1), "b": pack(Record(1, 1, 1, 0.0, 1, LoansBody(((0.0, 1.0),), 0.0, {})))})
-    core.tick(0.0, 1e31, {"b": pack(Record(1, 2, 2, 0.0, 1, HelloBody(((0.0, 1.0),) * 2, 0.0, 2)))})
+    core.tick(0.0, math.inf, {"x": hello(1), "b": pack(Record(1, 1, 1, 0.0, 1, FlowBody(((0.0, 1.0),), 0.0, {})))})
+    core.tick(0.0, 1e31, {"b": pack(Record(1, 2, 2, 0.0, 1, ConsensusBody(((0.0, 1.0),) * 2, 0.0, 2)))})
     cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
     _, answers = core.tick(0.0, math.nan, {}, [("x", cut), ("b", b"?")])
     assert answers == [] and core.neighbors == ["b"] and core.agent.count == 0 and not core.marks
@@ -250,10 +250,10 @@ def test_a_census_cannot_be_stuffed() -> None:
         record, _ = other.tick(k * PERIOD, 0.1, {"a": pack(core.record())})
     body: Any = wire.unpack(record).body
     for wrong in (body.values * 50, -body.values):
-        lie = wire.VotesBody(body.census, body.began, body.since, body.round, body.codes, wrong, body.before)
+        lie = wire.HistogramBody(body.census, body.began, body.since, body.round, body.codes, wrong, body.before)
         core.tick(0.0, 0.1, {"b": pack(Record(1, 9, 9, 0.1, 1, lie))})
     assert core.refused == {"sense": 2}
-    far = wire.VotesBody(2**41, 1, 1, 0, body.codes, body.values, body.before)
+    far = wire.HistogramBody(2**41, 1, 1, 0, body.codes, body.values, body.before)
     core.tick(0.0, 0.1, {"b": pack(Record(1, 9, 9, 0.1, 1, far))})
     assert core.agent.census < 3  # type: ignore[attr-defined]
 

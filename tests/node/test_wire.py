@@ -16,35 +16,35 @@ from colme.node.messages import membership, wire
 from colme.node.messages.membership import MembershipMessage as Message
 from colme.node.messages.membership import pack_membership, unpack_membership
 from colme.node.messages.wire import (
+    ConsensusBody,
     Control,
-    HelloBody,
-    LoansBody,
+    FlowBody,
+    HistogramBody,
     Record,
-    VotesBody,
     WireError,
     pack,
     unpack,
 )
 
 NAN, INF = math.nan, math.inf
-HELLO = HelloBody(((0.25, 0.5),), 0.125, 7, 3)
-THREE = HelloBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
-LOANS = LoansBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
-VOTES = VotesBody(
+HELLO = ConsensusBody(((0.25, 0.5),), 0.125, 7, 3)
+THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
+LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
+VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
 )  # fmt: skip
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
     "votes": Record(1, 5, 4, 0.25, 6, VOTES),
-    "nobody": Record(1, 1, 0, NAN, 6, HelloBody(((NAN, INF),), NAN, 2)),
+    "nobody": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, INF),), NAN, 2)),
 }  # fmt: skip
 
 
 def plain(record: Record) -> str:
     """As text, for NaN is not equal to itself."""
     body = record.body
-    if isinstance(body, VotesBody):
+    if isinstance(body, HistogramBody):
         lists = {name: getattr(body, name).tolist() for name in ("codes", "values", "before")}
         body = msgspec.structs.replace(body, **lists)
     return repr(msgspec.structs.replace(record, body=body))
@@ -69,7 +69,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
 
 def test_a_census_of_too_many_bins_tells_its_largest() -> None:
     values = np.random.default_rng(0).permutation(2000).astype(np.float32)
-    record = Record(1, 5, 4, 0.25, 6, VotesBody(1, 1, 1, 1, np.arange(2000), values, values))
+    record = Record(1, 5, 4, 0.25, 6, HistogramBody(1, 1, 1, 1, np.arange(2000), values, values))
     body: Any = unpack(pack(record)).body
     assert len(body.codes) == wire.MOST_ITEMS and body.values.min() == 2000 - wire.MOST_ITEMS
     assert np.array_equal(values[body.codes], body.values)

@@ -28,7 +28,7 @@ from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
-from colme.node.messages.adapters import SILENCE, device_agent
+from colme.node.messages.adapters import NO_MESSAGE, device_agent
 from colme.node.messages.wire import (
     CUT,
     CUT_HEARD,
@@ -130,7 +130,7 @@ class Core:
         """Add a neighbor; False if the edge to it was cut before."""
         if name == self.name or name in self.cut_edges:
             return False
-        self._adapter.meet(name)
+        self._adapter.add_neighbor(name)
         return True
 
     def note_cut(self, name: str, now: float) -> None:
@@ -139,7 +139,7 @@ class Core:
 
     def remove_neighbor(self, name: str) -> None:
         """Remove a neighbor without cutting the edge: it may be added again."""
-        self._adapter.forget(name)
+        self._adapter.remove_neighbor(name)
         self._heard.pop(name, None)
 
     def observe(self, sample: float) -> None:
@@ -167,7 +167,7 @@ class Core:
         used = {b: self._heard[b].record for b in spoken if b not in parted}
         self._step(self._checked(sample), used, parted)  # (2)
         lost = set(before).difference(self.neighbors)
-        self._adapter.after(used, bool(lost))
+        self._adapter.end_tick(used, bool(lost))
         for b in lost:
             self.cut_edges[b] = CutEdge(known=b in parted, at=now)
             self._heard.pop(b, None)
@@ -177,7 +177,7 @@ class Core:
     def record(self) -> Record:
         """The agent's current state as a record."""
         agent, degree = self.agent, len(self._adapter.neighbors)
-        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self._adapter.state())
+        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self._adapter.body())
 
     def _checked(self, sample: float) -> float:
         x = float(sample) - self.origin
@@ -196,7 +196,7 @@ class Core:
         if record.age_mark <= self.marks.get(name, (0, 0, 0)):
             self.refused["old"] += 1
             return False
-        sense = self._adapter.heard(record, self.agent.t + 1)  # the step that is about to begin
+        sense = self._adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
         if sense is None:
             self.refused["sense"] += 1
             return False
@@ -230,15 +230,15 @@ class Core:
     def _step(self, sample: float, used: Mapping[str, Record], parted: set[str]) -> None:
         if not self._adapter.hears_cuts:
             for b in parted:
-                self._adapter.forget(b)
+                self._adapter.remove_neighbor(b)
         inbox: Any = None  # the first send of a generator must be None; later ones deliver the inbox
         step, exchange = self.agent.step(sample), 0
         try:
             while True:
-                self._adapter.sent(step.send(inbox), exchange)
-                inbox = {b: self._adapter.said(record, exchange) for b, record in used.items()}
-                inbox = {b: message for b, message in inbox.items() if message is not SILENCE}
-                inbox = self._adapter.believed(inbox)
+                self._adapter.record_outbox(step.send(inbox), exchange)
+                inbox = {b: self._adapter.decode(record, exchange) for b, record in used.items()}
+                inbox = {b: message for b, message in inbox.items() if message is not NO_MESSAGE}
+                inbox = self._adapter.bounded(inbox)
                 if exchange == 0 and self._adapter.hears_cuts:
                     inbox |= dict.fromkeys(parted, PARTED)
                 exchange += 1

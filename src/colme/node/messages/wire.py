@@ -6,14 +6,14 @@ needs:
 
     magic 4s, version u8, kind u8, turn u8, n_intervals u8, incarnation u32, epoch u64, count u64, mean f64,
     degree u16, n_items u16
-    hello  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
-    loans  n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
-    votes  census u64, began u64, since u64, round u64, n_items x code i64, n_items x vote f32,
-           n_items x vote of the round before f32
-    any    MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
+    consensus  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
+    flow       n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
+    histogram  census u64, began u64, since u64, round u64, n_items x code i64, n_items x mass f32,
+               n_items x mass of the round before f32
+    any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
-incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Loans
-identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message is 18 bytes:
+incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
+bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message is 18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
 """
@@ -41,12 +41,12 @@ CUT, CUT_HEARD = 1, 2
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
-_HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
+_CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 MOST_NUMBER = 2**62
 """The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
-MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _POLL.size + MOST_ITEMS * 16
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16
 """Size of the longest record."""
 
 
@@ -60,7 +60,7 @@ class WireError(ColmeError):
         self.reason = reason
 
 
-class HelloBody(msgspec.Struct, frozen=True):
+class ConsensusBody(msgspec.Struct, frozen=True):
     """CL-colME and C-colME: intervals, estimate, the step of the last restart of the clock, and how many there were."""
 
     intervals: AgentIntervals
@@ -69,7 +69,7 @@ class HelloBody(msgspec.Struct, frozen=True):
     generation: int = 0
 
 
-class LoansBody(msgspec.Struct, frozen=True):
+class FlowBody(msgspec.Struct, frozen=True):
     """Flow updating: intervals, estimate, and the total flow from each neighbor by `name_hash`; NaN: edge cut."""
 
     intervals: AgentIntervals
@@ -77,7 +77,7 @@ class LoansBody(msgspec.Struct, frozen=True):
     flows: dict[int, float]
 
 
-class VotesBody(msgspec.Struct, frozen=True):
+class HistogramBody(msgspec.Struct, frozen=True):
     """Census number `census`, begun at step `began` of the agent that began it, `since` steps ago: the histogram after
     `round` rounds, and that of the round before."""
 
@@ -100,8 +100,8 @@ class AnyBody(msgspec.Struct, frozen=True):
     exchanges: list[Exchange]
 
 
-Body = HelloBody | LoansBody | VotesBody | AnyBody | None
-_KINDS: tuple[type | None, ...] = (None, HelloBody, LoansBody, VotesBody, AnyBody)
+Body = ConsensusBody | FlowBody | HistogramBody | AnyBody | None
+_KINDS: tuple[type | None, ...] = (None, ConsensusBody, FlowBody, HistogramBody, AnyBody)
 _ANY = msgspec.msgpack.Decoder(list[Exchange])
 
 
@@ -142,16 +142,16 @@ def pack(record: Record) -> bytes:
     body, items, tail = record.body, 0, b""
     intervals: AgentIntervals = ()
     kind = _KINDS.index(None if body is None else type(body))
-    if isinstance(body, HelloBody):
-        intervals, tail = body.intervals, _HELLO.pack(body.estimate, body.restart, body.generation)
-    elif isinstance(body, LoansBody):
+    if isinstance(body, ConsensusBody):
+        intervals, tail = body.intervals, _CONSENSUS.pack(body.estimate, body.restart, body.generation)
+    elif isinstance(body, FlowBody):
         intervals, items = body.intervals, len(body.flows)
-        tail = _LOAN.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
-    elif isinstance(body, VotesBody):
-        codes, votes = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
+        tail = _FLOW.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
+    elif isinstance(body, HistogramBody):
+        codes, masses = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
         items = len(codes)
-        tail = _POLL.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
-        tail += votes.astype("<f4").tobytes()
+        tail = _HISTOGRAM.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
+        tail += masses.astype("<f4").tobytes()
     elif isinstance(body, AnyBody):
         tail = msgspec.msgpack.encode(body.exchanges)
         if len(tail) > MOST_BYTES - _HEAD.size:
@@ -182,10 +182,10 @@ def unpack(raw: bytes) -> Record:
     incarnation, epoch, count = numbers
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
-    if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody, AnyBody)) or (items and kind not in (2, 3)):
+    if (n_intervals == 0) != (_KINDS[kind] in (None, HistogramBody, AnyBody)) or (items and kind not in (2, 3)):
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
     rest = min(len(raw), MOST_BYTES) - _HEAD.size
-    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16, rest)[kind]
+    tail = (0, _CONSENSUS.size, _FLOW.size + items * _ITEM.size, _HISTOGRAM.size + items * 16, rest)[kind]
     if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
     if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
@@ -197,20 +197,20 @@ def unpack(raw: bytes) -> Record:
     intervals = intervals_in(raw, _HEAD.size, n_intervals)
     body: Body = None
     if kind == 1:
-        estimate, restart, generation = _HELLO.unpack_from(raw, at)
+        estimate, restart, generation = _CONSENSUS.unpack_from(raw, at)
         if not 0 <= restart <= epoch + 2:  # clocks begin at step 2, also that of an agent at step 0
             raise WireError("range", f"restart {restart} at epoch {epoch}")
-        body = HelloBody(intervals, _checked_estimate(estimate, count), restart, generation)
+        body = ConsensusBody(intervals, _checked_estimate(estimate, count), restart, generation)
     elif kind == 2:
-        estimate = _checked_estimate(_LOAN.unpack_from(raw, at)[0], count)
-        flows = dict(_ITEM.iter_unpack(raw[at + _LOAN.size :]))
+        estimate = _checked_estimate(_FLOW.unpack_from(raw, at)[0], count)
+        flows = dict(_ITEM.iter_unpack(raw[at + _FLOW.size :]))
         if len(flows) < items:
             raise WireError("range", "a neighbor named twice")
         for flow in flows.values():
             _check_number(flow, "flow", missing=True)
-        body = LoansBody(intervals, estimate, flows)
+        body = FlowBody(intervals, estimate, flows)
     elif kind == 3:
-        body = _votes(raw[at:], items)
+        body = _histogram(raw[at:], items)
     elif kind == 4:
         try:
             body = AnyBody(_ANY.decode(raw[at:]))
@@ -219,17 +219,17 @@ def unpack(raw: bytes) -> Record:
     return Record(incarnation, epoch, count, mean, degree, body, turn)
 
 
-def _votes(raw: bytes, items: int) -> VotesBody:
-    census, began, since, round_ = _POLL.unpack_from(raw)
+def _histogram(raw: bytes, items: int) -> HistogramBody:
+    census, began, since, round_ = _HISTOGRAM.unpack_from(raw)
     if max(census, began, since, round_) > MOST_NUMBER:
         raise WireError("range", f"census {census}, begun at {began}, {since} ago, round {round_}")
-    codes = np.frombuffer(raw, "<i8", items, _POLL.size).astype(np.int64)
-    votes = np.frombuffer(raw, "<f4", 2 * items, _POLL.size + 8 * items).astype(np.float32).reshape(2, items)
+    codes = np.frombuffer(raw, "<i8", items, _HISTOGRAM.size).astype(np.int64)
+    masses = np.frombuffer(raw, "<f4", 2 * items, _HISTOGRAM.size + 8 * items).astype(np.float32).reshape(2, items)
     if np.any(codes[1:] <= codes[:-1]):
         raise WireError("range", "bins out of order")
-    if not np.all(np.abs(votes) <= LARGEST):
+    if not np.all(np.abs(masses) <= LARGEST):
         raise WireError("value", "a histogram with values that are not numbers")
-    return VotesBody(census, began, since, round_, codes, *votes)
+    return HistogramBody(census, began, since, round_, codes, *masses)
 
 
 def pack_control(message: Control) -> bytes:
