@@ -91,7 +91,7 @@ class AsynchronousCensusAgent(CensusAgent):
         )
 
     def resume(self) -> None:
-        """After a restart: the masses are lost, so the last census is joined again if neighbors still take part in it."""
+        """After a restart: the masses are lost, so the last census is joined again if neighbors are still in it."""
         self.census = max(self.census - 1, 0)
 
     def step(self, sample: float) -> Round:

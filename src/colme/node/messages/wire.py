@@ -13,7 +13,8 @@ needs:
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
 incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
-bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message is 18 bytes:
+bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
+18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
 """
