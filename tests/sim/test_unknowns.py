@@ -27,7 +27,7 @@ def test_without_classes_no_edge_is_called_right_or_wrong() -> None:
 
 
 def test_the_oracle_must_be_told_the_classes() -> None:
-    with pytest.raises(MethodError, match="classes are not known"):
+    with pytest.raises(MethodError, match="must be told the classes, and they are not known"):
         colme.simulate(colme.Oracle(), READINGS)
     truth = np.repeat([20.0, 23.0], 30)
     final = colme.simulate(colme.Oracle(), colme.Recording(READINGS, means=truth)).final
