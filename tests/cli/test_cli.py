@@ -49,7 +49,7 @@ method = "cl-colme"
 level = ["agent", "edge"]
 [[methods]]
 method = "local"
-[[published]]
+[[expected]]
 method = "CL-colME"
 where.level = "edge"
 t = 10
@@ -255,12 +255,12 @@ def test_run_prints_data_and_says_words_then_does_nothing_then_all_again(tmp_pat
     first = process("run", small, "--results", results, "--format", "json", "-j", "1", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
-    assert found["experiment"] == "small" and set(found) == {"experiment", "methods", "published"}
+    assert found["experiment"] == "small" and set(found) == {"experiment", "methods", "expected"}
     assert [(row["method"], row["level"]) for row in found["methods"]] == [
         ("CL-colME", "agent"), ("CL-colME", "edge"), ("local", None),
     ]  # fmt: skip
-    (published,) = found["published"]
-    assert published["published"] == 0.5 and published["measured"] > 0
+    (expected,) = found["expected"]
+    assert expected["expected"] == 0.5 and expected["measured"] > 0
     assert "Two methods: 6 runs to do." in first.stderr and f"Results: {results / 'small'}" in first.stderr
     assert not re.search(r"[{}\[\]]|0\.\d{4}", first.stderr), "data among the words"
     files = {path: path.stat().st_mtime_ns for path in results.rglob("run.json")}
@@ -291,7 +291,7 @@ def test_every_format_has_the_same_numbers(call: Calls, small: Path) -> None:
     assert list(table[0]) == list(rows[0])
     for row in rows:
         assert re.search(rf"{row['method']} .* {row['level'] or '-'} .* {row['mse']:.3g} ", outs["table"])
-    assert "nowhere" in outs["table"], "measured beside published"
+    assert "nowhere" in outs["table"], "measured beside expected"
 
 
 def test_dry_run_says_what_would_be_done_and_does_nothing(call: Calls, small: Path, tmp_path: Path) -> None:
@@ -677,8 +677,8 @@ def test_published_numbers_are_left_out_when_flags_change_what_they_are_for(tmp_
     done = process(
         "run", "cl_colme", "--n-agents", "30", "--steps", "20", "--seeds", "1", "-q", "-j", "1", cwd=tmp_path
     )
-    assert done.returncode == 0 and "Published numbers are left out" in done.stderr
-    assert "beside published" not in done.stdout
+    assert done.returncode == 0 and "Expected numbers are not shown" in done.stderr
+    assert "beside expected" not in done.stdout
 
 
 def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.runs import progress, runner
 from colme.lab.runs.progress import Work, _Watcher, show
 from colme.lab.runs.runner import make_plan
-from colme.lab.runs.store import Store, toml_of
+from colme.lab.runs.store import RunStore, toml_of
 
 TABLE: dict[str, Any] = {
     "scenario": {"n_agents": 50, "means": [0.0, 1.0], "sigma": 0.5, "skip_rate": 0.1},
@@ -244,14 +244,14 @@ class Clock:
         monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
-def say_step(store: Store, name: str, step: int) -> None:
+def say_step(store: RunStore, name: str, step: int) -> None:
     (store.work / name).mkdir(parents=True, exist_ok=True)
     (store.work / name / "progress").write_text(str(step))
 
 
 def test_speed_and_time_left_are_those_of_this_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier one did 500 of 2 x 1000 steps."""
-    clock, store = Clock(monkeypatch), Store(tmp_path)
+    clock, store = Clock(monkeypatch), RunStore(tmp_path)
     planned = Experiment.parse(TABLE | {"methods": TABLE["methods"][:1], "steps": 1000}).planned
     say_step(store, planned[0].name, 500)
     watcher = _Watcher(store, planned)
@@ -274,7 +274,7 @@ def test_speed_and_time_left_are_those_of_this_session(tmp_path: Path, monkeypat
 
 
 def test_a_progress_file_that_is_being_written_does_no_harm(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     planned = Experiment.parse(TABLE).planned
     watcher = _Watcher(store, planned)
     say_step(store, planned[0].name, 30)

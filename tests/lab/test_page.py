@@ -30,7 +30,7 @@ EXPERIMENT: dict[str, Any] = {
         {"method": "local"},
         {"method": "oracle"},
     ],
-    "published": [
+    "expected": [
         {"method": "local", "t": 300, "value": 0.7**2 / 300, "source": "theory"},
         {"method": "CL-colME", "where": {"level": "agent"}, "metric": "wrong_edges", "below": 0.5, "value": 30},
         {"method": "C-colME", "where": {"level": "agent"}, "metric": "time_ratio", "value": 1.2},
@@ -169,7 +169,14 @@ def test_words_of_the_user_stay_words(report: Path) -> None:
 
 def test_the_page_holds_configuration_versions_and_citation(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    for words in ("n_agents = 400", "means = [", "@article{stankovic2026clcolme", "@software{colme", "numpy", "python"):
+    for words in (
+        "n_agents = 400",
+        "means = [",
+        "@inproceedings{stankovic2026clcolme",
+        "@software{colme",
+        "numpy",
+        "python",
+    ):
         assert words in text
 
 
@@ -194,7 +201,7 @@ def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) 
 def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
     from colme.lab.plots.figures import draw, subject_of
 
-    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "published": [], "graph": "ring", "degree": 4}
+    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": [], "graph": "ring", "degree": 4}
     ring["methods"] = [{"method": "cl-colme"}]
     lab.run(ring, results=tmp_path, jobs=1)
     subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
@@ -205,7 +212,7 @@ def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
-    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "published": []}
+    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "expected": []}
     table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
     lab.run(table, results=tmp_path, jobs=1)
     assert lab.report(tmp_path / "experiment").exists()
@@ -229,7 +236,7 @@ def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alo
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
     from colme.lab.plots.figures import draw, subject_of
 
-    many = EXPERIMENT | {"seeds": 1, "steps": 20, "published": []}
+    many = EXPERIMENT | {"seeds": 1, "steps": 20, "expected": []}
     many["methods"] = [
         {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
     ]

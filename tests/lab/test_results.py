@@ -18,8 +18,8 @@ from colme import lab
 from colme.errors import ColmeError, RunError
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.provenance import PACKAGES
-from colme.lab.runs.store import Store
-from colme.lab.tables import final_rows, published_rows, time_table
+from colme.lab.runs.store import RunStore
+from colme.lab.tables import expected_rows, final_rows, time_table
 from colme.methods import Method
 from colme.metrics import METRICS, OF_METHOD
 
@@ -240,7 +240,7 @@ def test_a_torn_run_is_missing(folder: Path, sweep: xarray.Dataset, tmp_path: Pa
 def test_an_interrupted_run_has_no_time(folder: Path, sweep: xarray.Dataset, tmp_path: Path) -> None:
     """Its seconds would be those of the last part only."""
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
-    store, planned = Store(tmp_path / "sweep"), Experiment.parse(SWEEP, name="sweep").planned[0]
+    store, planned = RunStore(tmp_path / "sweep"), Experiment.parse(SWEEP, name="sweep").planned[0]
     head = store.read_json(planned.name)
     assert head is not None and head["timings"]["steps"] == 30
     head["timings"]["steps"] = 10
@@ -435,14 +435,14 @@ def test_without_the_reference_there_are_times_and_no_ratios(tmp_path: Path) -> 
     assert all(row["seconds"] > 0 and math.isnan(row["time_ratio"]) for row in rows) and len(rows) == 2
 
 
-# Measured beside published
+# Measured beside expected
 
 
 def measured(folder: Path, published: dict[str, Any], **more: Any) -> tuple[dict[str, Any], xarray.Dataset]:
     given = {"method": "CL-colME", "value": 2.0, "source": "a paper"} | published
-    experiment = Experiment.parse(small(published=[given], **more), name="small")
+    experiment = Experiment.parse(small(expected=[given], **more), name="small")
     data = lab.run(experiment, results=folder, jobs=1)
-    (row,) = published_rows(data, experiment.head.published)
+    (row,) = expected_rows(data, experiment.head.expected)
     return row, data
 
 
@@ -450,7 +450,7 @@ def test_published_at_a_step(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"where": {"level": "edge"}, "t": 15}, seeds=3)
     values = at(data, "CL-colME", level="edge", t=15)["mse"].values
     assert (row["low"], row["measured"], row["high"]) == tuple(np.quantile(values, [0.25, 0.5, 0.75]))
-    assert row["published"] == 2.0 and row["ratio"] == row["measured"] / 2.0 and row["source"] == "a paper"
+    assert row["expected"] == 2.0 and row["ratio"] == row["measured"] / 2.0 and row["source"] == "a paper"
     assert row["method"] == "CL-colME, edge" and row["quantity"] == "MSE at t=15"
 
 
@@ -517,4 +517,4 @@ def test_published_for_another_setting_is_not_compared(tmp_path: Path) -> None:
 def test_zero_can_be_published(tmp_path: Path) -> None:
     published = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
     row, _ = measured(tmp_path, published)
-    assert row["published"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])
+    assert row["expected"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])

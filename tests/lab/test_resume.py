@@ -21,7 +21,7 @@ from colme import lab
 from colme.errors import RunError
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.runs.runner import make_plan
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 from tests.support.power_cut import fail_at
 
 # A run that takes as long on a quick machine as on a slow one, and leaves the cores to the others.
@@ -227,7 +227,7 @@ def test_orphaned_workers_end_and_do_not_disturb_the_next_sweep(
 def wait_for_slow_runs(sweep: Path, results: Path) -> None:
     """Until two of them say how far they are."""
     slow = {each.name for each in Experiment.read(sweep).planned if each.label == "slow"}
-    wait_until(lambda: len(slow & Store(results / "sweep").steps_done().keys()) == 2)
+    wait_until(lambda: len(slow & RunStore(results / "sweep").steps_done().keys()) == 2)
 
 
 # Ctrl-C, and a polite kill

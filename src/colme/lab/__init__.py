@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.results import Source, load, summary, to_csv, to_frame, to_parquet
+from colme.lab.results import ExperimentSource, load, summary, to_csv, to_frame, to_parquet
 from colme.lab.runs.runner import Stopped, run
 
 
-def report(source: Source, *, results: str = "results", output: str | None = None) -> Any:
+def report(source: ExperimentSource, *, results: str = "results", output: str | None = None) -> Any:
     """Write the page about an experiment and return its path."""
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What made a result, without a word about whose machine it was; and whom to cite for it."""
+"""The versions that a result was made with (no host names, users or paths), and the BibTeX to cite for it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,20 @@ SOFTWARE = """@software{{colme,
   version = {{{version}}},
   year    = {{2026}},
 }}"""
-STANKOVIC = """@article{stankovic2026clcolme,
-  title   = {Consensus Laplacian collaborative mean estimation ({CL-colME})},
-  author  = {Stankovic, L.},
-  journal = {arXiv:2602.06070},
-  year    = {2026},
+STANKOVIC = """@inproceedings{stankovic2026clcolme,
+  title     = {Computationally Efficient {Laplacian} {CL-colME}},
+  author    = {Stankovic, Nikola},
+  booktitle = {30th International Conference on Information Technology (IT)},
+  address   = {Zabljak},
+  month     = feb,
+  note      = {24-28 February 2026, arXiv:2602.06070},
+  year      = {2026},
+}"""
+VARIANCE = """@misc{stankovic2025variance,
+  title  = {Variance-Aware {ColME}},
+  author = {Stankovic, N.},
+  note   = {Thesis},
+  year   = {2025},
 }"""
 GALANTE = """@inproceedings{galante2025scalable,
   title     = {Scalable decentralized algorithms for online personalized mean estimation},
@@ -41,7 +50,7 @@ PAPERS: dict[type[Method], str] = {CLColME: STANKOVIC, CColME: GALANTE, BColME: 
 
 
 def versions() -> dict[str, str]:
-    """colme, Python and the packages that numbers depend on; no host name, no user, no paths."""
+    """The versions of colme, Python and the packages that numbers depend on; no host name, no user, no paths."""
     found = {"colme": colme.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -53,5 +62,10 @@ def versions() -> dict[str, str]:
 
 def bibliography(methods: Iterable[Method]) -> str:
     """BibTeX of the software and of the papers whose methods were used."""
-    used = dict.fromkeys(PAPERS[type(method)] for method in methods if type(method) in PAPERS)
+    used: dict[str, None] = {}
+    for method in methods:
+        if type(method) in PAPERS:
+            used[PAPERS[type(method)]] = None
+        if getattr(method, "statistics", ("mean",)) != ("mean",):  # variance-aware intervals
+            used[VARIANCE] = None
     return "\n\n".join([SOFTWARE.format(version=colme.__version__), *used])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import msgspec
@@ -53,6 +54,8 @@ class ConsensusState(PruningState):
     """Make all weights anew at every step."""
     flows: NDArray[np.float64] | None = None
     """Of the slots; None: estimates lean towards the neighbors', as the clock says."""
+    stopwatch: AbstractContextManager[Any] = nullcontext()
+    """Entered around every averaging; `colme.lab.timing` puts a clock here."""
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -76,7 +79,8 @@ class ConsensusState(PruningState):
         equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
             if pruned or edges.watch.milestone == world.milestone.number > 0:
-                done += self.average(world, means, done, equal, out, pruned=pruned)
+                with self.stopwatch:
+                    done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
                     edges.prune_by(self.radii.intervals(world, means[done], done))

@@ -1,16 +1,18 @@
-"""From the tables of an experiment file to the runs they ask for."""
+"""`plan_method` and `plan_timing`: from the tables of an experiment file to the list of its runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
 from colme._core.configuration import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab.experiments.graph_files import find_graph
 from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
 from colme.methods import CLColME, Method
@@ -18,7 +20,7 @@ from colme.scenario import Scenario, check_seed
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
-"""Times are told as ratios to this method, where it is there."""
+"""The method to whose time the times of the others are given as ratios."""
 
 
 class Timing(Configuration, frozen=True, kw_only=True):
@@ -43,16 +45,16 @@ class Timing(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of an experiment: what it is called in tables, what determines it, and the name that follows."""
+    """One run of an experiment: its label in tables, what determines it, and the name that follows from that."""
 
     label: str
     setting: Setting
     module: str | None = None
-    """The hash of the file that the method comes from, if it is not one of ours."""
+    """The hash of the Python file that defines the method, if it does not come with colme."""
 
     @property
     def configuration(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        plain = self.setting.configuration()
         return plain | ({"module": self.module} if self.module else {})
 
     @property
@@ -74,7 +76,7 @@ class PlannedTiming(Planned):
 
     @property
     def configuration(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        plain = self.setting.configuration()
         del plain["method"]
         more = {"timing": msgspec.to_builtins(self.timing), "methods": msgspec.to_builtins(self.methods)}
         return plain | more | ({"module": self.module} if self.module else {})
@@ -87,10 +89,13 @@ def plan_method(
     known: dict[str, tuple[type[Method], str | None]],
     path: str,
     case: dict[str, Any],
+    folder: Path,
 ) -> list[Planned]:
     """The runs of one [[methods]] table, in one of the [[cases]] (an empty one if there are none)."""
     if "method" not in entry:
-        raise ExperimentError(f"{path}.method is missing: it says which. Try method = 'cl-colme'.")
+        raise ExperimentError(
+            f"{path}.method is missing: every [[methods]] table names its method. Try method = 'cl-colme'."
+        )
     with located(path):
         one_of(entry["method"], known, "method", ExperimentError)
     kind, module = known[entry["method"]]
@@ -126,10 +131,11 @@ def plan_method(
         _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
     ]
     made_setups = [_made(Setup, values, setup_table, in_setup, "") for values in setups]
+    graph_files = [find_graph(setup.graph, folder) for setup in made_setups]
     return [
-        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
+        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed, graph_file=graph_file), module)
         for scenario in made_scenarios
-        for setup in made_setups
+        for setup, graph_file in zip(made_setups, graph_files, strict=True)
         for label, method in made
         for seed in seeds
     ]
@@ -204,28 +210,32 @@ def _required(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTiming]:
-    """One measurement of all methods for every scenario and set-up."""
+    """One measurement of all methods for every number of agents and degree."""
     groups: dict[tuple[Scenario, Setup], dict[str, Planned]] = {}
     for each in planned:
         methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
         if methods.setdefault(each.label, each).setting.method != each.setting.method:
-            raise ExperimentError(f"two methods are called {each.label!r}: a timing needs them apart. Label them.")
-    sizes = [scenario.n_agents for scenario, _ in groups]
+            raise ExperimentError(f"two methods are called {each.label!r}: their labels must differ. Label them.")
+    sizes = [(scenario.n_agents, setup.degree) for scenario, setup in groups]
     if len(set(sizes)) < len(sizes):
         raise ExperimentError(
-            "timing: only n_agents can be swept, for times are told by it. Make a file for each other value."
+            "timing: only n_agents and degree can be swept, for times are given by them. Write a file for each other "
+            "value."
         )
     for methods in groups.values():
         if len(methods) < 2 or REFERENCE not in methods:
             raise ExperimentError(
-                f"timing: the methods are {', '.join(methods)}: there must be two at least, one of them {REFERENCE}, "
+                f"timing: the methods are {', '.join(methods)}: there must be at least two, one of them {REFERENCE}, "
                 "to which times are ratios. Add it, without a label of its own."
             )
+    degrees = {setup.degree for _, setup in groups}
+    swept = degrees if len(degrees) > 1 else set()
     return [
         PlannedTiming(
-            f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,
+            f"{scenario.n_agents:,} agents" + (f", degree {setup.degree}" if setup.degree in swept else ""),
+            next(iter(methods.values())).setting, timing=timing,
             methods={label: each.setting.method for label, each in methods.items()},
             module=" ".join(dict.fromkeys(each.module for each in methods.values() if each.module)) or None,
         )
-        for (scenario, _), methods in groups.items()
+        for (scenario, setup), methods in groups.items()
     ]  # fmt: skip

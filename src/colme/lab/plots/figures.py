@@ -16,7 +16,7 @@ from colme.lab.experiments.planning import Planned
 from colme.lab.experiments.setting import Setting
 from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
 from colme.lab.results import dataset
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 from colme.lab.timing_runs import ratio_frame
 from colme.methods import Census, CLColME, Local, Oracle
 from colme.scenario import Scenario
@@ -46,7 +46,7 @@ class Subject:
     """What figures are drawn of."""
 
     experiment: Experiment
-    store: Store
+    store: RunStore
     data: Any
 
     @property
@@ -304,7 +304,7 @@ def usual_figures(subject: Subject) -> tuple[str, ...]:
     return tuple(found)
 
 
-def subject_of(experiment: Experiment, store: Store) -> Subject:
+def subject_of(experiment: Experiment, store: RunStore) -> Subject:
     return Subject(experiment, store, dataset(experiment, store))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from colme.lab.experiments.planning import Planned
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 
 LOOK_EVERY = 0.25
 SAY_EVERY = 10.0
@@ -38,7 +38,7 @@ class Work:
 
 
 class _Watcher:
-    def __init__(self, store: Store, planned: Sequence[Planned]):
+    def __init__(self, store: RunStore, planned: Sequence[Planned]):
         self.store, self.planned = store, {each.name: each for each in planned}
         self.started = time.monotonic()
         self.done: set[str] = set()
@@ -78,7 +78,7 @@ class _Watcher:
 
 
 @contextlib.contextmanager
-def watch(store: Store, planned: Sequence[Planned], tell: Callable[[Work], None]) -> Iterator[None]:
+def watch(store: RunStore, planned: Sequence[Planned], tell: Callable[[Work], None]) -> Iterator[None]:
     """Tell how far the runs are, several times a second, until the block ends; then once more."""
     watcher, over = _Watcher(store, planned), threading.Event()
 

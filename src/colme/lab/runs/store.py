@@ -40,7 +40,7 @@ FORGOTTEN = 3600.0
 """Seconds after which nobody looks any more for a file that asks to stop."""
 
 
-class Store:
+class RunStore:
     """The folder of an experiment."""
 
     def __init__(self, folder: str | os.PathLike[str]):
