@@ -30,7 +30,7 @@ from colme.methods import METHODS
 from colme.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
-SKELETON = ROOT / "src" / "colme" / "methods" / "_skeleton.py"
+SKELETON = ROOT / "src" / "colme" / "methods" / "skeleton.py"
 BASE = """
 seeds = 2
 steps = 20
@@ -268,7 +268,7 @@ BAD: dict[str, Case] = {
     "key of a method without fields": (
         BASE.replace("cl-colme", "local") + "delta = 0.1", ("x.toml: methods[0]", "delta"),
     ),
-    "typo in published": (
+    "typo in expected": (
         BASE + EXPECTED + "metrc = 'mse'", ("x.toml: expected[0]", "metrc", "Did you mean 'metric'?"),
     ),
     "typo in timing": (BASE + "[timing]\nrepeat = 3", ("x.toml: timing", "repeat", "Did you mean 'repeats'?")),
@@ -300,10 +300,10 @@ BAD: dict[str, Case] = {
     "list for a label": (BASE + "label = ['a', 'b']", ("x.toml: methods[0].label", "it must be a word")),
     "word for figures": ("figures = 'mse'" + BASE, ("x.toml: figures", "it must be")),
     "number for modules": ("modules = 3" + BASE, ("x.toml: modules", "it must be")),
-    "word for a published step": (
+    "word for a expected step": (
         BASE + EXPECTED.replace("10", "'x'"), ("x.toml: expected[0].t", "a whole number"),
     ),
-    "nothing published": (BASE + EXPECTED.replace("value = 1.0", ""), ("x.toml: expected[0]", "value")),
+    "nothing expected": (BASE + EXPECTED.replace("value = 1.0", ""), ("x.toml: expected[0]", "value")),
     "word for repeats": (BASE + "[timing]\nrepeats = 'x'", ("x.toml: timing.repeats", "a whole number")),
     "number for timing": ("timing = 3" + BASE, ("x.toml: timing", "it must be")),
     "list for the method": (BASE.replace('"cl-colme"', '["cl-colme"]'), ("x.toml: methods[0]", "['cl-colme']")),
@@ -354,20 +354,20 @@ BAD: dict[str, Case] = {
     "unknown metric": (
         BASE + EXPECTED + "metric = 'msee'", ("x.toml: expected[0]", "'msee'", "Did you mean 'mse'?"),
     ),
-    "published at a step and below": (
+    "expected at a step and below": (
         BASE + EXPECTED + "below = 1.0", ("x.toml: expected[0]", "t=10 and below=1.0", "Try t=1000"),
     ),
-    "published nowhere": (
+    "expected nowhere": (
         BASE + EXPECTED.replace("t = 10", ""), ("x.toml: expected[0]", "t=None and below=None", "Try t=1000"),
     ),
-    "published of nobody": (
+    "expected of nobody": (
         BASE + EXPECTED.replace("CL-", "CM-"), ("x.toml: expected[0]", "'CM-colME'", "Did you mean 'CL-colME'?"),
     ),
-    "published where there is nothing": (
+    "expected where there is nothing": (
         BASE + EXPECTED + "where.levl = 'edge'", ("x.toml: expected[0]", "'levl'", "Did you mean 'level'?"),
     ),
     "no repeats": (BASE + "[timing]\nrepeats = 0", ("x.toml: timing", "repeats=0", "positive", "Try repeats=5")),
-    "published beside timing": (
+    "expected beside timing": (
         TIMED + "[[methods]]\nmethod = 'c-colme'\n" + EXPECTED + "[timing]\nrepeats = 2",
         ("x.toml: expected", "Leave it out"),
     ),
@@ -577,7 +577,7 @@ def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Path) -> None:
-    """Few agents and seeds, but all steps: published numbers name their step."""
+    """Few agents and seeds, but all steps: expected numbers name their step."""
     small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | ({"steps": 60} if name == "scaling" else {})
     if name == "timing":
         small = {"n_agents": 24, "steps": 60, "timing": {"repeats": 1}}
@@ -679,7 +679,7 @@ BAD_MODULES: dict[str, tuple[str, str]] = {
         SKELETON.read_text().replace('"one-hop"', "3"),
         r"own\.py: OneHop has no tag.* Try class OneHop\(",
     ),
-    "no method": ("x = 1\n", r"own\.py has no method.* Copy .*_skeleton\.py\."),
+    "no method": ("x = 1\n", r"own\.py has no method.* Copy .*skeleton\.py\."),
     "only methods of others": ("from colme import CLColME\n", r"own\.py has no method"),
     "syntax": ("def :\n", r"own\.py cannot be imported: SyntaxError"),
     "import": ("import no_such_package\n", r"own\.py cannot be imported: ModuleNotFoundError: No module"),

@@ -438,15 +438,15 @@ def test_without_the_reference_there_are_times_and_no_ratios(tmp_path: Path) -> 
 # Measured beside expected
 
 
-def measured(folder: Path, published: dict[str, Any], **more: Any) -> tuple[dict[str, Any], xarray.Dataset]:
-    given = {"method": "CL-colME", "value": 2.0, "source": "a paper"} | published
+def measured(folder: Path, expected: dict[str, Any], **more: Any) -> tuple[dict[str, Any], xarray.Dataset]:
+    given = {"method": "CL-colME", "value": 2.0, "source": "a paper"} | expected
     experiment = Experiment.parse(small(expected=[given], **more), name="small")
     data = lab.run(experiment, results=folder, jobs=1)
     (row,) = expected_rows(data, experiment.head.expected)
     return row, data
 
 
-def test_published_at_a_step(tmp_path: Path) -> None:
+def test_expected_at_a_step(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"where": {"level": "edge"}, "t": 15}, seeds=3)
     values = at(data, "CL-colME", level="edge", t=15)["mse"].values
     assert (row["low"], row["measured"], row["high"]) == tuple(np.quantile(values, [0.25, 0.5, 0.75]))
@@ -454,7 +454,7 @@ def test_published_at_a_step(tmp_path: Path) -> None:
     assert row["method"] == "CL-colME, edge" and row["quantity"] == "MSE at t=15"
 
 
-def test_published_first_step_below(tmp_path: Path) -> None:
+def test_expected_first_step_below(tmp_path: Path) -> None:
     row, data = measured(
         tmp_path, {"where": {"level": "agent"}, "metric": "error_rate", "below": 0.2}, seeds=3, steps=60
     )
@@ -464,7 +464,7 @@ def test_published_first_step_below(tmp_path: Path) -> None:
     assert row["quantity"] == "first t with error rate < 0.2"
 
 
-def test_published_time_ratio(tmp_path: Path) -> None:
+def test_expected_time_ratio(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"method": "local", "metric": "time_ratio"}, methods=[
         {"method": "cl-colme"}, {"method": "local"},
     ])  # fmt: skip
@@ -493,7 +493,7 @@ def test_what_never_happened_is_infinite(tmp_path: Path) -> None:
     ],
     ids=["number", "number among words", "list", "two"],
 )
-def test_published_selects_by_any_parameter(where: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
+def test_expected_selects_by_any_parameter(where: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"where": where, "t": 15}, **{"methods": METHODS} | more)
     mine = at(data, "CL-colME", t=15)["mse"]
     for name, value in where.items():
@@ -503,7 +503,7 @@ def test_published_selects_by_any_parameter(where: dict[str, Any], more: dict[st
     assert row["measured"] == np.median(mine.values)
 
 
-def test_published_for_another_setting_is_not_compared(tmp_path: Path) -> None:
+def test_expected_for_another_setting_is_not_compared(tmp_path: Path) -> None:
     """As after `colme run cl_colme --level edge`: a number for level "agent" says nothing about it."""
     methods = [{"method": "cl-colme", "level": "edge"}]
     row, _ = measured(tmp_path, {"where": {"level": "agent"}, "t": 15}, methods=methods)
@@ -514,7 +514,7 @@ def test_published_for_another_setting_is_not_compared(tmp_path: Path) -> None:
     assert row["measured"] > 0
 
 
-def test_zero_can_be_published(tmp_path: Path) -> None:
-    published = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
-    row, _ = measured(tmp_path, published)
+def test_zero_can_be_expected(tmp_path: Path) -> None:
+    expected = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
+    row, _ = measured(tmp_path, expected)
     assert row["expected"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])

@@ -242,7 +242,7 @@ def test_ctrl_c_keeps_what_is_done_and_saves_what_is_going_on(
     going.send(signal.SIGINT, to)
     assert going.end() == 130
     left = len(make_plan(Experiment.read(sweep, {"seeds": 2}), results=tmp_path).missing)
-    assert f"Interrupted: {left} of 4 runs are left. Run the same command to go on." in going.words.splitlines()
+    assert f"Interrupted: {left} of 4 runs are left. Run the same command to continue." in going.words.splitlines()
     assert left >= 2 and "Traceback" not in going.words
     wait_until(lambda: not going.members(), seconds=10)
     assert_nothing_is_torn(tmp_path, sweep)

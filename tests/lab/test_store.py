@@ -28,8 +28,8 @@ from colme.lab.runs import store as store_module
 from colme.lab.runs.runner import carry_out, make_plan
 from colme.lab.runs.store import RunStore
 from colme.sim.engine import Interrupted
+from tests.support.compiling import FORBID
 from tests.support.power_cut import fail_at
-from tests.support.signatures import COMPILED
 
 TABLE: dict[str, Any] = {
     "scenario": {"n_agents": 20, "means": [0.0, 1.0], "sigma": 0.5},
@@ -161,7 +161,7 @@ def kill_while(moment):
     elif moment == "moving":
         Path.rename = die
     elif moment == "tidying up":
-        store.Store.release = die
+        store.RunStore.release = die
 
 table = {table}
 for moment in {moments}:
@@ -370,7 +370,7 @@ def test_a_run_tells_what_made_it(finished: RunStore) -> None:
         assert head["versions"]["colme"] == colme.__version__
         assert {"python", "numpy", "numba", "pyarrow", "system", "machine"} <= head["versions"].keys()
         assert head["timings"].keys() == {"seconds", "cpu_seconds", "steps", "warm_up_seconds"}
-        assert head["timings"]["steps"] == 40 and 0 < head["timings"]["cpu_seconds"] < 60
+        assert head["timings"]["steps"] == 40 and head["timings"]["cpu_seconds"] > 0
         table = finished.read_trace(folder.name)
         assert table["t"].to_pylist() == list(range(1, 41))
         assert table.schema.metadata == {b"colme run": folder.name.encode()}
@@ -455,38 +455,33 @@ def test_a_torn_checkpoint_is_thrown_away(stopped: RunStore, undisturbed: Path, 
 
 # Nothing is compiled while the clock of a run goes. In a fresh process, where nothing is compiled yet.
 
-SIGNATURES = (
-    COMPILED
+TIMED = (
+    FORBID
     + """
 from colme import lab
 from colme.lab.runs import perform as _perform
 
-warm, late, first = {}, [], []
-honest_warm_up, honest_run = _perform.warm_up, _perform.run_setting
+honest_prepare = _perform._prepare
 
-def warm_up(method, *arguments):
-    before = compiled()
-    honest_warm_up(method, *arguments)
-    warm.clear()
-    warm.update(compiled())
-    if warm != before:
-        first.append(repr(method))
+def prepare(*arguments):  # the first thing that is timed
+    forbid()
+    return honest_prepare(*arguments)
 
-def run_setting(task, *arguments):
-    result = honest_run(task, *arguments)
-    more = {name: count for name, count in compiled().items() if count != warm.get(name)}
-    if more:
-        late.append([task.configuration, more])
-    return result
+honest_run = _perform.run_setting
 
-_perform.warm_up, _perform.run_setting = warm_up, run_setting
+def run_setting(*arguments):
+    forbid(False)
+    return honest_run(*arguments)
+
+_perform._prepare, _perform.run_setting = prepare, run_setting
 lab.run(json.loads(sys.argv[1]), results=sys.argv[2], jobs=1)
-print(json.dumps({"late": late, "first": first}))
+print("compiled" if compiled_before else "nothing")
 """
 )
 
 
-def test_nothing_is_compiled_while_a_run_is_timed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("all_kinds", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_is_compiled_while_a_run_is_timed(all_kinds: bool, tmp_path: Path) -> None:
     consensus: list[dict[str, Any]] = [
         {"method": "cl-colme", "clock": ["gossip", "global", "own"], "level": ["agent", "edge"]},
         {"method": "c-colme", "clock": ["gossip", "global"], "rebuild": [False, True]},
@@ -511,12 +506,12 @@ def test_nothing_is_compiled_while_a_run_is_timed(tmp_path: Path) -> None:
         {"method": "cl-colme", "graph": graph, "degree": 6, "label": graph}
         for graph in ("gnp", "ring", "small-world", "complete")
     ]
+    if not all_kinds:
+        methods = [{"method": "cl-colme"}, {"method": "c-colme", "scenario": {"skip_rate": 0.3}}, {"method": "b-colme"}]
     table = {"scenario": {"n_agents": 130, "means": [0.0, 1.0], "sigma": 0.5}, "steps": 40, "methods": methods}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SIGNATURES, json.dumps(table), str(tmp_path)],
-        capture_output=True, text=True, timeout=300,
+        [sys.executable, "-W", "error", "-c", TIMED, json.dumps(table), str(tmp_path)],
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["late"] == []
-    assert len(answer["first"]) > 20, "the warm-up compiled next to nothing, so this proves nothing"
+    assert done.stdout == "compiled\n", "a warm-up that compiles nothing proves nothing"

@@ -20,7 +20,7 @@ def report(source: ExperimentSource, *, results: str = "results", output: str | 
     """Write the page about an experiment and return its path."""
     from pathlib import Path
 
-    from colme.lab.report.page import write_report
+    from colme.lab.pages.experiment_page import write_report
     from colme.lab.results import experiment_of, store_of
 
     page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)

@@ -24,7 +24,7 @@ def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method
             if isinstance(each, type) and issubclass(each, Method) and each.__module__ == module.__name__
         ]
         if not found:
-            raise ExperimentError(f"{path.name} has no method: it must define one. Copy colme/methods/_skeleton.py.")
+            raise ExperimentError(f"{path.name} has no method: it must define one. Copy colme/methods/skeleton.py.")
         for method in found:
             tag = method.__struct_config__.tag
             if not isinstance(tag, str):

@@ -59,13 +59,13 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
     parts += _timing_section(subject) if experiment.head.timing is not None else _sections(subject)
     parts += _making_of(subject)
-    template = string.Template(resources.files("colme.lab.report").joinpath("report.html").read_text(encoding="utf-8"))
+    template = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(title=escape(experiment.title), body="\n".join(parts))
 
 
 def _headline(subject: Subject) -> str:
-    """The result in one sentence: how the final error of CL-colME, or of the first method that collaborates, compares
-    with that of the local means; over a sweep, the range."""
+    """The result in one sentence: how the final error of CL-colME (or of the best method, where CL-colME is not better
+    than the local means) compares with that of the local means. Over a sweep, the range."""
     if subject.experiment.head.timing is not None:
         return _timing_headline(subject)
     if cases := case_rows(subject.data):
@@ -73,18 +73,26 @@ def _headline(subject: Subject) -> str:
     rows = [row for row in final_rows(subject.data) if row["method"] not in BENCHMARKS and row["mse"] > 0]
     if not rows:
         return ""
-    name = next((row["method"] for row in rows if row["method"] == REFERENCE), rows[0]["method"])
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row["method"]] = max(best.get(row["method"], 0.0), row["local_mse"] / row["mse"])
+    name = REFERENCE if best.get(REFERENCE, 0.0) > 1 else max(best, key=lambda label: best[label])
     mine = [row for row in rows if row["method"] == name]
     gains = sorted(row["local_mse"] / row["mse"] for row in mine)
     steps = sorted({row["t"] for row in mine})
     when = f"At t = {steps[0]:,}" if len(steps) == 1 else "At the last step"
+    if not gains[-1] > 1:
+        return f"{when} no method has a smaller mean squared error than the agents' local means."
     start = f"{when} the mean squared error of {name} is"
     end = "that of the agents' local means"
     if len(mine) > 1:
         swept = list(mine[0])[1 : list(mine[0]).index("seeds")]
         varied = ", ".join(key.replace("_", " ") for key in swept if len({str(row[key]) for row in mine}) > 1)
-        low, high = _factor(gains[0]), _factor(gains[-1])
-        return f"{start} between {low} and {high} than {end}, over {len(mine)} combinations of {varied}."
+        if gains[0] >= 1:
+            span = f"{_round(gains[0])} to {_factor(gains[-1])}"
+        else:
+            span = f"between {_factor(gains[0])} and {_factor(gains[-1])}"
+        return f"{start} {span} than {end}, over {len(mine)} combinations of {varied}."
     every = [each.setting.scenario for each in subject.experiment.planned]
     steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
     gain, t = gains[0], steps[0]
@@ -171,8 +179,7 @@ def _sections(subject: Subject) -> list[str]:
         parts.append(f"<h2>Times relative to {REFERENCE}</h2>")
         note = (
             "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
-            "the"
-            "same seed (per agent and step where sizes differ)."
+            "the same seed (per agent and step where sizes differ)."
         )
         rows = times.drop(columns=["method", "low", "high", "mean_ratio"]).rename(
             columns={"line": "method", "median": "seconds"}
