@@ -372,17 +372,17 @@ BAD: dict[str, Case] = {
         ("x.toml: expected", "Leave it out"),
     ),
     "seeds of a timing": (BASE + "[timing]", ("x.toml: seeds", "repeats")),
-    "timing of one": (TIMED + "[timing]", ("x.toml: timing", "two at least")),
+    "timing of one": (TIMED + "[timing]", ("x.toml: timing", "at least two")),
     "timing without CL-colME": (
         TIMED + "label = 'mine'\n[[methods]]\nmethod = 'c-colme'\n[timing]",
         ("x.toml: timing", "CL-colME"),
     ),
-    "timing of two degrees": (
-        "degree = [4, 6]" + TIMED + "[[methods]]\nmethod = 'c-colme'\n[timing]",
-        ("x.toml: timing", "only n_agents"),
+    "timing of two tolerances": (
+        "tolerance = [0.1, 0.2]" + TIMED + "[[methods]]\nmethod = 'c-colme'\n[timing]",
+        ("x.toml: timing", "only n_agents and degree"),
     ),
     "timing of two under one name": (
-        TIMED + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "apart", "Label them"),
+        TIMED + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "must differ", "Label them"),
     ),
     "more steps than there are": ("record = 'log'" + BASE.replace("20", "1e300"), ("x.toml: steps=",)),
     # not TOML
@@ -390,6 +390,10 @@ BAD: dict[str, Case] = {
     "key twice": ("steps = 1\nsteps = 2\n", ("x.toml is not TOML", "line 2", "Mend")),
     "table not closed": ("steps = 1\n\n[scenario\n", ("x.toml is not TOML", "line 3", "Mend")),
     # modules
+    # graphs
+    "no such graph file": ("graph = 'no.edges'" + BASE, ("x.toml: ", "graph='no.edges'", "no such file", "relative")),
+    "unknown kind of graph file": ("graph = 'x.toml'" + BASE, ("x.toml: ", "graph='x.toml'", "must end in one of")),
+    "old key": ("[[published]]\nmethod = 'CL-colME'" + BASE, ("x.toml: published is an unknown key", "[[expected]]")),
     "no such module": ("modules = ['no.py']" + BASE, ("x.toml: ", "no.py", "No such file", "relative to the file")),
 }  # fmt: skip
 
