@@ -230,7 +230,7 @@ def test_the_headline_of_a_sweep_is_a_range(results: Path) -> None:
     low, high = sorted(row["local_mse"] / row["mse"] for row in rows)
     said = re.fullmatch(
         r"At t = 300 the mean squared error of CL-colME is ([\d,.]+) to ([\d,.]+) times smaller than that of the "
-        r"agents' local means, over 2 combinations of level\.",
+        r"agents' local means, over 2 values of level\.",
         headline(subject),
     )
     assert said is not None, headline(subject)

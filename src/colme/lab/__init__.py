@@ -1,7 +1,7 @@
 """Experiments as files, runs that resume, results as datasets, figures and reports.
 
 from colme import lab
-data = lab.run("cl_colme")                # or your own TOML file; only what is missing is done
+data = lab.run("cl_colme")                # or your own TOML file; only missing runs are done
 lab.summary(data).mse.sel(quantile=0.5)   # xarray: method, parameters, t
 lab.plots.plot_mse(data)
 lab.report("results/cl_colme")
@@ -17,7 +17,7 @@ from colme.lab.runs.runner import Stopped, run
 
 
 def report(source: ExperimentSource, *, results: str = "results", output: str | None = None) -> Any:
-    """Write the page about an experiment and return its path."""
+    """Write an HTML page about an experiment and return its path."""
     from pathlib import Path
 
     from colme.lab.pages.experiment_page import write_report

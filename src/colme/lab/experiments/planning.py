@@ -24,10 +24,10 @@ REFERENCE = CLColME.label
 
 
 class Timing(Configuration, frozen=True, kw_only=True):
-    """Methods side by side, chunk by chunk, for their times (see colme.lab.timing).
+    """Measure the times of methods side by side (see colme.lab.timing).
 
-    repeats   at most so many, each with its own seed
-    budget    seconds after which no further repeat begins
+    repeats   number of repeats, each with its own seed
+    budget    seconds after which no further repeat is started
     """
 
     refusal: ClassVar[type[ColmeError]] = ExperimentError
@@ -69,7 +69,7 @@ class Planned:
 
 @dataclass(frozen=True, eq=False)
 class PlannedTiming(Planned):
-    """All methods side by side on one scenario, for their times."""
+    """A measurement of the times of all methods on one scenario."""
 
     timing: Timing = field(default_factory=Timing)
     methods: dict[str, Method] = field(default_factory=dict)
@@ -142,8 +142,8 @@ def plan_method(
 
 
 def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The [[cases]] of an experiment: each a name and what it changes of scenario and set-up. One that changes nothing
-    if there are none."""
+    """The [[cases]] of an experiment, each with a name and its changes of scenario and set-up; one without changes if
+    there are none."""
     cases = table.get("cases", [{}])
     known = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
     if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
@@ -154,7 +154,7 @@ def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
             with located(f"cases[{i}]"):
                 if not isinstance(case.get("case"), str) or not case["case"] or names.count(case["case"]) > 1:
                     raise ExperimentError(
-                        f"case={shorten(case.get('case'))}: every case has a name, and no other the same. "
+                        f"case={shorten(case.get('case'))}: every case needs a name of its own. "
                         "Write case = 'three classes'."
                     )
                 for key in case:
@@ -163,7 +163,7 @@ def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, Any], path: str) -> bool:
-    """Whether a method runs in a case: in all, unless it names its own."""
+    """Whether a method runs in a case: in all, unless it lists its cases."""
     if "cases" not in entry:
         return True
     names = [each.get("case") for each in cases_of(table)]
@@ -175,7 +175,7 @@ def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, An
 
 
 def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
-    """10 means 0 to 9; a list means itself."""
+    """10 stands for the seeds 0 to 9; a list for itself."""
     if isinstance(seeds, int) and seeds > MOST_SEEDS:
         raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
     every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
@@ -186,7 +186,7 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dict[str, str], path: str) -> Any:
-    """A struct; a refusal that names a key tells where in the file that key is, and which value of a sweep it was."""
+    """A struct; an error that names a key says where in the file it is, and which value of a sweep it was."""
     try:
         return struct(**values)
     except ColmeError as error:

@@ -88,11 +88,12 @@ def _headline(subject: Subject) -> str:
     if len(mine) > 1:
         swept = list(mine[0])[1 : list(mine[0]).index("seeds")]
         varied = ", ".join(key.replace("_", " ") for key in swept if len({str(row[key]) for row in mine}) > 1)
+        kind = "combinations" if "," in varied else "values"
         if gains[0] >= 1:
             span = f"{_round(gains[0])} to {_factor(gains[-1])}"
         else:
             span = f"between {_factor(gains[0])} and {_factor(gains[-1])}"
-        return f"{start} {span} than {end}, over {len(mine)} combinations of {varied}."
+        return f"{start} {span} than {end}, over {len(mine)} {kind} of {varied}."
     every = [each.setting.scenario for each in subject.experiment.planned]
     steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
     gain, t = gains[0], steps[0]
@@ -190,7 +191,7 @@ def _sections(subject: Subject) -> list[str]:
 
 def _with_range(row: Row) -> Row:
     return {
-        "method": row["method"], "quantity": row["quantity"], "statistic": row["statistic"],
+        "method": row["method"], "quantity": f"{row['quantity']} ({row['statistic']})",
         "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
         "expected": row["expected"],
         "ratio": row["ratio"], "source": row["source"],
@@ -218,7 +219,7 @@ def _making_of(subject: Subject) -> list[str]:
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]
     return [
         "<h2>Reproduce it</h2>",
-        f"<p>Save the following as {escape(file)}, then run:</p>",
+        f"<p>Save the file below as {escape(file)}, then run:</p>",
         f"<pre>colme run {escape(shlex.quote(file))}\ncolme report {escape(shlex.quote(folder))}</pre>",
         f"<pre>{escape(toml_of(shown))}</pre>",
         "<h2>Versions</h2>",

@@ -68,7 +68,7 @@ def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
             x = np.linspace(0, 2.0 * float(degrees[0]), 400)
             y = kesten_mckay(x, int(degrees[0]))
             ax.plot(x, y, color=VERMILION, linewidth=1.1)
-            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.92), xycoords="axes fraction", ha="center",
+            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.87), xycoords="axes fraction", ha="center",
                         fontsize=8, color=ink(VERMILION))  # fmt: skip
         name = r"$\lambda_2$" if ends.n_components == 1 else "smallest positive"
         vertical_marks(
@@ -77,7 +77,7 @@ def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
             parse_math=True,
         )
         ax.set_xlim(0, max(1.06 * ends.largest, 0.1))
-        ax.set_ylim(0, 1.22 * ax.get_ylim()[1])
+        ax.set_ylim(0, 1.3 * ax.get_ylim()[1])
         parts = "" if ends.n_components == 1 else f", {ends.n_components} components"
         ax.set_xlabel(f"eigenvalue of the Laplacian ({graph.n_agents:,} agents{parts})")
         ax.set_ylabel("density")
