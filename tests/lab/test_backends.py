@@ -74,6 +74,7 @@ def test_a_dask_cluster_gives_the_same_bytes(client: Any, sequential: dict[str, 
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_is_found_by_its_address(client: Any, sequential: dict[str, bytes], tmp_path: Path) -> None:
     """From another process, by the command line."""
     (tmp_path / "experiment.toml").write_text(toml_of(TABLE))
@@ -187,6 +188,7 @@ def test_a_run_that_fails_is_a_sentence_and_the_others_are_done(
     assert len(traces(tmp_path, "faulty")) == 3
 
 
+@pytest.mark.slow
 def test_all_failures_of_a_sweep_cost_no_other_run_and_the_exit_code_is_1(faulty: Path, tmp_path: Path) -> None:
     file = faulty.with_name("faulty.toml")
     file.write_text(toml_of(only(faulty, "dies", "breaks", "refuses").table))

@@ -567,7 +567,7 @@ SHIPPED = [path.stem for path in shipped_experiments()]
 
 def test_the_promised_experiments_are_there() -> None:
     papers = {"cl_colme", "aaai25_figure1", "aaai25_figure2", "tmlr22"}
-    promised = papers | {"clocks", "step_size", "scaling", "timing", "flow"}
+    promised = papers | {"clocks", "step_size", "scaling", "timing", "timing_degrees", "flow"}
     assert promised <= set(SHIPPED)
 
 
@@ -582,13 +582,15 @@ def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Path) -> None:
     """Few agents and seeds, but all steps: expected numbers name their step."""
-    small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | ({"steps": 60} if name == "scaling" else {})
-    if name == "timing":
-        small = {"n_agents": 24, "steps": 60, "timing": {"repeats": 1}}
+    small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | (
+        {"steps": 60} if name in ("scaling", "census", "variance") else {}
+    )
+    if name.startswith("timing"):
+        small = {"n_agents": 104, "steps": 60, "timing": {"repeats": 1}}
     experiment = Experiment.read(name, small)
     data = lab.run(experiment, results=tmp_path, jobs=1)
     assert data.attrs["missing"] == 0
-    rows = [] if name == "timing" else expected_rows(data, experiment.head.expected)
+    rows = [] if name.startswith("timing") else expected_rows(data, experiment.head.expected)
     assert len(rows) == len(experiment.head.expected)
     for row in rows:
         assert row["measured"] > 0 and row["low"] <= row["measured"] <= row["high"], row

@@ -188,8 +188,8 @@ def test_missing_runs_are_said_aloud(results: Path, tmp_path: Path) -> None:
     copy = tmp_path / "experiment"
     shutil.copytree(results, copy)
     shutil.rmtree(next((copy / "runs").iterdir()))
-    page, _ = write_report(experiment_of(copy), store_of(copy))
-    assert "1 of 18 runs are missing" in page.read_text(encoding="utf-8")
+    subject = subject_of(experiment_of(copy), store_of(copy))
+    assert "1 of 18 runs are missing" in html_of(subject, [], {})
 
 
 def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) -> None:
@@ -212,7 +212,13 @@ def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
-    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "expected": []}
+    table = EXPERIMENT | {
+        "title": "100% $\\foo{$ x",
+        "seeds": 1,
+        "steps": 10,
+        "expected": [],
+        "figures": ["mse", "time"],
+    }
     table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
     lab.run(table, results=tmp_path, jobs=1)
     assert lab.report(tmp_path / "experiment").exists()

@@ -464,6 +464,16 @@ def test_expected_first_step_below(tmp_path: Path) -> None:
     assert row["quantity"] == "first t with error rate < 0.2"
 
 
+def test_a_mean_is_compared_with_a_mean(tmp_path: Path) -> None:
+    where = {"where": {"level": "agent"}, "t": 10}
+    mean, data = measured(tmp_path, where | {"statistic": "mean"})
+    median, _ = measured(tmp_path, where)
+    values = data["mse"].sel({"method": "CL-colME", "level": "agent", "t": 10}).values
+    assert mean["measured"] == pytest.approx(values.mean()) and median["measured"] == pytest.approx(np.median(values))
+    assert (mean["statistic"], median["statistic"]) == ("mean", "median")
+    assert (mean["low"], mean["high"]) == (median["low"], median["high"])
+
+
 def test_expected_time_ratio(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"method": "local", "metric": "time_ratio"}, methods=[
         {"method": "cl-colme"}, {"method": "local"},
