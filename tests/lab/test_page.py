@@ -18,7 +18,8 @@ import pytest
 
 from colme import lab
 from colme.lab.pages.experiment_page import html_of, table_html, write_report
-from colme.lab.plots.figures import FIGURES, draw, subject_of
+from colme.lab.plots.figures import FIGURES, draw
+from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
 from colme.lab.tables import final_rows
 

@@ -11,7 +11,8 @@ import pytest
 from colme import lab
 from colme.errors import ExperimentError, RunError
 from colme.lab.pages.experiment_page import html_of
-from colme.lab.plots.figures import draw, subject_of
+from colme.lab.plots.figures import draw
+from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
 from colme.lab.timing_runs import ratio_frame, ratio_rows, timing_tables
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,27 @@ from typing import Any
 import click
 
 from colme.cli.fields import SectionedCommand, field_flags
-from colme.cli.output import emit, format_option, say, wide_option
+from colme.cli.output import emit, format_option, plain_row, say, wide_option
 from colme.cli.parameters import EXPERIMENT, SPARE_OF_RUNS, absolute_graphs, known_source, parse_seeds, results_option
-from colme.cli.results_output import show_results
-from colme.lab.results import experiment_of, is_results
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
+from colme.lab.runs.store import RunStore
+from colme.lab.timing_runs import ratio_rows
+
+TITLES = {
+    "methods": "medians over the seeds at the last step",
+    "expected": "measured beside expected",
+    "timing": "times relative to CL-colME",
+}
+
+
+SPARE = {  # columns that a table leaves out first where the terminal is narrow
+    "methods": ("n_groups", "coverage", "numbers", "isolated", "lost_edges", "seconds", "seeds", "error_rate",
+                "time_ratio", "wrong_edges"),
+    "expected": ("low", "high", "source", "statistic"),
+    "timing": ("repeats", "ns_per_agent_step", "low", "high"),
+}  # fmt: skip
 
 
 @click.command("run", cls=SectionedCommand)
@@ -76,7 +93,7 @@ def command(
         raise KeyboardInterrupt(
             f"Interrupted: {left} of {plan.n_runs} runs are left. Run the same command to continue."
         ) from None
-    show_results(asked, plan.store, form, wide=wide)
+    _show_results(asked, plan.store, form, wide=wide)
     say(f"Results are in {plan.store.folder}. To see them: colme report {shlex.quote(str(plan.store.folder))}")
 
 
@@ -88,3 +105,25 @@ def _announce(plan: RunPlan) -> None:
         say(f"All {done} runs are done. --force does them again.")
     else:
         say(f"{plan.experiment.title}: {len(plan.missing)} runs to do" + (f", {done} are done." if done else "."))
+
+
+def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: bool = False) -> None:
+    """Print the final errors, and measured beside expected."""
+    from colme.lab.tables import expected_rows, final_rows
+
+    sections: dict[str, list[dict[str, Any]]] = {}
+    if experiment.head.timing is not None:
+        sections["timing"] = ratio_rows(experiment, store)
+    else:
+        data = dataset(experiment, store)
+        sections["methods"] = final_rows(data)
+        if experiment.head.expected:
+            sections["expected"] = expected_rows(data, experiment.head.expected)
+    if form == "json":
+        plain = {name: [plain_row(row) for row in rows] for name, rows in sections.items()}
+        click.echo(json.dumps({"experiment": experiment.name} | plain, indent=2))
+        return
+    for name, rows in sections.items():
+        emit(rows, form, title=f"{experiment.title}: {TITLES[name]}", spare=SPARE[name], wide=wide)
+        if form == "csv":
+            break  # a CSV file holds one table

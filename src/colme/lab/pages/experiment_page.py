@@ -18,8 +18,9 @@ from typing import Any
 
 from colme._core.files import write_text
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import REFERENCE
-from colme.lab.plots.figures import Drawing, Subject, draw, subject_of
+from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
+from colme.lab.plots.figures import draw
+from colme.lab.plots.subject import Drawing, Subject, subject_of
 from colme.lab.provenance import bibliography, versions
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table
@@ -28,8 +29,6 @@ from colme.lab.timing_runs import ratio_rows
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
-BENCHMARKS = ("local", "oracle", "Bayes bound")
-"""Labels of the methods that the others are compared with."""
 
 
 def write_report(experiment: Experiment, store: RunStore, path: Path | None = None) -> tuple[Path, list[Drawing]]:

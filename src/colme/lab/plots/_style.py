@@ -15,6 +15,8 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from colme.lab.experiments.planning import BENCHMARKS
+
 STYLE = Path(__file__).with_name("colme.mplstyle")
 STYLE_SIZE = 8.5
 """Points of most letters in this style."""
@@ -27,8 +29,6 @@ OF_METHOD = {
     "CL-colME": VERMILION, "C-colME": BLUE, "B-colME": PURPLE, "colME": ORANGE, "local": GREY, "oracle": GREEN,
     "census": BLACK, "Bayes bound": SKY,
 }  # fmt: skip
-REFERENCES = ("local", "oracle", "Bayes bound")
-"""Methods that the others are compared with: they are drawn thin and use none of the other colors."""
 FREE_COLORS = (BLUE, PURPLE, ORANGE, SKY, VERMILION, BLACK)
 """Colors for other methods; rarely used ones first, so that a method has the same color in all panels."""
 
@@ -52,7 +52,7 @@ class Look(NamedTuple):
 def looks(methods: Sequence[str]) -> list[Look]:
     """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
     method differ in shade and dashes, or, if there is only one method, in color."""
-    own = list(dict.fromkeys(method for method in methods if method not in REFERENCES))
+    own = list(dict.fromkeys(method for method in methods if method not in BENCHMARKS))
     taken = [OF_METHOD[method] for method in own if method in OF_METHOD]
     free = [color for color in FREE_COLORS if color not in taken]
     others = [method for method in own if method not in OF_METHOD]
@@ -60,10 +60,10 @@ def looks(methods: Sequence[str]) -> list[Look]:
     found: list[Look] = []
     for k, method in enumerate(methods):
         twin = methods[:k].count(method)
-        if method in REFERENCES:
+        if method in BENCHMARKS:
             found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE[method], 1.1))
             continue
-        number = sum(other not in REFERENCES for other in methods[:k])
+        number = sum(other not in BENCHMARKS for other in methods[:k])
         if len(own) == 1 and twin:
             rest = [color for color in FREE_COLORS if color != colors[method]]
             color = rest[(twin - 1) % len(rest)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,11 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
-from colme.lab.experiments.experiment import FIGURE_NAMES, Experiment
-from colme.lab.experiments.planning import Planned
-from colme.lab.experiments.setting import Setting
+from colme.lab.experiments.experiment import FIGURE_NAMES
 from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
-from colme.lab.results import dataset
-from colme.lab.runs.store import RunStore
+from colme.lab.plots.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
 from colme.lab.timing_runs import ratio_frame
-from colme.methods import Census, CLColME, Local, Oracle
-from colme.scenario import Scenario
-from colme.sim.prepare import first_graph
+from colme.methods import Census
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -30,35 +24,6 @@ PICTURED, MOST_PICTURED = 80, 300
 """Agents in a picture of a graph; most agents of a graph from a file."""
 DENSE = 200_000
 """Number of agents up to which a simulation for a figure is quick."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, the numbers behind it, and its caption."""
-
-    name: str
-    figure: Any
-    table: Any
-    caption: str
-
-
-@dataclass(frozen=True)
-class Subject:
-    """An experiment with its data: what figures are drawn from."""
-
-    experiment: Experiment
-    store: RunStore
-    data: Any
-
-    @property
-    def picked(self) -> Planned:
-        """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
-        alone = (Local, Oracle)
-        ranked = sorted(
-            self.experiment.planned,
-            key=lambda each: (not isinstance(each.setting.method, CLColME), isinstance(each.setting.method, alone)),
-        )
-        return ranked[0]
 
 
 def mse(subject: Subject) -> Drawing:
@@ -141,7 +106,7 @@ def parameter(subject: Subject) -> Drawing:
     if not numeric:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
-    marks = _step_marks(subject) if name == "step" else None
+    marks = step_marks(subject) if name == "step" else None
     recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
     parts = (8, 4, 2, 1) if len(lines_of(data["mse"], keep=name)) == 1 else (1,)  # many methods: only how they end
     at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in parts})
@@ -165,7 +130,7 @@ def density(subject: Subject) -> Drawing:
 
     setting = subject.picked.setting
     if setting.scenario.n_agents > DENSE:
-        setting = _few(setting, DENSE)
+        setting = with_fewer_agents(setting, DENSE)
     options = setting.options()
     found = plots.estimate_density(
         setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setting.setup.steps,
@@ -173,7 +138,7 @@ def density(subject: Subject) -> Drawing:
     )  # fmt: skip
     caption = (
         f"Density of the estimates of all {setting.scenario.n_agents:,} agents at every step of one run, each column "
-        f"scaled by its maximum. {_which(subject)}"
+        f"scaled by its maximum. {run_shown(subject)}"
     )
     return Drawing("density", plots.plot_density(found), found, caption)
 
@@ -186,7 +151,7 @@ def graph(subject: Subject) -> Drawing:
     from colme.lab import plots
 
     picked = subject.picked.setting
-    setting = _few(picked, MOST_PICTURED if picked.graph_file else PICTURED)
+    setting = with_fewer_agents(picked, MOST_PICTURED if picked.graph_file else PICTURED)
     setup = msgspec.structs.replace(setting.setup, degree=min(setting.setup.degree or 6, 6))
     setting = msgspec.structs.replace(setting, setup=setup)
     options = setting.options()
@@ -205,7 +170,7 @@ def graph(subject: Subject) -> Drawing:
     )  # fmt: skip
     caption = (
         f"A small simulation with the same parameters: {setting.scenario.n_agents} agents and {len(edges)} edges, "
-        f"before the first sample and after t = {setup.steps:,}. {_which(subject)}"
+        f"before the first sample and after t = {setup.steps:,}. {run_shown(subject)}"
     )
     return Drawing("graph", figure, table, caption)
 
@@ -239,7 +204,7 @@ def spectrum(subject: Subject) -> Drawing:
 
     from colme.lab import plots
 
-    made, words = _first_graph(subject)
+    made, words = initial_graph(subject)
     step = "auto" if "step" in subject.data.dims else getattr(subject.picked.setting.method, "step", "auto")
     step = float(step) if isinstance(step, float | int) else stable_step(made)
     figure = Figure(figsize=(9.4, 3.3), layout="constrained")
@@ -261,7 +226,7 @@ def stability(subject: Subject) -> Drawing:
     """Convergence factor of consensus against its step b, and the limit of stability."""
     from colme.lab import plots
 
-    made, words = _first_graph(subject)
+    made, words = initial_graph(subject)
     caption = (
         f"Factor by which one consensus step b multiplies the slowest disagreement on {words}: theory, max |1 - b "
         "lambda| (line), and measured by repeating the step (circles). Above 1 the iteration diverges."
@@ -331,10 +296,6 @@ def usual_figures(subject: Subject) -> tuple[str, ...]:
     return tuple(found)
 
 
-def subject_of(experiment: Experiment, store: RunStore) -> Subject:
-    return Subject(experiment, store, dataset(experiment, store))
-
-
 def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], dict[str, str]]:
     """The named figures (default: those of the experiment), and name -> reason for those that cannot be drawn."""
     asked = names or subject.experiment.head.figures or usual_figures(subject)
@@ -356,49 +317,3 @@ def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
     from colme.lab import plots
 
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
-
-
-def _which(subject: Subject) -> str:
-    """The run that a picture shows, in words."""
-    each = subject.picked
-    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
-    parameters = each.setting.parameters()
-    words = [describe(name, parameters[name]) for name in swept if name in parameters]
-    return f"Shown: {', '.join([each.label, *words, f'seed {each.setting.seed}'])}."
-
-
-def _first_graph(subject: Subject) -> tuple[Any, str]:
-    from colme.lab.plots.spectra import MOST
-
-    setting = _few(subject.picked.setting, MOST)
-    options = setting.options()
-    made = first_graph(options["graph"], options["degree"], setting.scenario.n_agents, setting.seed)
-    kind = f"the graph {Path(setting.graph_file).name}" if setting.graph_file else f"a {setting.setup.graph} graph"
-    return made, f"{kind} of {made.n_agents:,} agents and {made.n_edges:,} edges"
-
-
-def _step_marks(subject: Subject) -> dict[str, float]:
-    made, _ = _first_graph(subject)
-    found = spectrum_of(made)
-    return {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}
-
-
-def _few(setting: Setting, most: int) -> Setting:
-    """The same setting with at most so many agents, classes in the same proportions."""
-    scenario = setting.scenario
-    if scenario.n_agents <= most:
-        return setting
-    if setting.graph_file:
-        raise ColmeError(
-            f"{Path(setting.graph_file).name} has {scenario.n_agents:,} agents: the figure shows at most {most:,}, and "
-            "a graph from a file has no smaller version. Leave the figure out."
-        )
-    fields: dict[str, Any] = {"n_agents": most}
-    if scenario.sizes is not None:
-        fields |= {"assignment": "random"}  # sizes become proportions
-    if isinstance(scenario.sigma, tuple) and len(scenario.sigma) != len(scenario.means):
-        fields["sigma"] = scenario.sigma[:most]
-    if isinstance(scenario.skip_rate, tuple):
-        fields["skip_rate"] = scenario.skip_rate[:most]
-    few: Scenario = msgspec.structs.replace(scenario, **fields)
-    return msgspec.structs.replace(setting, scenario=few)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from colme.errors import whole
 from colme.lab import lines
+from colme.lab.experiments.planning import BENCHMARKS
 from colme.lab.plots._labels import BesideLabels, EndLabels, Label
-from colme.lab.plots._style import GREY, REFERENCES, Look, canvas, looks, step_axis, title_of
+from colme.lab.plots._style import GREY, Look, canvas, looks, step_axis, title_of
 
 RELATIVE = "relative_mse"
 POINTS = 400
@@ -106,7 +107,7 @@ def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 def plot_wrong_edges(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Share of the edges between classes that remain, over time."""
     table = curves(data, "wrong_edges", spacing="linear")
-    others = ~table["method"].isin(REFERENCES)  # local and oracle have no edges
+    others = ~table["method"].isin(BENCHMARKS)  # local and oracle have no edges
     table = table[others] if others.any() else table
     last = 1.2 * table["t"][table["median"] > 0.002].max()  # after that there is nothing to see
     with canvas(ax) as ax:

@@ -13,8 +13,9 @@ from matplotlib.ticker import NullFormatter
 
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab import lines
+from colme.lab.experiments.planning import BENCHMARKS
 from colme.lab.plots._labels import EndLabels, Label, vertical_marks
-from colme.lab.plots._style import REFERENCES, canvas, looks, plain, title_of
+from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import SHARED, draw_line
 
 WORDS = {"mse": "mean squared error", "error_rate": "share of agents beyond the tolerance",
@@ -84,7 +85,7 @@ def plot_parameter(
                 ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
             else:
                 x = np.array([x_of[value] for value in rows["value"]])
-                marker = None if rows["method"].iloc[0] in REFERENCES else "o"
+                marker = None if rows["method"].iloc[0] in BENCHMARKS else "o"
                 draw_line(ax, look, x, median, low, high, [name], marker=marker)
             labels.append(Label(name, x[-1], median[-1], *look))
         _scales(ax, table, tried if numeric else None, ends)
