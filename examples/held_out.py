@@ -1,4 +1,4 @@
-"""What both examples of real tables share: methods scored on samples that they have not seen, and the figure of it."""
+"""Shared by the examples with real tables: score methods on held-out samples, and draw the scores."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOOKS = {
     "auto": ("#BBBBBB", "o-"), "shrinkage": ("#0072B2", "s-"), "census": ("#CC79A7", "D-"),
     "one-hop": ("#009E73", "^-"), "cl-colme": ("#D55E00", "v:"), "pooled": ("#E69F00", "x:"),
 }  # fmt: skip
-"""Methods and how their lines are drawn: `auto` is broad and pale, below whatever it chose."""
+"""Color and line of each method: `auto` is broad and pale, below the method that it chose."""
 ORDERS = ("shuffled", "time order")
 TOP = 3.0
-"""Of the frame: what is so much worse than local means is told in words."""
+"""Upper limit of the plot: methods that are worse than this are listed in words."""
 
 
 def dataset(package: str) -> Any:
-    """The package that holds the data, or what to install."""
+    """The package that contains the data; exits with a hint if it is not installed."""
     try:
         return import_module(package)
     except ImportError:
@@ -41,10 +41,10 @@ def dataset(package: str) -> Any:
 
 
 def show(result: Result, folder: Path, title: str) -> None:
-    """Say what was found; write every agent, the figure and the page."""
+    """Print the findings; write all agents, the figure and the page."""
     print(headline(result))
-    for topic, words in sentences(result).items():
-        print(f"  {topic}: {words}")
+    for topic, sentence in sentences(result).items():
+        print(f"  {topic}: {sentence}")
     save_result(result, folder / "agents.csv")
     plots.save(plots.plot_estimates(result), plots.estimates_table(result), folder / "estimates")
     write_estimate_page(result, folder / "report.html", title=title)
@@ -53,7 +53,7 @@ def show(result: Result, folder: Path, title: str) -> None:
 def compare(
     table: Table, counts: Sequence[int], seeds: int, truth: NDArray[Any] | None = None
 ) -> pd.DataFrame:  # fmt: skip
-    """Learn from n samples of every agent, score on its others: random ones for each seed, and the first ones."""
+    """Scores after learning from n samples of every agent: random ones for each seed, and the first ones."""
     rows = []
     for method in LOOKS:
         for n in counts:
@@ -64,7 +64,7 @@ def compare(
 
 
 def plot_held_out(frame: pd.DataFrame, title: str) -> Figure:
-    """Error relative to the local mean by the number of samples, a line per method."""
+    """The error relative to the local mean against the number of samples, one line per method."""
     counts = sorted(frame["n"].unique())
     with style.context(plots.STYLE, after_reset=True):
         figure = Figure(figsize=(7.2, 3.7))
@@ -79,8 +79,10 @@ def plot_held_out(frame: pd.DataFrame, title: str) -> Figure:
             ax.set(xscale="log", yscale="log", xlabel="samples of each agent", title=order)
             here = frame[frame["order"] == order].groupby("method", sort=False)["ratio"]
             far = here.max()[here.max() > TOP].index
-            words = "\n".join(f"{each}: {here.min()[each]:,.0f} to {here.max()[each]:,.0f}" for each in far)
-            ax.annotate(words and f"far above:\n{words}", (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=8)
+            listed = "\n".join(f"{each}: {here.min()[each]:,.0f} to {here.max()[each]:,.0f}" for each in far)
+            ax.annotate(
+                listed and f"beyond the plot:\n{listed}", (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=8
+            )
             ax.set_xticks(counts, [str(n) for n in counts])
             ax.xaxis.set_minor_locator(NullLocator())
             ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

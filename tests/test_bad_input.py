@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import colme
 from colme import errors, graphs
 from colme.errors import ColmeError, GraphError, MethodError, RunError, SampleError, ScenarioError
 from colme.methods.colme import MAX_AGENTS
+from tests.support.examples import examples
 
 SCENARIO = colme.Scenario(n_agents=12, means=(0.0, 1.0))
 CL = colme.CLColME()
@@ -195,7 +196,7 @@ for _method in INTERVAL_METHODS:
                 ("clock", {"clock": "globl"}, ("clock 'globl'", "one of 'gossip', 'global'", "Did you mean 'global'?")),
                 ("no alpha", {"clock": "constant"}, ("clock='constant' with alpha=None", "needs alpha", "alpha=0.9")),
                 ("alpha", {"alpha": 0.5}, ("clock='gossip' with alpha=0.5", "others take none", "clock='constant'")),
-                ("alpha 1", {"clock": "constant", "alpha": 1.0}, ("alpha=1.0", "below 1", "Try alpha=0.9")),
+                ("alpha 2", {"clock": "constant", "alpha": 2.0}, ("alpha=2.0", "between 0 and 1", "Try alpha=0.9")),
             )
         }
 BAD |= {
@@ -277,7 +278,7 @@ def works(call: Callable[[], Any]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(n=st.integers(1, 12), degree=st.integers(-3, 15))
 def test_the_remedy_for_an_impossible_graph_works(n: int, degree: int) -> None:
     try:

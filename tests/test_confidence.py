@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ from colme.confidence import (
 from colme.errors import ColmeError, MethodError
 from colme.samples import draw
 from colme.scenario import Scenario
+from tests.support.examples import examples
 
 counts = st.integers(1, 10**6)
 scales = st.floats(1e-3, 1e3)
@@ -47,14 +48,12 @@ def test_radii_computed_by_hand() -> None:
     assert hoeffding_radius(99, 4.0, 0.1) == laplace_radius(99, 2.0, 0.1)
 
 
-@settings(deadline=None)
 @given(n=counts, sigma=scales, gamma=levels)
 def test_laplace_radius_is_its_formula(n: int, sigma: float, gamma: float) -> None:
     squared = sigma**2 * 2 / n * (1 + 1 / n) * (math.log(n + 1) / 2 - math.log(gamma))
     assert laplace_radius(n, sigma, gamma) ** 2 == pytest.approx(squared, rel=1e-12)
 
 
-@settings(deadline=None)
 @given(n=counts, sigma=scales, gamma=levels, kurtosis=st.floats(1.0, 100.0))
 def test_fourth_moment_radius_is_its_formula(n: int, sigma: float, gamma: float, kurtosis: float) -> None:
     fourth_power = 2 * (kurtosis + 3) * sigma**4 / gamma * (1 + math.log(n) ** 2) / n
@@ -74,7 +73,6 @@ def test_nobody_is_sure_without_a_sample(radius: Callable[..., float]) -> None:
 
 
 @pytest.mark.parametrize("radius", RADII)
-@settings(deadline=None)
 @given(n=counts, sigma=scales, gamma=levels)
 def test_a_radius_shrinks_with_samples_and_grows_with_scale_and_certainty(
     radius: Callable[..., float], n: int, sigma: float, gamma: float
@@ -171,7 +169,7 @@ def by_trying(gap: float, sigma: float, gamma: float, factor: float, radius: Cal
 
 
 @pytest.mark.parametrize("radius", [laplace_radius, fourth_moment_radius])
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(gap=st.floats(0.5, 20.0), sigma=st.floats(0.05, 1.0), gamma=st.floats(1e-6, 0.9), guaranteed=st.booleans())
 def test_separation_time_is_the_first_step_at_which_intervals_part(
     radius: Callable[..., float], gap: float, sigma: float, gamma: float, guaranteed: bool
@@ -182,7 +180,6 @@ def test_separation_time_is_the_first_step_at_which_intervals_part(
     assert found == by_trying(gap, sigma, gamma, factor, radius)
 
 
-@settings(deadline=None)
 @given(gap=st.floats(1e-3, 100.0), sigma=scales, gamma=levels)
 def test_the_guaranteed_time_is_not_before_the_expected_one(gap: float, sigma: float, gamma: float) -> None:
     expected = separation_time(gap, sigma=sigma, gamma=gamma)

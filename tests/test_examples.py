@@ -28,7 +28,10 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "n", "most", "words"),
-    [("aircraft", 20, 0.36, "No evidence of groups."), ("rodents", 10, 1.02, "Rand index of groups and species: 0.")],
+    [
+        pytest.param("aircraft", 20, 0.36, "No evidence of groups.", marks=pytest.mark.slow),
+        ("rodents", 10, 1.02, "Rand index of groups and species: 0."),
+    ],
 )
 def test_a_real_table(
     name: str, n: int, most: float, words: str, example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -26,8 +26,9 @@ from colme.graphs import (
     ring_lattice_graph,
     watts_strogatz_graph,
 )
+from tests.support.examples import examples
 
-modest = settings(deadline=None, max_examples=60)
+modest = examples(30)
 SEEDS = st.integers(0, 2**64 - 1)
 SDS = 5.0
 """Standard deviations that a statistic may be off, with its seed fixed: 6e-7 for a normal one under a fresh seed."""
@@ -166,7 +167,7 @@ def test_graphs_are_equal_by_their_edges_not_by_the_order_of_neighbors() -> None
 # generators: the graph is what its name says
 
 
-@settings(deadline=None, max_examples=150)
+@examples(60)
 @given(regular_sizes(), SEEDS)
 def test_random_regular_graph_is_simple_and_regular(sizes: tuple[int, int], seed: int) -> None:
     n, degree = sizes

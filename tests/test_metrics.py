@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme.errors import ColmeError
 from colme.metrics import METRICS, OF_METHOD, OF_RUN, Judge, oracle_variance
 from colme.sim.sampling import FEW_CLASSES
+from tests.support.examples import examples
 from tests.support.perceived import perceived
 
 Array = NDArray[np.float64]
@@ -117,7 +118,7 @@ def test_errors_of_local_means_and_of_the_oracle_with_unequal_counts(n: int) -> 
     np.testing.assert_allclose(got, expected, **CLOSE)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(st.data())
 def test_the_oracle_weighs_agents_by_their_samples(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 12))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colme.graphs import complete_graph, from_edges, gnp_random_graph, random_regular_graph
@@ -20,14 +20,15 @@ from tests.support.edges import (
     slots_of,
     walks,
 )
+from tests.support.examples import examples
 
-modest = settings(deadline=None, max_examples=60)
+modest = examples(30)
 
 
 # lazy equals plain
 
 
-@settings(deadline=None, max_examples=120)
+@examples(60)
 @given(walks(), st.sampled_from([None, None, BLOCK, BLOCK + 3]))
 def test_lazy_pruning_equals_the_full_check_to_the_bit(walk: Walk, room: int | None) -> None:
     graph, class_, means, radii = walk

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -17,6 +17,7 @@ from colme.errors import SampleError
 from colme.recording import Recording
 from colme.samples import ScenarioStream, draw, observe_some, running_mean
 from colme.scenario import DISTRIBUTIONS, Scenario
+from tests.support.examples import examples
 from tests.support.perceived import local_means
 
 Array = NDArray[Any]
@@ -388,7 +389,7 @@ def test_what_is_known_about_a_recording_is_checked(wrong: dict[str, Any], messa
 # Local means
 
 
-@settings(deadline=None, max_examples=100)
+@examples(50)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
 def test_running_mean_is_the_mean(values: list[float]) -> None:
     mean = NAN

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -16,6 +16,7 @@ import colme
 from colme.errors import ColmeError, MethodError, RunError, ScenarioError
 from colme.method import arrived
 from colme.scenario import ASSIGNMENTS, DISTRIBUTIONS, Scenario, check_seed
+from tests.support.examples import examples
 
 EVERYTHING = Scenario(
     n_agents=6, means=(0.1, 0.2, 0.3), sigma=(1.0, 2.0, 3.0), sizes=(1, 2, 3), assignment="blocks",
@@ -34,7 +35,7 @@ SOME = [
 # Who is in which class
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(n_agents=st.integers(1, 500), n_classes=st.integers(1, 20), seed=st.integers(0, 2**64 - 1))
 def test_equal_classes_differ_by_at_most_one_agent(n_agents: int, n_classes: int, seed: int) -> None:
     n_classes = min(n_classes, n_agents)

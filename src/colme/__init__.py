@@ -48,7 +48,7 @@ _HOME = {
 }
 __all__ = [*_HOME]
 _MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online", "pruning",
-            "recording", "samples", "scenario", "sim", "spectrum", "testing", "tribes", "lab")  # fmt: skip
+            "recording", "samples", "scenario", "sim", "spectrum", "testing", "lab")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -159,7 +159,7 @@ class Clock:
     own       restarts an agent that cuts an edge
     global    restarts everybody when anybody cuts (needs global knowledge; what the papers' experiments use)
     gossip    an agent adopts the latest restart it hears of, one hop a step: one integer per message
-    constant  alpha is fixed
+    constant  alpha is fixed; with alpha = 1 consensus is pure gradient descent on y'Ly, without a pull to the own mean
     """
 
     saved = ("restart", "restarts", "gossip", "turn", "settled")
@@ -191,5 +191,5 @@ def check_clock(clock: str, alpha: float | None) -> None:
             f"clock={clock!r} with alpha={alpha}: a constant clock needs alpha and the others take none. "
             "Try clock='constant', alpha=0.9."
         )
-    if alpha is not None and not 0 <= alpha < 1:
-        raise MethodError(f"alpha={alpha}: it must be at least 0 and below 1. Try alpha=0.9.")
+    if alpha is not None and not 0 <= alpha <= 1:
+        raise MethodError(f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9.")

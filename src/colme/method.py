@@ -1,19 +1,23 @@
-"""What a method is.
+"""What a method is: its configuration, and the two forms in which it runs.
 
-A `Method` is a frozen configuration. It can run in two ways, from the same equations:
+A `Method` is a frozen configuration that also says what the method can do. It runs in two ways, from the same
+equations:
 
-``method.start(world, graph)``  all agents in one array: a `State` whose `step(world)` advances everybody
-``method.agent(place)``         one agent: its `step(sample)` is a generator that yields messages and gets answers
+``method.start(world, graph)``  all agents in one array: a `State` whose `step(world)` advances all of them
+``method.agent(place)``         one agent: its `step(sample)` is a generator that yields messages and receives answers
 
-`World` is what the engine tells an array; `Place` is what a device knows about where it stands.
+One of the two is enough: without an array form, simulations run one agent object per agent. `World` is what the engine
+provides to an array; `Place` is what a device knows about its place in the network.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +28,11 @@ from colme._core.lazy_pruning import Milestone
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.moments import Moments
+from colme.neighbors import Neighbors
 from colme.samples import running_mean
 
 Inbox = dict[Hashable, Any]
-"""Who said what."""
+"""Messages by sender."""
 Round = Generator[dict[Hashable, Any], Inbox, None]
 """A step of an agent: every `yield outbox` is one exchange of messages and returns the inbox."""
 
@@ -44,20 +49,21 @@ def arrived(seed: int, t: int, n_slots: int, loss: float) -> NDArray[np.bool_]:
 class World:
     """Everything the agents of an array share: who they are, and what they have seen up to step t (centered)."""
 
-    class_: NDArray[Any]  # true classes, for judging and for the oracle; zeros if they are not known
+    class_: NDArray[Any]  # true classes, for metrics and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
     width: float | None  # length of an interval that holds all samples of an agent
     mean: NDArray[np.float64]  # local means; NaN before an agent's first sample
-    count: NDArray[np.int32] | None  # samples per agent; None: everybody has t
+    count: NDArray[np.int32] | None  # samples per agent; None: all have t
     classes_known: bool = True
     kurtosis: float = 3.0  # of the samples, as far as it is known
     exchange: type = np.float32  # the type in which neighbors hear estimates
-    truth: NDArray[np.float64] | None = None  # true means at step t, for judging; None if they are not known
+    truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
     moments: Moments | None = None  # of the samples, where a method needs them
+    draw: Callable[[int], NDArray[np.float64]] | None = None  # the samples of a step
 
     def __post_init__(self) -> None:
         self.milestone = Milestone(len(self.mean))
@@ -72,13 +78,20 @@ class World:
         return None if self.loss == 0.0 else arrived(self.seed, self.t, n_slots, self.loss)
 
     @property
-    def samples(self) -> int | NDArray[np.int32]:
-        """Samples per agent: one number where everybody has as many."""
+    def newest(self) -> NDArray[np.float64]:
+        """The sample of each agent at step t; NaN where it has none."""
+        if self.draw is None:
+            raise MethodError("this world has no samples of single steps: it only holds means. Pass draw=... to World.")
+        return self.draw(self.t)
+
+    @property
+    def n_samples(self) -> int | NDArray[np.int32]:
+        """Samples per agent: one number where all agents have equally many."""
         return self.t if self.count is None else self.count
 
     @property
     def counts(self) -> NDArray[np.int32]:
-        """Samples of every agent."""
+        """Samples per agent, as an array."""
         return np.full(self.n_agents, self.t, np.int32) if self.count is None else self.count
 
     @property
@@ -106,47 +119,99 @@ class Place:
     kurtosis: float = 3.0
     exchange: type = np.float32
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
-    class_: int | None = None  # the true class, told to nobody but the oracle
+    class_: int | None = None  # the true class, for the oracle only
 
 
-class State(Protocol):
-    """The array form of a method between two steps."""
+class State(ABC):
+    """The array form of a method between two steps. A subclass must have `step`; the defaults are those of a method
+    whose agents use no neighbors. `NeighborState` adds a graph."""
 
-    saved: ClassVar[tuple[str, ...]]
+    saved: ClassVar[tuple[str, ...]] = ("estimate",)
     """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
 
-    @property
-    def estimate(self) -> NDArray[np.float64]:
-        """Collaborative estimates; NaN where an agent has none yet."""
+    wrong_share: float = 0.0
+    """Share of the edges between classes that are still used."""
+    lost_share: float = 1.0
+    """Share of the edges within a class that are no longer used."""
+    numbers: float = math.nan
+    """Numbers sent to each neighbor per step; NaN: not known."""
+    n_groups: float = math.nan
+    """Groups that the method finds, where it counts them."""
 
+    estimate: NDArray[np.float64]
+    """Collaborative estimates; NaN where an agent has none yet."""
+
+    def __init__(self, method: Method, world: World):
+        self.method, self.world = method, world
+
+    @abstractmethod
     def step(self, world: World) -> None:
-        """Advance everybody; `world` already holds the means and counts of step world.t."""
-
-    @property
-    def wrong_share(self) -> float:
-        """Share of links between classes still believed."""
-
-    @property
-    def lost_share(self) -> float:
-        """Share of links within a class no longer believed."""
+        """Advance all agents; `world` already holds the means and counts of step world.t."""
 
     @property
     def isolated(self) -> int:
-        """Agents who believe nobody else."""
+        """Agents without a neighbor."""
+        return self.world.n_agents
 
     def graph(self) -> Graph:
-        """Whom everybody believes now."""
+        """The edges that are still used."""
+        return Graph(np.zeros(self.world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
+        return graph.components()
+
+    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
+        """Share of the agents whose posterior interval at this level holds their true mean; NaN: there is none."""
+        return math.nan
+
+    def posterior(self, level: float) -> Posterior | None:
+        """Posterior intervals, for methods that have them."""
+        return None
+
+
+class NeighborState(State):
+    """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics."""
+
+    saved: ClassVar[tuple[str, ...]] = (*State.saved, "neighbors")
+
+    def __init__(self, method: Method, world: World, graph: Graph):
+        super().__init__(method, world)
+        self.neighbors = Neighbors(graph, world.class_)
+        self.estimate = np.full(world.n_agents, np.nan)
+
+    @property
+    def wrong_share(self) -> float:  # type: ignore[override]
+        return self.neighbors.wrong_share
+
+    @property
+    def lost_share(self) -> float:  # type: ignore[override]
+        return self.neighbors.lost_share
+
+    @property
+    def isolated(self) -> int:
+        return self.neighbors.isolated
+
+    def graph(self) -> Graph:
+        return self.neighbors.graph()
+
+
+class Posterior(NamedTuple):
+    """What a method knows about each agent beyond its estimate."""
+
+    probability: NDArray[np.float64]
+    """That the agent belongs to its group."""
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    """The true mean lies between them with the probability that was asked for."""
 
 
 class Marching(Protocol):
-    """A state that can make many steps in one go, which is faster where agents are few."""
+    """A state that can make many steps in one call, which is faster where agents are few."""
 
     def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Steps world.t, world.t + 1, ..: as many as there are rows of means; everybody has a sample at each, unless it
-        is only one. out[i] gets the metrics of each (`colme.metrics.OF_METHOD`)."""
+        """Steps world.t, world.t + 1, ..: as many as there are rows of means; every agent has a sample at each, unless
+        it is only one. out[i] gets the metrics of each (`colme.metrics.OF_METHOD`)."""
 
 
 class Agent(ABC):
@@ -175,39 +240,73 @@ class Agent(ABC):
 
 
 class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
-    """The parent of every method's configuration."""
+    """The parent of every method's configuration.
+
+    A subclass says here all that the rest of the package needs to know about it. Nothing elsewhere asks for its type.
+    """
 
     refusal: ClassVar[type[ColmeError]] = MethodError
 
     label: ClassVar[str] = "?"
     """The name in tables and figures."""
+    color: ClassVar[str | None] = None
+    """In figures; None: any that is free."""
+    paper: ClassVar[str | None] = None
+    """To be cited where the method is used, in BibTeX."""
+    baseline: ClassVar[bool] = False
+    """Others are compared with it; it uses no neighbors."""
     irrevocable: ClassVar[bool] = True
-    """Links once given up are never taken up again."""
-    goes_round: ClassVar[bool] = False
-    """Asks others in the order of their names, whether or not they are neighbors."""
-    bears_loss: ClassVar[bool] = False
+    """An edge once given up is never used again."""
+    by_name: ClassVar[bool] = False
+    """Agents query others in the order of their names, whether or not they are neighbors."""
+    tolerates_loss: ClassVar[bool] = False
     """Can be simulated where messages get lost."""
     conserves: ClassVar[bool] = False
-    """Agents exchange mass: where all local means stay put, so does the mean of all estimates."""
+    """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
+
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """The papers behind this configuration, in BibTeX."""
+        return () if self.paper is None else (self.paper,)
 
     @property
     def needs_moments(self) -> bool:
-        """Wants to know how the samples spread (`World.moments`)."""
+        """Uses the second to fourth moments of the samples (`World.moments`)."""
         return False
 
     @property
-    def counts_in_ones(self) -> bool:
-        """Counts in plain numbers, not in sigma: another unit of the samples, but for powers of two, gives estimates
+    def unit_matters(self) -> bool:
+        """Counts in plain numbers, not in sigma: another unit of the samples, unless a power of two, gives estimates
         that differ by more than rounding."""
         return False
+
+    @property
+    def online_rule(self) -> str | None:
+        """What learns event by event for `colme.CollaborativeMean`, as "module:class"; None: it cannot."""
+        return None
+
+    @property
+    def message_adapter(self) -> str | None:
+        """What turns the agents' messages into bytes on a node, as "module:class"; None: it cannot run on a node.
+
+        The default carries any message that is made of numbers, texts, lists and dictionaries."""
+        return None if self.by_name or self.baseline else "colme.node.messages.adapters:AnyAdapter"
 
     def check(self, n_agents: int, graph: Graph) -> None:
         """Refuse what cannot work for these agents on this graph, before any work starts."""
 
     def start(self, world: World, graph: Graph) -> State:
-        """The array form, before the first step."""
-        raise MethodError(f"{type(self).__name__} has no array form: it cannot be simulated. Write start().")
+        """The array form, before the first step. The default runs one agent object per agent, in lockstep."""
+        from colme.lockstep import LockstepState  # it drives agents, which are defined here
+
+        return LockstepState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
         raise MethodError(f"{type(self).__name__} has no per-agent form: no device can run it. Write agent().")
+
+
+def named(what: str) -> Any:
+    """The class that "module:class" names."""
+    module, _, name = what.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import colme
-from colme.census.change_detection import Followed
+from colme.census.change_detection import ChangeDetector
 from colme.errors import MethodError
 from colme.sim.prepare import prepare_run
-from tests.reference.census import Watched
+from tests.reference.census import WatchedAgent
 from tests.support.edges import Floats
 
 
-def followed(samples: Floats, sigma: float) -> tuple[Followed, Floats]:
+def detected(samples: Floats, sigma: float) -> tuple[ChangeDetector, Floats]:
     """After all samples (steps, agents), NaN where there is none; and the counts since the last alarm at every step."""
     n = samples.shape[1]
-    agents, mean, count, counts = Followed(n), np.full(n, np.nan), np.zeros(n, np.int64), []
+    agents, mean, count, counts = ChangeDetector(n), np.full(n, np.nan), np.zeros(n, np.int64), []
     for row in samples:
         there = ~np.isnan(row)
         count[there] += 1
@@ -31,15 +31,15 @@ def test_the_sums_are_those_of_the_definition() -> None:
     samples = rng.normal(0.0, 2.0, (400, 8))
     samples[150:] += np.array([0.0, 0.5, 1.0, 2.0, -1.0, -2.0, 6.0, 0.0])
     samples[rng.random(samples.shape) < 0.2] = np.nan
-    agents, counts = followed(samples, 2.0)
+    agents, counts = detected(samples, 2.0)
     for a in range(8):
-        one = Watched(2.0)
+        one = WatchedAgent(2.0)
         for t, x in enumerate(samples[:, a]):
             if x == x:
                 one.observe(x)
             assert counts[t, a] == len(one.samples)
         assert agents.mean[a] == pytest.approx(np.mean(one.samples), abs=1e-9)
-        assert agents.in_doubt[a] == one.in_doubt
+        assert agents.suspected[a] == one.suspected
     assert (counts[-1][[3, 5, 6]] < 300).all(), "a change by a deviation or more is found"
 
 
@@ -51,16 +51,16 @@ def test_a_change_is_found_soon_and_rarely_where_there_is_none() -> None:
     sum of a few such chances is about .01, and we allow twice that."""
     rng = np.random.default_rng(4)
     samples = rng.normal(size=(600, 2000))
-    _, counts = followed(samples, 1.0)
+    _, counts = detected(samples, 1.0)
     assert (counts[-1] < 600).mean() <= 0.02
     samples[300:] += 1.0
-    _, counts = followed(samples, 1.0)
+    _, counts = detected(samples, 1.0)
     delay = 600 - counts[-1]
     assert ((delay >= 300) & (delay <= 300 + 2 * 28 / 0.73)).mean() > 0.98  # and false alarms, see above
 
 
-def test_who_is_in_doubt_casts_no_ballot() -> None:
-    """All samples of agent 0 leave its mean after step 60, so for a while it is silent."""
+def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
+    """All samples of agent 0 leave its mean after step 60, so for a while it contributes nothing."""
     rng = np.random.default_rng(5)
     samples = rng.normal(size=(80, 12))
     samples[60:, 0] += 1.5
@@ -72,10 +72,10 @@ def test_who_is_in_doubt_casts_no_ballot() -> None:
     for t in range(1, 81):
         began = state.began
         run.step(t)
-        if state.began != began:  # its first round: `before` has the ballots
-            voted = np.abs(state.before).sum(axis=1) > 0.0
-            np.testing.assert_array_equal(voted, ~state.followed.in_doubt)
-            silent.append(not voted[0])
+        if state.began != began:  # after its first round `previous` holds z(0)
+            binned = np.abs(state.previous).sum(axis=1) > 0.0
+            np.testing.assert_array_equal(binned, ~state.detector.suspected)
+            silent.append(not binned[0])
     assert any(silent) and not all(silent)
 
 

@@ -1,4 +1,4 @@
-"""Ballots on a common grid, and rounds of consensus on them."""
+"""Linear binning on a common grid, and rounds of consensus on bin masses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from colme.census.histogram import (
     REACH,
     WIDTH,
     Bins,
-    bin_widths,
-    cast,
-    cast_variance,
-    common_variance,
+    average_variance,
+    bin_means,
+    bin_variances,
+    consensus_round,
     disagreement,
-    share_votes,
+    width_exponents,
 )
 from colme.graphs import Graph, gnp_random_graph, random_regular_graph
 
@@ -28,8 +28,8 @@ NOISES = st.floats(1e-4, 1e4)
 
 
 @given(mean=MEANS, noise=NOISES, unit=st.floats(0.01, 100.0))
-def test_a_ballot_is_one_vote_around_the_mean(mean: float, noise: float, unit: float) -> None:
-    codes, values = cast(np.float64(mean), np.float64(noise), unit)
+def test_a_mean_is_a_unit_mass_on_the_two_bins_around_it(mean: float, noise: float, unit: float) -> None:
+    codes, values = bin_means(np.float64(mean), np.float64(noise), unit)
     center, square, _ = Bins.of(codes, unit)
     h = np.sqrt(square[0])
     assert np.isnan(center[0]) and (square == square[0]).all()
@@ -40,55 +40,55 @@ def test_a_ballot_is_one_vote_around_the_mean(mean: float, noise: float, unit: f
     assert center[2] - center[1] == pytest.approx(h)
 
 
-def test_the_mean_of_votes_is_the_mean_of_means() -> None:
+def test_the_mean_of_a_histogram_is_the_mean_of_means() -> None:
     """Also in float32, up to its rounding, and whatever the noise of each; so is the mean noise."""
     rng = np.random.default_rng(0)
     mean, noise = rng.normal(3.0, 10.0, 500), rng.uniform(0.1, 9.0, 500)
-    codes, values = cast(mean, noise, 1.5)
-    votes = values.astype(np.float32).astype(float)
-    center, square, width = (part.reshape(codes.shape) for part in Bins.of(codes.ravel(), 1.5))
-    assert votes[:, 1:].sum() == pytest.approx(500.0, rel=1e-7)
-    assert (votes * np.nan_to_num(center)).sum() / 500 == pytest.approx(
+    codes, values = bin_means(mean, noise, 1.5)
+    masses = values.astype(np.float32).astype(float)
+    center, square, grid = (part.reshape(codes.shape) for part in Bins.of(codes.ravel(), 1.5))
+    assert masses[:, 1:].sum() == pytest.approx(500.0, rel=1e-7)
+    assert (masses * np.nan_to_num(center)).sum() / 500 == pytest.approx(
         mean.mean(), abs=2**-24 * np.abs(center[:, 1:]).max()
     )
-    assert (votes[:, 0] * square[:, 0]).sum() / 500 == pytest.approx(noise.mean(), rel=2**-23)
-    for e in np.unique(width):  # and of the agents of each width
-        mine = width[:, 0] == e
-        assert (votes[mine, 0] * square[mine, 0]).mean() == pytest.approx(noise[mine].mean(), rel=2**-23)
+    assert (masses[:, 0] * square[:, 0]).sum() / 500 == pytest.approx(noise.mean(), rel=2**-23)
+    for g in np.unique(grid):  # and of the agents of each grid
+        mine = grid[:, 0] == g
+        assert (masses[mine, 0] * square[mine, 0]).mean() == pytest.approx(noise[mine].mean(), rel=2**-23)
 
 
-def test_votes_beyond_the_grid_fall_into_the_last_bin() -> None:
-    codes, values = cast(np.array([1e12, -1e12]), np.ones(2), 1.0)
+def test_means_beyond_the_grid_fall_into_the_last_bin() -> None:
+    codes, values = bin_means(np.array([1e12, -1e12]), np.ones(2), 1.0)
     center, square, _ = Bins.of(codes.ravel(), 1.0)
     ends = center.reshape(2, 3)[np.arange(2), values[:, 1:].argmax(axis=1) + 1]
     assert values[:, 1:].max(axis=1).tolist() == [1.0, 1.0]
     assert (ends / np.sqrt(square[0])).tolist() == [REACH, -REACH]
 
 
-def test_agents_of_like_noise_share_bins() -> None:
-    assert bin_widths(np.array([1.0, 1.4, 2.0]), 1.0).tolist() == [-1, -1, 0]
-    one, other = cast(np.array([0.3, 0.31]), np.array([1.0, 1.1]), 1.0)[0]
+def test_agents_of_similar_noise_share_bins() -> None:
+    assert width_exponents(np.array([1.0, 1.4, 2.0]), 1.0).tolist() == [-1, -1, 0]
+    one, other = bin_means(np.array([0.3, 0.31]), np.array([1.0, 1.1]), 1.0)[0]
     assert one.tolist() == other.tolist()
 
 
 def test_variances_have_channels_of_their_own() -> None:
-    codes, values = cast_variance(np.array([6.0, 4.0]), np.array([4.0, 3.0]))
+    codes, values = bin_variances(np.array([6.0, 4.0]), np.array([4.0, 3.0]))
     assert values.tolist() == [[2.0, 1.0], [2.0, 1.0]]
-    votes = np.array([[1.5, 0.75], [0.0, 0.0]], np.float32)
-    both = np.concatenate([cast(np.float64(0.0), np.float64(1.0), 1.0)[0], codes[0]])
-    wide = np.concatenate([np.ones((2, 3), np.float32), votes], axis=1)
-    assert common_variance(both, wide, 7.0).tolist() == [2.0, 7.0]
-    assert common_variance(both[:3], wide[:, :3], np.array([5.0, 6.0])).tolist() == [5.0, 6.0]
+    masses = np.array([[1.5, 0.75], [0.0, 0.0]], np.float32)
+    both = np.concatenate([bin_means(np.float64(0.0), np.float64(1.0), 1.0)[0], codes[0]])
+    wide = np.concatenate([np.ones((2, 3), np.float32), masses], axis=1)
+    assert average_variance(both, wide, 7.0).tolist() == [2.0, 7.0]
+    assert average_variance(both[:3], wide[:, :3], np.array([5.0, 6.0])).tolist() == [5.0, 6.0]
     assert np.isnan(Bins.of(codes[0], 1.0).center).all()
 
 
-def rounds(graph: Graph, weights: NDArray[Any], votes: NDArray[Any], momentum: float, heard: Any, n: int) -> Any:
+def rounds(graph: Graph, weights: NDArray[Any], masses: NDArray[Any], momentum: float, heard: Any, n: int) -> Any:
     """n rounds as matrices."""
     W = np.zeros((graph.n_agents,) * 2)
     a = np.repeat(np.arange(graph.n_agents), graph.degrees)
     W[a, graph.indices] = weights if heard is None else weights * heard
     W += np.diag(1.0 - W.sum(axis=1))
-    now, before = W @ votes, votes
+    now, before = W @ masses, masses
     for _ in range(n - 1):
         now, before = momentum * (W @ now - before) + before, now
     return now
@@ -100,40 +100,40 @@ def rounds(graph: Graph, weights: NDArray[Any], votes: NDArray[Any], momentum: f
 def test_rounds_are_those_of_the_matrix(regular: bool, lossy: bool, number: Any) -> None:
     graph = random_regular_graph(30, 4, rng=0) if regular else gnp_random_graph(30, 0.2, rng=0)
     rng = np.random.default_rng(1)
-    votes = rng.random((30, 5))
+    masses = rng.random((30, 5))
     weights = np.full(len(graph.indices), 0.25 if regular else 1 / (graph.max_degree + 1))
     heard = rng.random(len(graph.indices)) < 0.7 if lossy else None
     momentum = 1 + 1 / 3
-    now, before = votes.astype(number), np.zeros_like(votes, number)
+    now, before = masses.astype(number), np.zeros_like(masses, number)
     for k in range(4):
-        sent = share_votes(
+        sent = consensus_round(
             graph.indptr, graph.indices, weights.astype(number), now, before, number(momentum), k == 0, heard
         )
         now, before = before, now
-    wanted = rounds(graph, weights, votes, momentum, heard, 4)
+    wanted = rounds(graph, weights, masses, momentum, heard, 4)
     np.testing.assert_allclose(now, wanted, rtol=0, atol=1e-14 if number is np.float64 else 3e-6)
     assert sent == pytest.approx(5.0)
     if not lossy:
-        np.testing.assert_allclose(now.mean(axis=0), votes.mean(axis=0), atol=1e-6)
+        np.testing.assert_allclose(now.mean(axis=0), masses.mean(axis=0), atol=1e-6)
 
 
-def test_momentum_is_worth_its_name() -> None:
+def test_momentum_speeds_up_consensus() -> None:
     """On a random regular graph it comes closer to the average than plain rounds, and than half or twice as much."""
     graph = random_regular_graph(500, 6, rng=0)
-    votes = np.eye(500)
+    masses = np.eye(500)
     weights = np.full(len(graph.indices), 1 / 6)
-    off = [np.square(rounds(graph, weights, votes, c, None, 8) - 1 / 500).sum() for c in (1.0, 1.1, 1.2, 1.4)]
+    off = [np.square(rounds(graph, weights, masses, c, None, 8) - 1 / 500).sum() for c in (1.0, 1.1, 1.2, 1.4)]
     assert min(off) == off[2] < 0.3 * off[0]
 
 
 def test_disagreement_is_measured_in_sampling_variances() -> None:
-    """Censuses of n agents each are off the whole by one, on average over bins."""
+    """Histograms of n agents each differ from the whole by one, on average over bins."""
     rng = np.random.default_rng(2)
     whole = np.array([0.1, 0.2, 0.3, 0.4])
-    votes = rng.multinomial(200, whole, size=400) / 200
+    masses = rng.multinomial(200, whole, size=400) / 200
     center = np.arange(4.0)
     out = np.empty(400)
-    disagreement(votes.astype(np.float32), whole, center, 200.0, out)
+    disagreement(masses.astype(np.float32), whole, center, 200.0, out)
     # n sum of (z - p)^2 / p is chi-square with 3 degrees of freedom, over 4 bins; 400 of them
     assert out.mean() == pytest.approx(0.75, abs=4 * np.sqrt(6 / 400) / 4)
     disagreement(np.tile(whole, (2, 1)).astype(np.float32), whole, center, 200.0, out[:2])

@@ -24,8 +24,8 @@ def test_never_far_from_the_local_mean_and_soon_far_below() -> None:
 def test_late_it_is_the_oracle() -> None:
     """Estimates are the class means of the last census, at most a fifth old: 1.2 times the variance of the oracle.
 
-    Rounds that end early, and the doubts, may add a fifth; the squared errors of two class means per seed, over their
-    variances, are chi-square."""
+    Rounds that end early, and the uncertainty of the fit, may add a fifth; the squared errors of two class means per
+    seed, over their variances, are chi-square."""
     seeds, steps = 10, 700
     traces = colme.simulate(colme.Census(), TWO, degree=10, steps=steps, seeds=range(seeds), record=[steps])
     variance = TWO.sigma**2 / (steps * TWO.n_agents / 2)  # type: ignore[operator]
@@ -48,7 +48,7 @@ def test_a_continuum_does_no_harm(shape: str) -> None:
 
 
 def test_lost_messages_cost_little() -> None:
-    """A fifth lost: at first fewer are counted, later only the rounds are a little less complete."""
+    """A fifth lost: at first fewer agents are reached, later only the rounds are a little less complete."""
     lossy, at = colme.Scenario(n_agents=1000, means=(1.2, 2.0), sigma=2.0, loss=0.2), SOME[:12]
     perfect, poor = (colme.simulate(colme.Census(), s, degree=10, steps=100, seed=0, record=at) for s in (TWO, lossy))
     assert (poor.mse[3:] < 1.25 * perfect.mse[3:]).all()
@@ -56,12 +56,12 @@ def test_lost_messages_cost_little() -> None:
 
 
 def test_one_fit_for_all_is_as_good_as_one_each() -> None:
-    """Agents share a fit if their census is off by less than a twentieth of its sampling variance, which adds about a
-    twentieth to the variance of a place, itself a part of the error."""
+    """Agents share a fit if their histogram differs by less than a twentieth of its sampling variance, which adds about
+    a twentieth to the variance of a location, itself a part of the error."""
     at = (3, 10, 30, 60)
     shared, own = (
         np.mean([t.mse for t in colme.simulate(
-            colme.Census(fits=fits), TWO, degree=10, steps=60, seeds=range(3), record=at
+            colme.Census(fits=fits), TWO, degree=10, steps=30, seeds=range(2), record=at[:3]
         )], axis=0)
         for fits in ("shared", "own")
     )  # fmt: skip
@@ -86,8 +86,8 @@ def test_intervals_in_a_continuum() -> None:
     assert coverage.std() < 3.0 * np.sqrt(0.09 / 200)
 
 
-def test_late_joiners_inherit_the_census() -> None:
-    """After their first sample, agents who come late know what tribes there are: far better than one sample."""
+def test_late_agents_inherit_the_prior() -> None:
+    """After their first sample, late agents have the prior of all others, which is far better than one sample."""
     scenario = colme.Scenario(n_agents=500, means=(0.0, 3.0), sigma=1.0, late_share=0.1, late_step=100)
     trace = colme.simulate(colme.Census(), scenario, degree=10, steps=100, seed=0)
     late = trace.final.count == 1

@@ -1,4 +1,4 @@
-"""`colme estimate`: data on stdout, words on stderr, whole files or none, and what is wrong is said before the work."""
+"""`colme estimate`: data on stdout, messages on stderr, complete files or none, and errors before the work begins."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.cells import cell_len
 
 from colme import cli
 from colme.cli import _row_progress
 from colme.data import estimate as estimate_module
 from colme.data.report.output import csv_of, json_of, save_result
 from colme.data.report.result import Summary
-from colme.data.report.sentences import decimals, headline, most_changed, sentences
+from colme.data.report.sentences import decimals, headline, most_changed, number_format, safe_name, sentences
 from colme.errors import DataError, RunError
 from tests.support.made_results import made_result
 
@@ -66,7 +68,7 @@ def test_a_table_on_the_screen(file: Path, asked: Any, capfd: pytest.CaptureFixt
     assert code == 0
     assert "s-3" in out and "estimate" in out and "Collaboration" not in out
     assert "Collaboration does not help here: every agent keeps its own mean." in err
-    assert "90 samples of 7 agents" in err
+    assert "90 samples from 7 agents" in err
 
 
 def test_json_is_the_summary_and_every_agent(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +136,9 @@ def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest
     ((*ASKED, "--groups", "0"), 2, ("--groups",)),
     ((*ASKED, "--level", "1"), 2, ("--level", "0<x<1")),
     ((*ASKED, "--sigma", "0"), 2, ("--sigma", "x>0")),
-    ((*ASKED, "--half-life", "7d"), 2, ("--half-life needs to know", "Try --time COLUMN")),
-    ((*ASKED, "-o", "readings.csv"), 2, ("readings.csv is the table itself", "Choose another name")),
-    ((*ASKED, "-o", "o.csv", "-o", "./o.csv"), 2, ("./o.csv is written twice", "Choose another name")),
+    ((*ASKED, "--half-life", "7d"), 2, ("--half-life needs the time of every sample", "Try --time COLUMN")),
+    ((*ASKED, "-o", "readings.csv"), 2, ("readings.csv is the input table", "Choose another name")),
+    ((*ASKED, "-o", "o.csv", "-o", "./o.csv"), 2, ("./o.csv is given twice", "Choose another name")),
 ])  # fmt: skip
 def test_what_cannot_be_is_said_before_the_work(
     flags: tuple[str, ...], code: int, fragments: tuple[str, ...], file: Path, asked: list[Any],
@@ -162,6 +164,62 @@ def test_a_bad_file_is_one_sentence(name: str, file: Path, asked: Any, capfd: py
 def test_help_teaches(capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capfd, "--help")
     assert code == 0 and out.count("colme estimate ") >= 5 and "Examples:" in out
+
+
+# The printed table
+
+HOSTILE = ["x" * 300, "</script>", "\u202egnp.exe", "\x1b[2Jclear", "日本語" * 30, "two\nlines", "[bold]", ":smile:"]
+
+
+def write_hostile(path: Path, scale: float = 1.0) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["sensor", "temperature"])
+        rng = np.random.default_rng(0)
+        for k, name in enumerate(HOSTILE):
+            writer.writerows((name, scale * (20 + 5 * (k % 2) + rng.normal())) for _ in range(4 if k else 1))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1234567.0, 1e150, 1e-12])
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_table_fits_the_terminal_and_breaks_no_number(
+    scale: float, width: int, file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hostile(file, scale)
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out, err = call(capfd, file, *ASKED, "--method", "shrinkage")
+    lines = [line for line in out.splitlines() if line.strip() and "━" not in line]
+    assert code == 0 and all(cell_len(line) <= width for line in out.splitlines())
+    assert len(lines) == 1 + len(HOSTILE), "each agent has one line"
+    head = lines[0].split()
+    assert head[:6] == ["agent", "n", "mean", "estimate", "lower", "upper"]
+    assert "\x1b" not in out and "\u202e" not in out and "[bold]" in out and ":smile:" in out
+    for line in lines[1:]:
+        numbers = re.findall(r"(?<= )-?[\d,]+(?:\.\d+)?(?:e[+-]\d+)?(?= |$)", line)
+        assert len(numbers) >= 5 and "…" not in line.split("  ", 3)[-1], line
+    every = {"agent", "n", "mean", "estimate", "lower", "upper", "borrowed", "flags"}
+    hidden = every - set(head)
+    assert ("Show all columns with --wide" in err) == bool(hidden) and all(name in err for name in hidden)
+
+
+def test_wide_shows_every_column(
+    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hostile(file)
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, err = call(capfd, file, *ASKED, "--method", "shrinkage", "--wide")
+    assert code == 0 and "Not shown" not in err
+    head = next(line for line in out.splitlines() if "estimate" in line)
+    assert head.split() == ["agent", "n", "mean", "estimate", "lower", "upper", "borrowed", "flags"]
+    assert "one sample" in out
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("plain", "plain"), ("x" * 50, "x" * 39 + "…"), ("日本" * 20, "日本" * 9 + "日…"), ("a\tb\nc", "a b c"),
+    ("\x1b[2J", "�[2J"), ("a\u202eb\u2066c", "a�b�c"), (7, "7"), ("", ""),
+])  # fmt: skip
+def test_names_are_safe_to_print(name: object, shown: str) -> None:
+    assert safe_name(name) == shown
 
 
 # Progress
@@ -197,8 +255,8 @@ def test_a_bar_comes_with_the_second_second(monkeypatch: pytest.MonkeyPatch) -> 
     progress(1, 4)
     progress.stop()
     assert made[0].seen == [
-        {"completed": 30, "total": 100, "description": "reading"},
-        {"completed": 1, "total": 4, "description": "choosing"}, {"stopped": True},
+        {"completed": 30, "total": 100, "description": "reading rows"},
+        {"completed": 1, "total": 4, "description": "comparing methods"}, {"stopped": True},
     ]  # fmt: skip
 
 
@@ -211,7 +269,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds(
     for second in range(25):
         now[0] = float(second)
         progress(1000 * second, 30_000 if second > 15 else None)
-    assert capfd.readouterr().err.splitlines() == ["reading: 11,000", "reading: 22,000 of 30,000"]
+    assert capfd.readouterr().err.splitlines() == ["reading rows: 11,000", "reading rows: 22,000 of 30,000"]
 
 
 # Results in files
@@ -260,42 +318,45 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
         save_result(made_result(3), tmp_path / "r.txt")
 
 
-# Words
+# Sentences
 
 
 def test_the_headline_is_honest() -> None:
-    assert headline(made_result(9)).startswith("Collaboration helps: 69 % less error")
+    assert headline(made_result(9)).startswith("Collaboration helps: 69% less error")
     assert headline(made_result(9)).endswith("3 groups.")
     local = made_result(9, method="local", why="nothing gains more than its standard error")
     assert headline(local).startswith("Collaboration does not help here")
     assert headline(local).endswith("standard error.")
-    asked = made_result(9, method="local", why="local was asked for")
-    assert headline(asked) == "Every agent keeps its own mean: local was asked for."
+    asked = made_result(9, method="local", why="local was requested")
+    assert headline(asked) == "Every agent keeps its own mean: local was requested."
+    alone = made_result(9, method="local", why="no agent's samples vary, so every mean is exact", candidates=())
+    assert headline(alone) == "Every agent keeps its own mean: no agent's samples vary, so every mean is exact."
     harm = made_result(9, method="pooled", gain=-2.5, gain_se=0.5)
-    assert headline(harm).startswith("Collaboration harms: 250 % more error")
-    assert sentences(harm)["Gain"].startswith("250 % more error")
-    assert headline(made_result(9, gain=-0.01)).startswith("Collaboration hardly matters: 1.0 % more error")
+    assert headline(harm).startswith("Collaboration hurts: 250% more error")
+    assert sentences(harm)["Gain"].startswith("250% more error")
+    assert headline(made_result(9, gain=-0.01)).startswith("Collaboration makes little difference: 1.0% more error")
     vague = made_result(9, gain=1.57, gain_se=1.47)
-    assert headline(vague).startswith("Collaboration seems to help, but how much cannot be told")
-    assert sentences(vague)["Gain"].startswith("100 % less error than local means, standard error 147 %")
+    assert headline(vague).startswith("Collaboration seems to help, but the gain is too uncertain to quantify")
+    assert sentences(vague)["Gain"].startswith("100% less error than the local means (standard error 147%)")
     unknown = made_result(9, method="shrinkage", gain=0.0, gain_se=0.0, candidates=())
-    assert headline(unknown).startswith("Whether collaboration helps is not known")
+    assert headline(unknown).startswith("Whether collaboration helps is unknown")
     assert "Gain" not in sentences(unknown) and "Gain" not in sentences(local)
 
 
 @pytest.mark.parametrize(("changes", "topic", "words"), [
-    ({"autocorrelation": 0.4, "effective_share": 0.5}, "Autocorrelation", "each other (0.40): a sample is worth 0.5"),
-    ({"autocorrelation": 0.01}, "Autocorrelation", "hardly resemble"),
-    ({"autocorrelation": -0.4}, "Autocorrelation", "alternate"),
-    ({"drift": 0.25}, "Drift", "25 % of the agents drift"),
-    ({"drift": 0.0}, "Drift", "agree up to chance"),
+    ({"autocorrelation": 0.4, "effective_share": 0.5}, "Autocorrelation", "correlated (0.40): one sample is worth 0.5"),
+    ({"autocorrelation": 0.01}, "Autocorrelation", "hardly correlated"),
+    ({"autocorrelation": -0.4}, "Autocorrelation", "negatively correlated"),
+    ({"drift": 0.25}, "Drift", "25% of the agents drift"),
+    ({"drift": 0.0}, "Drift", "agree within chance"),
     ({"count_correlation": -0.7}, "Counts", "have smaller means (correlation -0.70)"),
     ({"faulty": ("a", "b"), "flagged": {"faulty": 9}}, "Faulty-looking", "9 agents look faulty: a, b and 7 more."),
     ({"faulty": ("a",), "flagged": {"faulty": 1}}, "Faulty-looking", "1 agent looks faulty: a."),
-    ({"dominant": ("a",)}, "Dominant samples", "1 agent owes its mean to a single sample: a."),
-    ({"zero_variance": 2}, "Zero variance", "2 agents have samples that are all the same."),
+    ({"dominant": ("a",)}, "Dominant samples", "One sample dominates the mean of 1 agent: a."),
+    ({"zero_variance": 2}, "Zero variance", "2 agents have samples that are all equal."),
     ({"n_half": math.inf}, "n_half", "do not differ beyond noise"),
-    ({"n_half": 0.0264}, "n_half", "one own sample tells more than the crowd does (n_half = 0.026)"),
+    ({"n_half": 0.0264}, "n_half", "says more about an agent than the overall mean does (n_half = 0.026)"),
+    ({"n_half": 63.4}, "n_half", "From about 63 samples on, an agent's own mean is as accurate as what the population"),
     ({"folds": "forward"}, "Gain", "predicting later samples from earlier ones"),
 ])  # fmt: skip
 def test_each_finding_has_its_sentence(changes: dict[str, Any], topic: str, words: str) -> None:
@@ -314,6 +375,10 @@ def test_numbers_have_the_digits_that_matter() -> None:
     assert decimals(result) == 2  # radii of about 0.6
     assert decimals(msgspec.structs.replace(result, lower=result.estimate - 300, upper=result.estimate + 300)) == 0
     assert decimals(msgspec.structs.replace(result, lower=result.estimate, upper=result.estimate)) == 3
+    assert number_format(result) == ",.2f"
+    for scale, form in ((1e12, ".5g"), (1e-9, ".5g")):
+        columns = {name: getattr(result, name) * scale for name in ("mean", "estimate", "lower", "upper")}
+        assert number_format(msgspec.structs.replace(result, **columns)) == form
     change = np.abs(result.estimate - result.mean)
     assert change[most_changed(result, 3)].tolist() == sorted(change, reverse=True)[:3]
 

@@ -37,7 +37,26 @@ def report(result):
     }))
 """
 
-# A run that prunes and averages: its equations live in other files than its kernels.
+# Small kernels that keep means and cut edges; the equation that decides what is cut lives in another file.
+PRUNE = """
+import numpy as np
+import colme
+from colme.pruning import KeptEdges
+from colme.samples import observe_some
+n = 12
+ring = (np.arange(n)[:, None] + [-2, -1, 1, 2]) % n
+graph = colme.Graph(np.arange(0, 4 * n + 1, 4), ring.astype(np.uint32).ravel())
+mean, count = np.full(n, np.nan), np.zeros(n, np.int32)
+edges = KeptEdges(graph, np.zeros(n, np.uint16))
+for samples in np.linspace(0.0, 3.0, n) ** 2 + np.sin(np.arange(5.0 * n)).reshape(5, n):
+    observe_some(mean, count, samples)
+    edges.prune(mean, 1.5 / count)
+left = edges.graph()
+assert 0 < left.n_edges < graph.n_edges, "the intervals must part some and keep some"
+report([mean.tobytes().hex(), left.indptr.tolist(), left.indices.tolist()])
+"""
+
+# A whole run that prunes and averages: its equations live in other files than its kernels.
 RUN = """
 import numpy as np
 import colme
@@ -53,7 +72,7 @@ report(trace.final.estimate.tobytes().hex())
 """
 
 KERNEL_FILES = ("_core/consensus_kernel.py", "_core/lazy_pruning.py", "pruning.py")
-"""Where its steps prune and average."""
+"""The files of the kernels that prune and average."""
 
 ONE_KERNEL = """
 import numpy as np
@@ -68,12 +87,12 @@ ONE_RESULT = [0.0, 1.5, 3.0, 4.5]
 
 def python(code: str, *, path: Path | None = None, **environment: Path | str) -> dict[str, Any]:
     """What a fresh process reports; `path` goes first on its import path."""
-    known = {name: value for name, value in os.environ.items() if name not in ("COLME_NUMBA", "COLME_CACHE_DIR")}
+    known = {name: value for name, value in os.environ.items() if name != "COLME_NUMBA"}
     if path is not None:
         known["PYTHONPATH"] = os.pathsep.join([str(path), *filter(None, [known.get("PYTHONPATH")])])
     known |= {name: str(value) for name, value in environment.items()}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", REPORT + code], env=known, capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "error", "-c", REPORT + code], env=known, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -89,15 +108,11 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def n_cached(folder: Path) -> int:
-    return sum(name.endswith(".nbi") for name in files(folder))
-
-
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A cache that a first process has filled, and what that process reported."""
     folder = tmp_path_factory.mktemp("warm")
-    return folder, python(RUN, COLME_CACHE_DIR=folder)
+    return folder, python(PRUNE, COLME_CACHE_DIR=folder)
 
 
 # The cache
@@ -105,8 +120,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def test_the_first_process_compiles_and_fills_the_folder_it_was_told(warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = warm
-    assert first["hits"] == 0 and first["misses"] > 5
-    assert n_cached(folder) > 5
+    assert first["hits"] == 0 and first["misses"] > 0
+    assert any(name.endswith(".nbi") for name in files(folder))
 
 
 def test_garbage_is_not_collected_while_kernels_compile_and_is_afterwards(tmp_path: Path) -> None:
@@ -134,8 +149,8 @@ event.register("numba:compile", Listener())
 def test_a_second_process_compiles_nothing_and_writes_nothing(warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = warm
     before = files(folder)
-    second = python(RUN, COLME_CACHE_DIR=folder)
-    assert (second["hits"], second["misses"]) == (n_cached(folder), 0)
+    second = python(PRUNE, COLME_CACHE_DIR=folder)
+    assert second["hits"] > 0 and second["misses"] == 0
     assert second["result"] == first["result"]
     assert files(folder) == before
 
@@ -151,35 +166,55 @@ def edit(package: Path, equation: str, old: str, new: str) -> str:
     return file.relative_to(package).as_posix()
 
 
+def check_that_no_kernel_is_stale(
+    folder: Path, warm: tuple[Path, dict[str, Any]], code: str, equation: str, old: str, new: str
+) -> None:
+    """With a cache that `code` has filled: run it after changing an equation, and again after changing it back."""
+    cache, package, first = folder / "cache", folder / "colme", warm[1]
+    shutil.copytree(warm[0], cache)
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert edit(package, equation, old, new) not in KERNEL_FILES, "the kernel's own file"
+    edited = python(code, path=folder, COLME_CACHE_DIR=cache)
+    assert Path(edited["package"]).parent == package and edited["misses"] > 0
+    assert edited["result"] != first["result"], "the old formula was computed"
+    assert edited["result"] == python(code, path=folder, COLME_NUMBA="0")["result"], "not the new formula either"
+
+    edit(package, equation, new, old)
+    back = python(code, path=folder, COLME_CACHE_DIR=cache)
+    assert (back["result"], back["misses"]) == (first["result"], 0)
+
+
+def test_editing_an_equation_leaves_no_stale_kernel_in_another_file(
+    tmp_path: Path, warm: tuple[Path, dict[str, Any]]
+) -> None:
+    check_that_no_kernel_is_stale(
+        tmp_path, warm, PRUNE, "too_far", "> radius_a + radius_b", "> 0.8 * (radius_a + radius_b)"
+    )
+
+
+@pytest.fixture(scope="module")
+def warm_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("warm_run")
+    return folder, python(RUN, COLME_CACHE_DIR=folder)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("equation", "old", "new"), [
     ("blend", "step * pull", "0.5 * step * pull"),
     ("too_far", "> radius_a + radius_b", "> 0.8 * (radius_a + radius_b)"),
 ], ids=["blend", "too_far"])  # fmt: skip
-def test_editing_an_equation_leaves_no_stale_kernel_in_another_file(
-    tmp_path: Path, warm: tuple[Path, dict[str, Any]], equation: str, old: str, new: str
+def test_editing_an_equation_leaves_no_stale_kernel_in_a_whole_run(
+    tmp_path: Path, warm_run: tuple[Path, dict[str, Any]], equation: str, old: str, new: str
 ) -> None:
-    cache, first = tmp_path / "cache", warm[1]
-    shutil.copytree(warm[0], cache)
-    package = tmp_path / "colme"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    assert edit(package, equation, old, new) not in KERNEL_FILES, "the kernel's own file"
-    edited = python(RUN, path=tmp_path, COLME_CACHE_DIR=cache)
-    assert Path(edited["package"]).parent == package and edited["misses"] > 0
-    assert edited["result"] != first["result"], "the old formula was computed"
-    assert edited["result"] == python(RUN, path=tmp_path, COLME_NUMBA="0")["result"], "not the new formula either"
-
-    edit(package, equation, new, old)
-    back = python(RUN, path=tmp_path, COLME_CACHE_DIR=cache)
-    assert (back["result"], back["misses"]) == (first["result"], 0)
+    check_that_no_kernel_is_stale(tmp_path, warm_run, RUN, equation, old, new)
 
 
 def test_editing_a_kernel_outside_of_the_package_leaves_no_stale_kernel(tmp_path: Path) -> None:
-    """Somebody's own method in a file of their own."""
-    source = (
-        "from colme._core.jit import equation, kernel\n"
-        "@equation\n"
-        "def scale(x):\n"
-        "    return 2.0 * x\n"
+    """A user's method: a kernel in one file, its equation in another."""
+    equation = "from colme._core.jit import equation\n@equation\ndef scale(x):\n    return 2.0 * x\n"
+    (tmp_path / "mine.py").write_text(
+        "from colme._core.jit import kernel\n"
+        "from my_equation import scale\n"
         "@kernel\n"
         "def scale_all(a):\n"
         "    for i in range(a.size):\n"
@@ -187,7 +222,7 @@ def test_editing_a_kernel_outside_of_the_package_leaves_no_stale_kernel(tmp_path
     )
     run = "import numpy as np, colme, mine\na = np.ones(2)\nmine.scale_all(a)\nreport(a.tolist())"
     for factor in (2.0, 3.0):
-        (tmp_path / "mine.py").write_text(source.replace("2.0", str(factor)))
+        (tmp_path / "my_equation.py").write_text(equation.replace("2.0", str(factor)))
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)  # Python's own cache looks at whole seconds
         assert python(run, path=tmp_path, COLME_CACHE_DIR=tmp_path / "cache")["result"] == [factor, factor]
 
@@ -216,19 +251,16 @@ def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
     assert len(warned) == 1 and "not cached" in warned[0] and "No space left" in warned[0]
 
 
-def test_torn_cache_files_cost_one_compilation_each_and_are_mended(
-    tmp_path: Path, warm: tuple[Path, dict[str, Any]]
-) -> None:
+def test_torn_cache_files_are_compiled_again_and_mended(tmp_path: Path, warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = tmp_path / "cache", warm[1]
     shutil.copytree(warm[0], folder)
-    n_kernels = n_cached(folder)
     quickest = sorted(folder.rglob("*.nbc"), key=lambda path: path.stat().st_size)[:3]
     index, other_index = (path.with_name(path.name.replace(".1.nbc", ".nbi")) for path in quickest[:2])
     for torn, keep in ((index, 0.0), (other_index, 0.5), (quickest[2], 0.5)):
         torn.write_bytes(torn.read_bytes()[: int(keep * torn.stat().st_size)])
-    for hits, misses in ((n_kernels - 3, 3), (n_kernels, 0)):
-        answer = python(RUN, COLME_CACHE_DIR=folder)
-        assert (answer["result"], answer["hits"], answer["misses"]) == (first["result"], hits, misses)
+    mending, mended = (python(PRUNE, COLME_CACHE_DIR=folder) for _ in range(2))
+    assert mending["result"] == mended["result"] == first["result"]
+    assert mending["misses"] > 0 and mended["misses"] == 0
 
 
 # Without numba
@@ -243,29 +275,41 @@ methods = [
     colme.CLColME(delta=0.1, clock="own"), colme.CLColME(delta=0.1, consensus="flow"),
 ]
 two = {"n_agents": 70, "means": (0.0, 2.5)}  # more than one block of 64
+gaps = {"distribution": "student", "skip_rate": 0.2, "late_share": 0.2, "late_step": 6}
 scenarios = {
     "gaussian": colme.Scenario(**two, sigma=0.5),
-    "gaps": colme.Scenario(**two, sigma=0.5, distribution="student", skip_rate=0.2, late_share=0.2, late_step=6),
+    "gaps": colme.Scenario(**two, sigma=0.5, **gaps),
     "unequal": colme.Scenario(**two, sigma=(0.3, 0.6), distribution="uniform", shift_step=9, shift_means=(1, -1)),
 }
 bits = {}
-for kind, scenario in scenarios.items():
-    for precision in ("mixed", "double") if kind == "gaps" else ("mixed",):
-        for trace in colme.simulate(methods, scenario, degree=6, steps=12, seeds=[3], precision=precision):
-            final = trace.final
-            assert trace.wrong_edges[-1] < 1.0, "nothing happened"
-            arrays = {name: getattr(trace, name) for name in METRICS} | {
-                "estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups,
-                "indptr": final.graph.indptr, "indices": final.graph.indices,
-            }
-            for name, array in arrays.items():
-                bits[f"{trace.method!r}, {kind}, {precision}: {name}"] = array.tobytes().hex()
+for kind, precision in WORLDS:
+    for trace in colme.simulate(methods, scenarios[kind], degree=6, steps=12, seeds=[3], precision=precision):
+        final = trace.final
+        assert trace.wrong_edges[-1] < 1.0, "nothing happened"
+        arrays = {name: getattr(trace, name) for name in METRICS} | {
+            "estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups,
+            "indptr": final.graph.indptr, "indices": final.graph.indices,
+        }
+        for name, array in arrays.items():
+            bits[f"{trace.method!r}, {kind}, {precision}: {name}"] = array.tobytes().hex()
 report(bits)
 """
 
 
-def test_without_numba_every_method_gives_the_same_bits() -> None:
-    compiled, plain = python(EVERYTHING), python(EVERYTHING, COLME_NUMBA="0")
+@pytest.mark.parametrize(
+    "worlds",
+    [
+        pytest.param([("gaussian", "mixed")], id="gaussian"),
+        pytest.param(
+            [("gaussian", "mixed"), ("gaps", "mixed"), ("gaps", "double"), ("unequal", "mixed")],
+            id="all",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_without_numba_every_method_gives_the_same_bits(worlds: list[tuple[str, str]]) -> None:
+    code = f"WORLDS = {worlds}\n{EVERYTHING}"
+    compiled, plain = python(code), python(code, COLME_NUMBA="0")
     assert compiled["numba"] and not plain["numba"], "COLME_NUMBA=0 must not even import it"
     assert compiled["result"].keys() == plain["result"].keys()
     different = [name for name, bits in compiled["result"].items() if bits != plain["result"][name]]
@@ -290,13 +334,14 @@ def test_import_colme_imports_neither_numba_nor_numpy() -> None:
     code = (
         "import colme\n"
         "assert colme.__version__ and 'simulate' in dir(colme)\n"
-        "report(sorted({'numba', 'llvmlite', 'numpy', 'msgspec', 'rich', 'xarray', 'networkx'} & set(sys.modules)))\n"
+        "heavy = {'numba', 'llvmlite', 'numpy', 'msgspec', 'rich', 'click', 'xarray', 'networkx'}\n"
+        "report(sorted(heavy & set(sys.modules)))\n"
     )
     assert python(code)["result"] == []
 
 
 def test_every_public_name_is_there_and_others_are_not() -> None:
-    assert all(getattr(colme, name) is not None for name in colme.__all__)
+    assert all(getattr(colme, name).__name__ == name for name in colme.__all__)
     assert set(colme.__all__) <= set(dir(colme))
     with pytest.raises(AttributeError, match="no attribute 'simulator'"):
         _ = colme.simulator
@@ -307,11 +352,7 @@ def test_importing_every_module_compiles_nothing(tmp_path: Path) -> None:
         "import importlib, pkgutil\n"
         "import colme\n"
         "names = [module.name for module in pkgutil.walk_packages(colme.__path__, 'colme.')]\n"
-        "modules = [importlib.import_module(name) for name in names if not name.endswith('__main__')]\n"
-        "kernels = [thing for module in modules for thing in vars(module).values() if hasattr(thing, 'signatures')]\n"
-        "report([len(kernels), sum(len(kernel.signatures) for kernel in kernels)])\n"
+        "report([importlib.import_module(name).__name__ for name in names if not name.endswith('__main__')])\n"
     )
-    answer = python(code, COLME_CACHE_DIR=tmp_path)
-    n_kernels, n_compiled = answer["result"]
-    assert n_kernels > 10 and n_compiled == 0
+    assert "colme.sim.engine" in python(code, COLME_CACHE_DIR=tmp_path)["result"]
     assert files(tmp_path) == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -19,6 +19,7 @@ from colme.graphs import random_regular_graph
 from colme.methods import Method
 from colme.pruning import KeptEdges
 from tests.support.edges import Walk, assert_same_bits, walks
+from tests.support.examples import examples
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits as assert_same_traces
 
@@ -60,7 +61,7 @@ def test_drifts_are_measured_once_for_all_methods_and_anew_when_anything_changes
     assert milestone.drifts(means, 1)[1] < 1e-6 < milestone.drifts(means, 1)[0]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(walks(), st.lists(st.floats(0.3, 2.0), min_size=2, max_size=3), st.integers(0, 2**16))
 def test_a_shared_milestone_cuts_what_the_plain_check_cuts(walk: Walk, factors: list[float], seed: int) -> None:
     """Edges with different radii, each of which sets the milestone when it needs to; some sit out a step."""

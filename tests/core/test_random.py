@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
 from colme._core import random
 from colme._core.random import ASSIGN, GRAPH, JOIN, SKIP, VALUE, VALUE_2, box_muller, ranks, uniform, words, words_numpy
+from tests.support.examples import examples
 
 MAX = 0xFFFFFFFF
 # Random123, file kat_vectors, lines "philox4x32 10": counter, key, output.
@@ -84,7 +85,7 @@ def test_compiled_philox_gives_the_known_answers_of_random123() -> None:
         assert tuple(map(int, compiled(*counter, *key))) == answer
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(st.tuples(*[st.integers(0, MAX)] * 4), st.tuples(*[st.integers(0, MAX)] * 2))
 def test_philox_equals_the_rounds_of_the_paper(counter: tuple[int, ...], key: tuple[int, int]) -> None:
     assert tuple(map(int, random.philox(*counter, *key))) == philox_by_hand(counter, key)
@@ -112,7 +113,7 @@ def test_kernel_and_numpy_give_the_same_words(n: int, seed: int) -> None:
         np.testing.assert_array_equal(compiled, words_numpy(seed, stream, t, first=first, n=n))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(
     n=st.integers(1, 400), block=st.integers(0, 2**26 - 8), t=st.integers(0, 2**31 - 1),
     stream=st.sampled_from(STREAMS), seed=st.integers(0, 2**64 - 1),

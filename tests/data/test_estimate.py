@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from colme.data.estimate import estimate_table
-from colme.data.fit.estimators import METHODS
+from colme.data.fit.estimators import ESTIMATORS
 from colme.data.held_out import adjusted_rand_index, score, split
 from colme.data.report.result import COLUMNS, FLAGS
 from colme.data.report.sentences import sentences
@@ -28,7 +28,7 @@ def test_groups_are_found_and_pooled() -> None:
     assert error < 0.3 * np.square(result.mean - np.array([0.0, 2.0, 5.0])[truth]).mean()
     assert (result.borrowed >= 0.0).all() and (result.borrowed <= 1.0).all() and result.borrowed.mean() > 0.5
     assert estimate_table(table, groups=2).summary.n_groups == 2
-    assert estimate_table(table, groups=1).summary.groups_sentence == "groups were not looked for"
+    assert estimate_table(table, groups=1).summary.groups_sentence == "groups were not searched for"
 
 
 @pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "heavy"])
@@ -59,10 +59,10 @@ def test_local_is_the_floor_where_samples_are_many() -> None:
     np.testing.assert_allclose(result.estimate, result.mean, atol=0.01)
     assert result.summary.gain == pytest.approx(0.0, abs=0.01)
     if result.summary.method == "local":
-        assert "standard error" in result.summary.why or "no collaboration" in result.summary.why
+        assert "standard error" in result.summary.why or "no collaborative" in result.summary.why
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ESTIMATORS)
 def test_intervals_hold_what_they_promise(method: str) -> None:
     """Thirty tables of 60 agents. Agents who pool share their errors, so tables are what counts: a coverage is known to
     sqrt(.09 / 30) = .055 at worst. Intervals may be wider than they must, not narrower."""
@@ -129,7 +129,7 @@ def test_flags() -> None:
     assert np.flatnonzero(result.flagged("faulty")).tolist() == [7, 11]
     assert result.summary.faulty == ("a7", "a11") and result.summary.dominant == ("a9",)
     assert result.summary.zero_variance == 2 and result.summary.flagged["faulty"] == 2
-    assert list(result.flag_words()[[3, 7, 20]]) == ["one sample", "zero variance, faulty", ""]
+    assert list(result.flag_names()[[3, 7, 20]]) == ["one sample", "zero variance, faulty", ""]
     with pytest.raises(ColmeError, match="Did you mean 'faulty'"):
         result.flagged("falty")
 
@@ -153,7 +153,7 @@ def test_nothing_varies() -> None:
 
 def test_one_agent_alone_is_local() -> None:
     result = estimate_table(table_of([[1.0, 2.0, 4.0]]))
-    assert result.summary.method == "local" and "nobody to borrow from" in result.summary.why
+    assert result.summary.method == "local" and "there is only one agent" in result.summary.why
     assert result.lower[0] < result.estimate[0] == result.mean[0] < result.upper[0]
     empty = estimate_table(table_of([[1.0, 2.0, 4.0], []]))
     assert math.isnan(empty.estimate[1]) and empty.n.tolist() == [3, 0] and empty.group.tolist() == [-1, -1]
@@ -161,7 +161,7 @@ def test_one_agent_alone_is_local() -> None:
 
 def test_one_sample_each() -> None:
     unknown = estimate_table(table_of([[1.0], [2.0], [5.0]]))
-    assert np.isinf(unknown.upper).all() and "sigma would tell" in unknown.summary.why
+    assert np.isinf(unknown.upper).all() and "pass it as sigma" in unknown.summary.why
     known = estimate_table(table_of([[1.0], [2.0], [5.0]]), sigma=2.0, method="shrinkage")
     assert np.isfinite(known.upper).all() and (np.abs(known.estimate - 8 / 3) < np.abs(known.mean - 8 / 3)).all()
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colme.data.fit.moments import N_FOLDS, FoldMoments, fold_moments
+from colme.data.fit.noise import measure_noise, t_quantile, trigamma
 from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior
-from colme.data.fit.variances import measured, t_quantile, trigamma
 from tests.support.tables import drawn, table_of
 
 
@@ -84,7 +84,7 @@ def test_moderated_variances_find_the_prior_that_made_them() -> None:
     rng = np.random.default_rng(1)
     variance = 4.0 * 8.0 / rng.chisquare(8.0, 4000)
     table = table_of([rng.normal(0.0, math.sqrt(v), 6) for v in variance])
-    noise = measured(fold_moments(table, forward=False), None, ordered=False)
+    noise = measure_noise(fold_moments(table, forward=False), None, ordered=False)
     assert noise.common == pytest.approx(4.0, rel=0.1)
     assert noise.freedom == pytest.approx(8.0, rel=0.25)  # the error of trigamma(d/2) is three times larger in d
     assert noise.pooled == pytest.approx(variance.mean(), rel=0.1)
@@ -92,7 +92,7 @@ def test_moderated_variances_find_the_prior_that_made_them() -> None:
 
 def test_equal_variances_are_pooled_almost_wholly() -> None:
     table = drawn(np.random.default_rng(2), np.zeros(3000), 5, sigma=2.0)
-    noise = measured(fold_moments(table, forward=False), None, ordered=False)
+    noise = measure_noise(fold_moments(table, forward=False), None, ordered=False)
     assert noise.freedom > 50.0
     assert noise.common == pytest.approx(4.0, rel=0.05)
 
@@ -103,10 +103,10 @@ def test_autocorrelated_samples_are_worth_less() -> None:
     x = np.zeros((2000, 60))
     for t in range(60):
         x[:, t] = 0.5 * x[:, t - 1] * (t > 0) + rng.normal(size=2000)
-    noise = measured(fold_moments(table_of(list(x), timed=True), forward=True), None, ordered=True)
+    noise = measure_noise(fold_moments(table_of(list(x), timed=True), forward=True), None, ordered=True)
     # 2000 z^2 know their mean to 3 %, and parts of 36 and 24 samples are not quite the limit
     assert noise.factor == pytest.approx(3.0, rel=0.15)
-    free = measured(fold_moments(drawn(rng, np.zeros(2000), 60, timed=True), forward=True), None, ordered=True)
+    free = measure_noise(fold_moments(drawn(rng, np.zeros(2000), 60, timed=True), forward=True), None, ordered=True)
     assert free.factor == pytest.approx(1.0, abs=0.1)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.data.fit.estimators import METHODS
+from colme.data.fit.estimators import ESTIMATORS
 from colme.data.report.output import csv_of, json_of, parquet_of
 from colme.data.report.result import BACKENDS, Result
 from colme.data.report.sentences import decimals, headline, sentences
@@ -97,14 +97,14 @@ SOUND: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["auto", *METHODS])
+@pytest.mark.parametrize("method", ["auto", *ESTIMATORS])
 @pytest.mark.parametrize("name", SOUND)
 def test_a_strange_table_gives_a_sound_result(name: str, method: str) -> None:
     source, options = SOUND[name]
     check_sound(colme.estimate(source, method=method, **{"agent": "a", "value": "v"} | options))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ESTIMATORS)
 @pytest.mark.parametrize("exponent", [-900, 400])
 def test_the_unit_does_not_matter(method: str, exponent: int) -> None:
     unit = math.ldexp(1.0, exponent)  # changes no digit of a sample
@@ -119,7 +119,7 @@ def test_a_hundred_thousand_agents_with_one_sample() -> None:
     table = {"a": np.arange(100_000), "v": np.random.default_rng(1).normal(size=100_000)}
     unknown = colme.estimate(table, agent="a", value="v")
     assert np.isinf(unknown.upper).all() and (unknown.estimate == unknown.mean).all()
-    assert "nobody has two samples" in unknown.summary.why and "Gain" not in sentences(unknown)
+    assert "no agent has two samples" in unknown.summary.why and "Gain" not in sentences(unknown)
     known = colme.estimate(table, agent="a", value="v", sigma=1.0, method="shrinkage")
     assert np.abs(known.estimate).max() < 0.2  # there is no spread but noise
 
@@ -164,15 +164,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "periods as times": (changed(t=pd.period_range("2020", periods=len(FRAME), freq="D")), {"time": "t"},
                          "times must be numbers or dates"),
     "zones now and then": (changed(t=["2024-03-01 12:00" + "+01:00" * (k == 0) for k in range(len(FRAME))]),
-                           {"time": "t"}, "t in row 2 .* must be dates with a zone, as the first is"),
+                           {"time": "t"}, "t in row 2 .* must be dates with a time zone, like the first one"),
     "an unknown column": (FRAME, {"agent": "A"}, r"no column 'A': .* Did you mean 'a'\?"),
     "numbers as names": (pd.DataFrame({0: FRAME.a, 1: FRAME.v}), {"agent": "0", "value": 1}, r"Did you mean 0\?"),
-    "a negative weight": (changed(w=-1.0), {"weight": "w"}, "w in row 1 .* weights must be positive"),
+    "a negative weight": (changed(w=-1.0), {"weight": "w"}, "w in row 1 .* weights must not be negative"),
     "a weight beyond measure": (changed(w=1e300), {"weight": "w"}, "weights must lie between"),
     "no weight at all": (changed(w=np.nan), {"weight": "w"}, "have no w"),
-    "no label at all": (changed(g=None), {"label": "g"}, "has no label: known groups need some"),
-    "two labels": (changed(g=np.where(FRAME.index == 3, "z", "x")), {"label": "g"}, "an agent has one label"),
-    "no covariate at all": (changed(c=np.nan), {"covariates": "c"}, "has no number: a covariate needs some"),
+    "no label at all": (changed(g=None), {"label": "g"}, "has no label: a column of known groups needs some"),
+    "two labels": (changed(g=np.where(FRAME.index == 3, "z", "x")), {"label": "g"}, "an agent can have only one label"),
+    "no covariate at all": (changed(c=np.nan), {"covariates": "c"}, "has no numbers: a covariate needs some"),
     "a covariate that is no name": (FRAME, {"covariates": 3}, "no column 3"),
     "a half-life without time": (FRAME, {"half_life": 3.0}, "no time was given"),
     "sigma of another world": (FRAME, {"sigma": 1e300}, "must be their standard deviation. Check its unit"),
@@ -182,12 +182,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no groups": (FRAME, {"groups": 0}, "groups=0"),
     "an unknown method": (FRAME, {"method": "shrinkag"}, r"Did you mean 'shrinkage'\?"),
     "no rows": (FRAME[:0], {}, "has no rows"),
-    "a column": (FRAME.v, {}, "is no table"),
-    "a column of polars": (pl.from_pandas(FRAME)["v"], {}, "is no table"),
+    "a column": (FRAME.v, {}, "is not a table"),
+    "a column of polars": (pl.from_pandas(FRAME)["v"], {}, "is not a table"),
     "numbers for columns": ({"a": 1, "v": 2}, {}, "column 'a' is 1: it must be a list"),
     "text for a column": ({"a": "xyz", "v": [1, 2, 3]}, {}, "column 'a' is 'xyz'"),
-    "a matrix for a column": ({"a": [1, 2], "v": np.ones((2, 2))}, {}, "of one dimension"),
-    "rows that are dicts": (FRAME.to_dict("records"), {}, "make a frame first"),
+    "a matrix for a column": ({"a": [1, 2], "v": np.ones((2, 2))}, {}, "a one-dimensional array"),
+    "rows that are dicts": (FRAME.to_dict("records"), {}, "make a data frame of them first"),
     "the empty name": ("", {}, "there is no file ''"),
 }  # fmt: skip
 
@@ -220,7 +220,7 @@ def estimated(rows: list[tuple[int, float]], **options: Any) -> Result:
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=tables, method=st.sampled_from(["auto", *METHODS]))
+@given(rows=tables, method=st.sampled_from(["auto", *ESTIMATORS]))
 def test_random_tables_give_sound_results(rows: list[tuple[int, float]], method: str) -> None:
     result = estimated(rows, method=method)
     check_sound(result)
@@ -237,7 +237,7 @@ def test_scale_goes_through(rows: list[tuple[int, float]], method: str, exponent
 
 
 @settings(max_examples=25, deadline=None)
-@given(rows=tables, method=st.sampled_from(["auto", *METHODS]))
+@given(rows=tables, method=st.sampled_from(["auto", *ESTIMATORS]))
 def test_names_do_not_matter_and_rows_of_different_agents_may_change_places(
     rows: list[tuple[int, float]], method: str
 ) -> None:

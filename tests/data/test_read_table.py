@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.data.read import batches, spool
+from colme.data.read import batches, row_buffer
 from colme.data.read.table import Table, read_table
 from colme.errors import ColumnError, DataError
 
@@ -160,8 +160,8 @@ def tables(draw: st.DrawFn) -> Rows:
 @given(rows=tables(), memory=st.sampled_from([1, 200, 1 << 30]))
 def test_reading_is_what_a_plain_loop_does(form: str, rows: Rows, memory: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(batches, "BATCH", 5)
-        patch.setattr(spool, "PIECE", 4)
+        patch.setattr(batches, "BATCH_ROWS", 5)
+        patch.setattr(row_buffer, "CHUNK_ROWS", 4)
         table = read_table(MAKERS[form](rows, Path(folder)), memory=memory, **ASKED)
         assert as_dict(table) == naive(rows)
         assert list(table.labels) == list(naive(rows))  # in order of first appearance
@@ -211,7 +211,7 @@ ZONE = datetime.timezone(datetime.timedelta(hours=2))
 def test_times_of_every_kind_put_samples_in_order(times: Any) -> None:
     table = read_table({"who": ["a"] * 3, "x": [2, 1, 3], "when": times}, agent="who", value="x", time="when")
     assert table.value.tolist() == [1, 2, 3] or len(set(table.time.tolist())) < 3  # type: ignore[union-attr]
-    assert "1 agent were not in order of when: they were sorted" in table.notes[0]
+    assert "1 agent were not in order of when and were sorted" in table.notes[0]
 
 
 def test_dates_become_seconds() -> None:
@@ -252,7 +252,7 @@ def test_known_labels_and_covariates_are_those_of_agents() -> None:
     table = read_table(columns, agent="who", value="x", label="kind", covariates="age")
     assert table.label is not None and table.label.tolist() == [1, 0, -1]
     assert table.covariates is not None and table.covariates.tolist() == [[2.0], [5.0], [3.5]]
-    assert table.notes == ("1 agent without any age got the mean of the others.",)
+    assert table.notes == ("1 agent without age got the mean of the other agents.",)
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -264,13 +264,13 @@ def test_what_is_left_out_is_said() -> None:
     assert table.labels.tolist() == ["a"] and table.value.tolist() == [1, 4]
     assert table.notes == (
         "1 row without who was left out.", "2 rows without x were left out.", "1 row without t was left out.",
-        "1 row without a weight above 0 was left out.", "2 agents without any sample were left out: b, c.",
-        "1 row has the same t as another of the agent: the order of the rows decides.",
+        "1 row without a weight above 0 was left out.", "2 agents without a sample were left out: b, c.",
+        "1 row has the same t as another row of the agent; these stay in the order of the rows.",
     )  # fmt: skip
 
 
 def test_progress_tells_rows_and_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH", 10)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 10)
     rows: Rows = [(k % 7, float(k), float(k), 1.0) for k in range(95)]
     for form, known in (("pandas", True), ("parquet", True), ("record batches", False)):
         told: list[tuple[int, int | None]] = []
@@ -318,14 +318,14 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
         lambda folder: pd.DataFrame([[1, 2.0, 3.0]], columns=["sensor", "temperature", "temperature"]), {},
         ("2 columns 'temperature'", "Rename"),
     ),
-    "agent is nothing": (_dict(), {"agent": None}, ("agent=None", "must name a column", "Try")),
-    "value is a list": (_dict(), {"value": ["a"]}, ("value=['a']", "must name a column", "Try")),
+    "agent is nothing": (_dict(), {"agent": None}, ("agent=None", "must be the name of a column", "Try")),
+    "value is a list": (_dict(), {"value": ["a"]}, ("value=['a']", "must be the name of a column", "Try")),
     "text among numbers": (
         _write("t.csv", READINGS + "a,1,2\nb,2,3\na,warm,4\n"), {},
-        ("temperature in row 3 of t.csv is 'warm'", "must be a number", "Repair it"),
+        ("temperature in row 3 of t.csv is 'warm'", "must be a number", "Correct it"),
     ),
     "text in a frame": (
-        _dict(temperature=[1.0, "warm", 2.0]), {}, ("temperature in row 2 of the table is 'warm'", "number", "Repair"),
+        _dict(temperature=[1.0, "warm", 2.0]), {}, ("temperature in row 2 of the table is 'warm'", "number", "Correct"),
     ),
     "comma as a point": (
         _write("t.csv", "sensor;temperature\na;1,5\n"), {}, ("row 1 of t.csv is '1,5'", "a number", "with a point"),
@@ -344,45 +344,45 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
     "no time at all": (_dict(ts=[None] * 3), {"time": "ts"}, ("no row", "3 of 3 have no ts", "leave it out")),
     "times of no kind": (
         _dict(ts=["2024-03-01", "3/4/2024", "2024-03-01"]), {"time": "ts"},
-        ("ts in row 2 of the table is '3/4/2024'", "must be dates, as the first is", "Write dates like 2024-03-01"),
+        ("ts in row 2 of the table is '3/4/2024'", "must be dates, like the first one", "Write dates like 2024-03-01"),
     ),
     "times of two kinds": (
         lambda folder: ({"sensor": [1], "temperature": [1], "ts": [time]} for time in (DAY, 7)),
         {"time": "ts"}, ("ts of the table holds dates and then numbers", "one kind", "Convert"),
     ),
     "infinite time": (_dict(ts=[1.0, math.inf, 2.0]), {"time": "ts"}, ("ts in row 2", "is inf", "finite", "Leave")),
-    "negative weight": (_dict(w=[1, 1, -2]), {"weight": "w"}, ("w in row 3", "is -2", "positive", "Leave the row out")),
-    "infinite weight": (_dict(w=[1, math.inf, 2]), {"weight": "w"}, ("w in row 2", "is inf", "finite", "Leave")),
+    "negative weight": (_dict(w=[1, 1, -2]), {"weight": "w"}, ("w in row 3", "is -2", "not be negative", "leave")),
+    "infinite weight": (_dict(w=[1, math.inf, 2]), {"weight": "w"}, ("w in row 2", "is inf", "finite", "leave")),
     "no weight above 0": (_dict(w=[0] * 3), {"weight": "w"}, ("no row", "3 of 3 have no weight above 0", "than w")),
     "two labels": (
-        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "one label"),
+        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "only one label"),
     ),
-    "empty covariate": (_dict(age=[None] * 3), {"covariates": ["age"]}, ("age of the table has no number", "Leave it")),
+    "empty covariate": (_dict(age=[None] * 3), {"covariates": ["age"]}, ("age of the table has no numbers", "Leave")),
     "lists as agents": (_dict(sensor=[[1], [2], [3]]), {}, ("sensor of the table holds list", "text or a number")),
-    "empty file": (_write("t.csv", ""), {}, ("t.csv is empty", "columns and rows", "Check")),
-    "blank file": (_write("t.csv", "\n\n"), {}, ("t.csv is empty", "columns and rows", "Check")),
-    "empty parquet": (_write("t.parquet", ""), {}, ("t.parquet is empty", "columns and rows", "Check")),
-    "header only": (_write("t.csv", READINGS), {}, ("t.csv has no rows", "at least one", "Check")),
-    "no rows": (_dict(sensor=[], temperature=[]), {}, ("the table has no rows", "at least one", "Check")),
-    "no batches": (lambda folder: iter([]), {}, ("the table has no rows", "at least one", "Check")),
+    "empty file": (_write("t.csv", ""), {}, ("t.csv is empty", "columns and rows", "Write it again")),
+    "blank file": (_write("t.csv", "\n\n"), {}, ("t.csv is empty", "columns and rows", "Write it again")),
+    "empty parquet": (_write("t.parquet", ""), {}, ("t.parquet is empty", "columns and rows", "Write it again")),
+    "header only": (_write("t.csv", READINGS), {}, ("t.csv has no rows", "at least one", "Write it again")),
+    "no rows": (_dict(sensor=[], temperature=[]), {}, ("the table has no rows", "at least one", "Write it again")),
+    "no batches": (lambda folder: iter([]), {}, ("the table has no rows", "at least one", "Write it again")),
     "cells too many": (
-        _write("t.csv", READINGS + "a,1,2\na,1,2,3\n"), {}, ("row 2 of t.csv has 4 cells", "must have 3", "Repair it"),
+        _write("t.csv", READINGS + "a,1,2\na,1,2,3\n"), {}, ("row 2 of t.csv has 4 cells", "must have 3", "Correct it"),
     ),
-    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not text in UTF-8", "Save it as")),
-    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not text in UTF-8", "must be", "Save it as")),
-    "cut parquet": (_cut("parquet"), {}, ("t.parquet cannot be read", "cut short", "Check")),
-    "cut arrow": (_cut("arrow stream"), {"agent": "who", "value": "x"}, ("t.arrow cannot be read", "cut short")),
-    "cut csv.gz": (_cut("csv.gz"), {"agent": "who", "value": "x"}, ("t.csv.gz cannot be read", "cut short", "Check")),
-    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet cannot be read", "Check")),
+    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not valid UTF-8", "Save it as")),
+    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not valid UTF-8", "must be", "Save it as")),
+    "cut parquet": (_cut("parquet"), {}, ("t.parquet cannot be read", "may be truncated", "Write it again")),
+    "cut arrow": (_cut("arrow stream"), {"agent": "who", "value": "x"}, ("t.arrow cannot be read", "may be truncated")),
+    "cut csv.gz": (_cut("csv.gz"), {"agent": "who", "value": "x"}, ("t.csv.gz cannot be read", "truncated", "Write")),
+    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet cannot be read", "Write it again")),
     "unknown ending": (_write("t.xlsx", "x"), {}, ("t.xlsx has an unknown ending", ".csv", "Rename or convert")),
     "no such file": (lambda folder: folder / "nothing.csv", {}, ("there is no file", "nothing.csv", "Check the path")),
     "almost such a file": (
         lambda folder: _write("readings.csv", "x")(folder).with_name("reading.csv"), {},
         ("reading.csv", "mean 'readings.csv'?"),
     ),
-    "folder without tables": (lambda folder: folder, {}, ("holds no Parquet file", "Name the file")),
-    "a number": (lambda folder: 7, {}, ("7 is no table", "a frame, a dict", "Try a path")),
-    "a list of rows": (lambda folder: [("a", 1.0)], {}, ("('a', 1.0) is no table", "Try a path")),
+    "folder without tables": (lambda folder: folder, {}, ("contains no Parquet file", "Name a file")),
+    "a number": (lambda folder: 7, {}, ("7 is not a table", "a data frame, a dict", "Try a path")),
+    "a list of rows": (lambda folder: [("a", 1.0)], {}, ("('a', 1.0) is not a table", "Try a path")),
     "unequal lengths": (_dict(temperature=[1.0]), {}, ("differ in length", "'temperature' has 1", "one value per row")),
 }  # fmt: skip
 
@@ -404,7 +404,7 @@ def test_a_bad_table_is_answered_with_what_was_got_the_rule_and_the_remedy(name:
 
 def test_an_error_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(spool, "PIECE", 10)
+    monkeypatch.setattr(row_buffer, "CHUNK_ROWS", 10)
 
     def batches() -> Iterator[dict[str, Any]]:
         for k in range(50):

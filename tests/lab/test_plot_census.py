@@ -1,4 +1,4 @@
-"""The four pictures of a census show the numbers of a run."""
+"""The four panels of a census show the numbers of a run."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ from colme import lab
 from colme.errors import ColmeError
 from colme.lab import plots
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.plots.census import PARTS, Explained
+from colme.lab.plots.census import PARTS, ExplainedCensus
 
 SCENARIO = colme.Scenario(n_agents=600, means=(0.0, 3.0), sigma=2.0)
 
 
 @pytest.fixture(scope="module")
-def found() -> Explained:
+def found() -> ExplainedCensus:
     return plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=60, agent=7)
 
 
-def test_it_begins_with_a_ballot_and_ends_with_everybody(found: Explained) -> None:
-    assert found.votes[0].sum() == pytest.approx(1.0) and (found.votes[0] > 0).sum() <= 2
+def test_a_histogram_starts_with_one_agent_and_ends_with_all(found: ExplainedCensus) -> None:
+    assert found.masses[0].sum() == pytest.approx(1.0) and (found.masses[0] > 0).sum() <= 2
     nearest = np.abs(found.center - found.mean).argmin()
-    assert found.votes[0, nearest] >= 0.5 - 1e-6
-    assert found.votes[0] @ found.center == pytest.approx(found.mean, abs=1e-6)
-    off = np.abs(found.votes - found.everybody).sum(axis=1)
+    assert found.masses[0, nearest] >= 0.5 - 1e-6
+    assert found.masses[0] @ found.center == pytest.approx(found.mean, abs=1e-6)
+    off = np.abs(found.masses - found.population).sum(axis=1)
     assert off[-1] < 0.05 < off[0], "consensus"
-    assert len(found.table()) == found.votes.size
+    assert len(found.table()) == found.masses.size
 
 
-def test_tribes_and_posterior_are_those_of_the_scenario(found: Explained) -> None:
-    """Places are off by 4 standard errors of a mean of 300 means at most, estimates are between the tribes."""
-    np.testing.assert_allclose(np.sort(found.place), [0.0, 3.0], atol=4 * found.sigma_of_mean / np.sqrt(300))
-    assert found.share.sum() == pytest.approx(1.0)
+def test_mixture_and_posterior_are_those_of_the_scenario(found: ExplainedCensus) -> None:
+    """Locations are off by at most 4 standard errors of a mean of 300 means; near a component, estimates are close
+    to it."""
+    np.testing.assert_allclose(np.sort(found.location), [0.0, 3.0], atol=4 * found.sigma_of_mean / np.sqrt(300))
+    assert found.weight.sum() == pytest.approx(1.0)
     for curve in (found.estimate, found.lower, found.upper):
         assert (np.diff(curve) > 0).all()
     assert (found.lower < found.upper).all()
-    in_tribe = np.abs(found.own - found.place[0]) < found.sigma_of_mean
-    np.testing.assert_allclose(found.estimate[in_tribe], found.place[0], atol=found.sigma_of_mean / 2)
+    inside = np.abs(found.own - found.location[0]) < found.sigma_of_mean
+    np.testing.assert_allclose(found.estimate[inside], found.location[0], atol=found.sigma_of_mean / 2)
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_picture_has_a_title_axes_and_a_legend(found: Explained, part: str) -> None:
+def test_every_panel_has_a_title_axes_and_a_legend(found: ExplainedCensus, part: str) -> None:
     ax = plots.plot_census(found, part)
     assert ax.get_title("left") and ax.get_xlabel() and ax.get_ylabel() and ax.get_legend() is not None
-    if part == "ballot":
+    if part == "bins":
         bars = [patch.get_height() for patch in ax.containers[1]]
-        np.testing.assert_allclose(bars, found.votes[0])
+        np.testing.assert_allclose(bars, found.masses[0])
 
 
-def test_a_census_that_does_not_end_is_said(tmp_path: Path) -> None:
+def test_too_few_steps_for_a_census_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ColmeError, match="no census ends within 1 steps"):
         plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=1)
 

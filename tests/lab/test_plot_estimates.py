@@ -19,7 +19,14 @@ from colme.data.report.result import Result
 from colme.errors import ColmeError
 from colme.lab import plots
 from colme.lab.pages.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
-from colme.lab.plots.estimates import ARROWS, LISTED, color_of, estimates_table, plot_estimates
+from colme.lab.plots.estimates import (
+    ARROWS,
+    LISTED,
+    color_of,
+    estimates_caption,
+    estimates_table,
+    plot_estimates,
+)
 from tests.support.made_results import made_result
 
 NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""
@@ -41,7 +48,7 @@ def test_few_agents_are_listed_by_name_in_order_of_their_estimates(n: int) -> No
     own, estimates = ax.collections[-2:]
     assert np.allclose(own.get_offsets()[:, 0], result.mean[order])
     assert np.allclose(estimates.get_offsets()[:, 0], result.estimate[order])
-    assert "90 % interval" in words_of(ax)
+    assert "90% interval" in words_of(ax)
 
 
 @pytest.mark.parametrize("groups", [True, False])
@@ -86,7 +93,7 @@ def test_strange_results_can_be_drawn() -> None:
             }
             cut |= {name: value if name == "names" else value[:n] for name, value in changes.items()}
             assert words_of(plot_estimates(msgspec.structs.replace(whole, **cut)))
-    with pytest.raises(ColmeError, match=r"must be what colme\.estimate gives"):
+    with pytest.raises(ColmeError, match=r"must be a result of colme\.estimate"):
         plot_estimates(3)  # type: ignore[arg-type]
 
 
@@ -105,6 +112,32 @@ def test_axes_may_be_given_and_files_are_whole(tmp_path: Path) -> None:
 
 def test_a_crowd_is_a_small_file() -> None:
     assert len(plots.as_svg(plot_estimates(made_result(50_000)), "x")) < 1_500_000
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_with_dollars_long_names_and_missing_glyphs_are_drawn() -> None:
+    result = made_result(6)
+    result.agent[:] = ["$\\alpha$", "x" * 300, "日本語" * 9, "a\nb", "\u202egnp", "cost in $"]
+    ax = plot_estimates(result)
+    names = {label.get_text().rpartition(" ")[0] for label in ax.get_yticklabels()}
+    assert {r"\$\alpha\$", "x" * 23 + "…", "a b", "�gnp", r"cost in \$"} <= names  # an escaped dollar starts no TeX
+    assert plots.as_svg(ax, "x")
+    figure = ax.get_figure(root=True)
+    assert ax.get_window_extent().width > 0.35 * figure.bbox.width, "long names leave room for the data"
+
+
+def test_the_caption_says_what_the_figure_shows() -> None:
+    few, many = estimates_caption(made_result(12)), estimates_caption(made_result(3000, groups=False))
+    assert "One line per agent" in few and "open circle" in few and "90% interval" in few and "Colors are groups" in few
+    assert "each of 3,000 agents" in many and "dotted line" in many and "Colors" not in many
+    result = made_result(3000, groups=False)
+    assert f"For {len(estimates_table(result))} agents, evenly spaced" in many
+    outside = re.search(
+        r"([\d,]+) own means lie outside the frame", words_of(plot_estimates(result)).replace("\n", " ")
+    )
+    assert (f"{outside[1]} own means lie outside" in many) if outside else ("outside" not in many)
+    endless = msgspec.structs.replace(result, lower=result.lower - np.inf, upper=result.upper + np.inf)
+    assert "interval" not in estimates_caption(endless).replace("Unbounded intervals are not drawn.", "")
 
 
 # The page
@@ -138,8 +171,8 @@ def test_the_page_says_everything() -> None:
     page = estimate_page(made_result(30, notes=("12 rows were left out.",)), command="colme estimate x.csv")
     parsed = Parsed(page)
     assert parsed.open == [] and parsed.scripts == 1 and parsed.rows == 30 + 1 + 3
-    for words in ("69 % less error", "3 groups.", "census (pooled variance)", "chosen", "12 rows were left out.",
-                  "colme estimate x.csv", "sensor-17", "one sample", "90 % intervals"):  # fmt: skip
+    for words in ("69% less error", "3 groups.", "census (pooled variance)", "chosen", "12 rows were left out.",
+                  "colme estimate x.csv", "sensor-17", "one sample", "90% interval"):  # fmt: skip
         assert words in page, words
     assert not [link for link in parsed.links if not link.startswith(("#", "data:"))]
 
@@ -163,7 +196,7 @@ def test_a_long_table_shows_some_and_says_so(tmp_path: Path) -> None:
     assert len(shown) == len(set(shown.tolist())) == MOST and {7, 4321} <= set(shown.tolist())
     path = write_estimate_page(result, tmp_path / "p.html", title="A title")
     page = path.read_text()
-    assert "<h1>A title</h1>" in page and f"{MOST:,} of {n:,}: those with rare flags" in page
+    assert "<h1>A title</h1>" in page and f"{MOST:,} of {n:,} agents: those with rare flags" in page
     assert Parsed(page).rows == MOST + 1 + 3 and len(page) < 3_000_000
 
 
@@ -203,3 +236,14 @@ def test_agents_can_be_searched_and_sorted(browser: Any, tmp_path: Path) -> None
     heads["agent"].click()
     assert browser.execute_script(script)[0] == "sensor-49"
     assert not re.search("undefined|NaN", browser.find_element("css selector", "main").text)
+
+
+def test_long_names_keep_the_numbers_on_the_screen(browser: Any, tmp_path: Path) -> None:
+    result = made_result(50)
+    result.agent[:3] = ["x" * 300, "</script>" * 30, "\u202e" + "אבג" * 60]
+    browser.set_window_size(1000, 800)
+    browser.get(write_estimate_page(result, tmp_path / "p.html").as_uri())
+    right = "return [...document.querySelectorAll('#rows tr')].map(row => row.cells[5].getBoundingClientRect().right)"
+    assert max(browser.execute_script(right)) < browser.execute_script("return document.documentElement.clientWidth")
+    name = "return document.querySelector('#rows td.name').title"
+    assert browser.execute_script(name) == "x" * 300

@@ -18,6 +18,7 @@ from colme.metrics import oracle_variance
 from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.support.edges import BLOCK, CHUNK, slots_of
+from tests.support.recordings import recording_like_a_scenario
 from tests.support.runs import run_of
 
 SIGMA = 0.5
@@ -37,7 +38,7 @@ def draw(n_agents: int, n_steps: int, *, gaps: bool = False) -> NDArray[np.float
 
 
 def recording(samples: NDArray[np.float64]) -> colme.Recording:
-    return colme.Recording(samples, sigma=SIGMA, classes=np.arange(samples.shape[1]) % 2)
+    return recording_like_a_scenario(samples, np.arange(samples.shape[1]) % 2, sigma=SIGMA)
 
 
 def matrix_of(state: Any) -> NDArray[np.float64]:

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import colme
 from colme.confidence import level_gamma
 from colme.graphs import Graph
 from colme.methods import METHODS, Method
 from colme.methods.intervals import IntervalMethod
+from colme.methods.local import LocalState
 from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
-from colme.testing._promises import WIDTH, Case
+from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
 from tests import reference
+from tests.support.recordings import recording_like_a_scenario
 
 ALL: list[Method] = [
     colme.Local(),
@@ -95,10 +98,49 @@ def reference_of(method: Method) -> Callable[..., Any]:
     return estimates
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-@pytest.mark.parametrize("method", ALL, ids=repr)
+class Known(Case):
+    """A case that uses the kernels that other tests compile for scenarios."""
+
+    def record(
+        self, samples: NDArray[np.float64], *, sigma: Any = SIGMA, width: float = WIDTH,
+        classes: NDArray[Any] | None = None,
+    ) -> colme.Recording:  # fmt: skip
+        return recording_like_a_scenario(
+            samples, self.classes if classes is None else classes, sigma=sigma, width=width
+        )
+
+
+class Short(Known):
+    """The first steps only, for a slow reference."""
+
+    @property
+    def samples(self) -> NDArray[np.float64]:
+        return super().samples[:10]
+
+
+def is_slow(method: Method, promise: Callable[[Case], None]) -> bool:
+    return promise is matches_the_reference and isinstance(method, colme.Census)
+
+
+@pytest.mark.parametrize(
+    ("method", "promise"),
+    [
+        pytest.param(
+            method, promise, id=f"{method!r}-{promise.__name__}",
+            marks=[pytest.mark.slow] if is_slow(method, promise) else [],
+        )
+        for method in ALL
+        for promise in PROMISES
+    ],
+)  # fmt: skip
 def test_method_keeps_promise(method: Method, promise: Callable[[Case], None]) -> None:
-    promise(Case(method, reference_of(method)))
+    promise(Known(method, reference_of(method)))
+
+
+@pytest.mark.parametrize("estimate_sigma", [False, True])
+def test_the_census_matches_the_reference_at_first(estimate_sigma: bool) -> None:
+    method = colme.Census(fits="own", estimate_sigma=estimate_sigma)
+    matches_the_reference(Short(method, reference_of(method)))
 
 
 def test_every_method_is_checked() -> None:
@@ -126,15 +168,13 @@ class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]
     """Its array form is not its agent form."""
 
     def start(self, world: Any, graph: Any) -> Any:
-        state = super().start(world, graph)
-        honest = state.step
+        return LiarState(self, world)
 
-        def step(world: Any) -> None:
-            honest(world)
-            state.estimate += 1e-9
 
-        state.step = step
-        return state
+class LiarState(LocalState):
+    def step(self, world: Any) -> None:
+        super().step(world)
+        self.estimate += 1e-9
 
 
 def test_check_method_notices() -> None:

@@ -13,8 +13,8 @@ import colme
 from colme.confidence import BURN_IN, deviation_separation_time, interval_of, laplace_radius
 from colme.errors import ColmeError, MethodError
 from colme.graphs import complete_graph, random_regular_graph
+from colme.lockstep import lockstep
 from colme.methods.intervals import IntervalMethod, parted
-from colme.node.lockstep import lockstep
 from colme.sim.abreast import can_run_abreast
 from tests import reference
 

@@ -102,7 +102,7 @@ def test_who_comes_late_is_in_the_census() -> None:
             fleet.come(late)
         fleet.tick(row)
     agents: list[Any] = [core.agent for core in fleet.cores]
-    assert len(agents[-1].neighbors) >= 4 and agents[-1].tribes is not None
+    assert len(agents[-1].neighbors) >= 4 and agents[-1].fitted.row[0] >= 0
     assert max(agent.census for agent in agents) - min(agent.census for agent in agents) <= 1
 
 

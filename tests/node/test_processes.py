@@ -20,10 +20,10 @@ import colme
 from colme.cli.live import with_picture
 from colme.cli.node_command import command
 from colme.graphs import from_edges
+from colme.lockstep import lockstep
 from colme.node.config.node_toml import NodeConfig
 from colme.node.demo import Outcome, View, run_demo
 from colme.node.io.status import ask
-from colme.node.lockstep import lockstep
 from colme.node.security.identity import check_identity
 from tests.support.node_fleet import environment, until
 from tests.support.node_swarm import Swarm

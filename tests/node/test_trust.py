@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.census.histogram import at_most_one, cast, plausible
+from colme.census.histogram import bin_means, clip_masses, plausible
 from colme.graphs import random_regular_graph
 from colme.node.core import Core
 from colme.node.messages.wire import (
@@ -171,7 +171,7 @@ def test_near() -> None:
 
 
 def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
-    """All neighbors tell of a single tribe, close enough to be possible and too far to be true."""
+    """All neighbors send a single component, close enough to be possible and too far to be true."""
     core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
     liars = {b: Core(colme.Census(), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
     far = 0
@@ -208,10 +208,10 @@ def test_censuses_cannot_be_stopped_nor_driven() -> None:
 
 
 def test_votes_below_zero_or_above_one_are_cut_off() -> None:
-    codes, values = cast(np.float64(0.3), np.float64(SIGMA**2), SIGMA)
+    codes, values = bin_means(np.float64(0.3), np.float64(SIGMA**2), SIGMA)
     assert plausible(codes, values) and not plausible(codes, -values) and not plausible(codes, 3.0 * values)
-    assert plausible(codes, at_most_one(codes, -values)) and plausible(codes, at_most_one(codes, values * [1, 3, 3]))
-    np.testing.assert_array_equal(at_most_one(codes, values), values)
+    assert plausible(codes, clip_masses(codes, -values)) and plausible(codes, clip_masses(codes, values * [1, 3, 3]))
+    np.testing.assert_array_equal(clip_masses(codes, values), values)
 
 
 def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> None:

@@ -12,14 +12,14 @@ import numpy as np
 
 from .c_colme import metropolis
 from .common import Array, Result, initial_graph, per_agent, running_means
-from .tribes import Histogram, Prior, explain
+from .mixture import Histogram, Prior, fit_prior
 
 Column = tuple[str] | tuple[str, int] | tuple[str, int, int]
-Ballot = dict[Column, float]
+Masses = dict[Column, float]
 
 
-def ballot(x: float, noise: float, unit: float) -> Ballot:
-    """One vote on the two bins around x, by nearness, and the noise in units of h^2."""
+def bin_mean(x: float, noise: float, unit: float) -> Masses:
+    """A unit mass on the two bins around x, by nearness, and the noise in units of h^2."""
     e = math.floor(math.log2(0.84 * math.sqrt(noise) / unit))
     h = unit * 2.0**e
     y = min(max(x / h, -(2.0**20)), 2.0**20)
@@ -45,7 +45,7 @@ def sums_of_squares(samples: Array) -> Array:
     return out
 
 
-class Watched:
+class WatchedAgent:
     """One agent that watches for changes of its mean: a two-sided CUSUM against the mean of the samples before the sum
     began to rise; on alarm (a sum beyond 28) it begins anew. Every mean is computed from the samples again."""
 
@@ -70,54 +70,54 @@ class Watched:
         self.samples.append(x)
 
     @property
-    def in_doubt(self) -> bool:
+    def suspected(self) -> bool:
         return max(self.sums.values()) > 12.0
 
 
-def explained(
-    votes: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
+def fitted(
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
 ) -> Prior | None:
-    """What one row of votes says to one who voted on this grid: what all votes say, unless those on its grid have
-    another mean than the tribes of all."""
-    prior = explained_by(votes, columns, unit, reached, agents)
+    """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
+    another mean than the mixture of all."""
+    prior = fitted_to_all(masses, columns, unit, reached, agents)
     if grid is None or prior is None:
         return prior
-    total = sum(max(v, 0.0) for v, column in zip(votes, columns, strict=True) if column[0] == "bin")
+    total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
     own = [column[0] == "bin" and column[1] == grid for column in columns]
-    mass = float(np.maximum(votes[own], 0.0).sum())
+    mass = float(np.maximum(masses[own], 0.0).sum())
     if mass <= 1e-8 or mass == total:
         return prior
     h = unit * 2.0**grid
     centers = np.array([column[2] * h for column, mine in zip(columns, own, strict=True) if mine])
-    off = np.maximum(votes[own], 0.0) @ centers / mass - prior.w @ prior.m
+    off = np.maximum(masses[own], 0.0) @ centers / mass - prior.w @ prior.m
     variance = prior.w @ (prior.variance + (prior.m - prior.w @ prior.m) ** 2)
-    variance += max(float(votes[columns.index(("noise", grid))]), 0.0) * h**2 / mass
+    variance += max(float(masses[columns.index(("noise", grid))]), 0.0) * h**2 / mass
     if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
         return prior
-    alone = np.where([column[1:2] == (grid,) for column in columns], votes, 0.0)
-    return explained_by(alone, columns, unit, reached * mass / total, agents) or prior
+    alone = np.where([column[1:2] == (grid,) for column in columns], masses, 0.0)
+    return fitted_to_all(alone, columns, unit, reached * mass / total, agents) or prior
 
 
-def explained_by(votes: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
-    """What one row of votes says."""
+def fitted_to_all(masses: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
+    """The prior that one row of masses gives; None where it stands for less than one agent."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
-    mass: dict[int, float] = {}
+    on_grid: dict[int, float] = {}
     for j, e, _ in bins:
-        mass[e] = mass.get(e, 0.0) + max(float(votes[j]), 0.0)
-    total = sum(mass.values())
-    counted = min(reached, agents * total)
-    if counted < 1.0:
+        on_grid[e] = on_grid.get(e, 0.0) + max(float(masses[j]), 0.0)
+    total = sum(on_grid.values())
+    n_effective = min(reached, agents * total)
+    if n_effective < 1.0:
         return None
     rows = []
     for j, e, k in bins:
-        if votes[j] > 1e-8:
+        if masses[j] > 1e-8:
             h = unit * 2.0**e
-            noise = max(float(votes[columns.index(("noise", e))]) / max(mass[e], 1e-8), 1.0)
-            rows.append((k * h, counted * votes[j] / total, h**2 * (noise + 1 / 6)))
+            noise = max(float(masses[columns.index(("noise", e))]) / max(on_grid[e], 1e-8), 1.0)
+            rows.append((k * h, n_effective * masses[j] / total, h**2 * (noise + 1 / 6)))
     c, n, v = np.array(rows).T
-    small = counted < min(500.0, 0.99 * agents * total)
-    prior = explain(Histogram(c, n, v), small=small)
-    return Prior(prior.w, prior.m, prior.variance, prior.stranger * float(n.sum()) / counted)
+    small = n_effective < min(500.0, 0.99 * agents * total)
+    prior = fit_prior(Histogram(c, n, v), small=small)
+    return Prior(prior.w, prior.m, prior.variance, prior.outliers * float(n.sum()) / n_effective)
 
 
 def census(
@@ -131,24 +131,24 @@ def census(
     restart: bool = False,
 ) -> Result:
     """Run the census. sigma None: not known. heard: (T, N, N), whether a hears b at step t; the grid begins at 0.
-    restart: agents watch for changes, and those in doubt cast no ballot."""
+    restart: agents watch for changes, and contribute no mean while they suspect one."""
     steps, agents = samples.shape
     A = initial_graph(adjacency, agents)
     mean, count = running_means(samples)
-    doubtful = np.zeros(samples.shape, bool)
+    suspected = np.zeros(samples.shape, bool)
     if restart:
         for a, s in enumerate(per_agent(sigma, agents)):
-            watched = Watched(float(s))
+            watching = WatchedAgent(float(s))
             for i in range(steps):
                 if not np.isnan(samples[i, a]):
-                    watched.observe(float(samples[i, a]))
-                mean[i, a] = np.mean(watched.samples) if watched.samples else np.nan
-                count[i, a], doubtful[i, a] = len(watched.samples), watched.in_doubt
+                    watching.observe(float(samples[i, a]))
+                mean[i, a] = np.mean(watching.samples) if watching.samples else np.nan
+                count[i, a], suspected[i, a] = len(watching.samples), watching.suspected
     squares = sums_of_squares(samples)
     scale = None if sigma is None else per_agent(sigma, agents)
     unit = 1.0 if scale is None else max(scale)
 
-    # the plan
+    # the schedule
     degree = A.sum() / agents
     regular = is_regular(A)
     if rounds is None:
@@ -164,8 +164,8 @@ def census(
     def reached(k: int) -> float:
         return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
-    def explained_all() -> list[Prior | None]:
-        return [explained(z[a], columns, unit, reached(done_rounds), agents, grid[a]) for a in range(agents)]
+    def fit_all() -> list[Prior | None]:
+        return [fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a]) for a in range(agents)]
 
     def noise(a: int, t: int) -> float:
         n = count[t - 1, a]
@@ -189,19 +189,19 @@ def census(
 
         # a new census
         if not under_way and t >= refresh * began and (t > 1 or scale is not None):
-            ballots: list[Ballot] = []
+            contributions: list[Masses] = []
             for a in range(agents):
-                votes: Ballot = {}
+                mine: Masses = {}
                 grid[a] = None
-                if 0.0 < noise(a, t) < math.inf and not doubtful[t - 1, a]:
-                    votes |= ballot(X[a], noise(a, t), unit)
-                    grid[a] = next(column[1] for column in votes if column[0] == "noise")
+                if 0.0 < noise(a, t) < math.inf and not suspected[t - 1, a]:
+                    mine |= bin_mean(X[a], noise(a, t), unit)
+                    grid[a] = next(column[1] for column in mine if column[0] == "noise")
                 if scale is None and count[t - 1, a] > 1:
-                    votes |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
-                ballots.append(votes)
-            every = {column for votes in ballots for column in votes}
+                    mine |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
+                contributions.append(mine)
+            every = {column for each in contributions for column in each}
             columns = sorted(every)  # bins from fine to coarse, from left to right
-            z = np.array([[votes.get(column, 0.0) for column in columns] for votes in ballots])
+            z = np.array([[each.get(column, 0.0) for column in columns] for each in contributions])
             under_way, began, done_rounds = True, t, 0
 
         # a round of consensus
@@ -214,7 +214,7 @@ def census(
             done_rounds += 1
             first = scale is None and began == 2  # of variances only
             if done_rounds >= (1 if first else min(rounds, 2 + began // 3)):
-                finished = explained_all()
+                finished = fit_all()
                 if ("variance",) in columns:
                     total, n_told = z[:, columns.index(("variance",))], z[:, columns.index(("variances",))]
                     for a in range(agents):
@@ -225,7 +225,7 @@ def census(
         # the posterior mean under the last census, or the one under way if there is none
         known = finished
         if under_way and not ever_done:
-            known = explained_all()
+            known = fit_all()
         for a in range(agents):
             prior = known[a]
             if prior is None or not A[a].any() or math.isnan(X[a]):

@@ -5,23 +5,23 @@ import math
 import numpy as np
 import pytest
 
-from .census import Column, ballot, census, explained, is_regular, sums_of_squares
+from .census import Column, bin_mean, census, fitted, is_regular, sums_of_squares
 from .common import running_means
-from .test_reference import complete, graph, path, random_graph, same, two_classes
-from .tribes import (
+from .mixture import (
     Histogram,
     Mixture,
     Prior,
+    added_variance,
     by_moments,
-    doubts,
     em,
+    group_atoms,
     log_likelihood,
-    lumps,
     merged,
     non_parametric,
     score,
     search,
 )
+from .test_reference import complete, graph, path, random_graph, same, two_classes
 
 
 def exact(w: list[float], m: list[float], tau2: list[float], total: float = 1000.0) -> Histogram:
@@ -32,12 +32,12 @@ def exact(w: list[float], m: list[float], tau2: list[float], total: float = 1000
     return Histogram(c[kept], (f / f.sum() * total)[kept], np.ones(kept.sum()))
 
 
-def test_ballot_by_hand() -> None:
+def test_bin_mean_by_hand() -> None:
     # 0.84 sqrt(4) = 1.68: h = 1; 2.25 lies a quarter of the way from bin 2 to bin 3
-    assert ballot(2.25, 4.0, 1.0) == {("noise", 0): 4.0, ("bin", 0, 2): 0.75, ("bin", 0, 3): 0.25}
+    assert bin_mean(2.25, 4.0, 1.0) == {("noise", 0): 4.0, ("bin", 0, 2): 0.75, ("bin", 0, 3): 0.25}
     # in units of 2: 0.84 is below 1, so h = 2 / 2
-    assert ballot(-0.5, 4.0, 2.0) == {("noise", -1): 4.0, ("bin", -1, -1): 0.5, ("bin", -1, 0): 0.5}
-    assert ("bin", 0, 2**20) in ballot(1e9, 4.0, 1.0)
+    assert bin_mean(-0.5, 4.0, 2.0) == {("noise", -1): 4.0, ("bin", -1, -1): 0.5, ("bin", -1, 0): 0.5}
+    assert ("bin", 0, 2**20) in bin_mean(1e9, 4.0, 1.0)
 
 
 def test_regular_graphs_have_momentum() -> None:
@@ -66,8 +66,8 @@ def test_scores_by_hand() -> None:
     assert moved.m[0] == 0.5 and moved.w[0] == 1.0
 
 
-def test_lumps_and_merges_by_hand() -> None:
-    found = lumps(np.arange(5.0), np.array([0.3, 0.1, 0.0, 0.2, 0.4]), 100.0)
+def test_groups_of_atoms_and_merges_by_hand() -> None:
+    found = group_atoms(np.arange(5.0), np.array([0.3, 0.1, 0.0, 0.2, 0.4]), 100.0)
     same(found.w, [0.4, 0.6])
     same(found.m, [0.25, 2.2 / 0.6])
     both = merged(
@@ -87,12 +87,12 @@ def test_search_finds_what_was_planted(w: list[float], m: list[float], tau2: lis
     found = search(bins)
     for got, wanted in ((found.w, w), (found.m, m), (found.tau2, tau2)):
         np.testing.assert_allclose(got, wanted, atol=0.02)
-    assert log_likelihood(bins, found) <= non_parametric(bins)[2] + 2.0  # places between the atoms
-    # the place of a tribe that stands alone is known to (1 + tau^2) / n
+    assert log_likelihood(bins, found) <= non_parametric(bins)[2] + 2.0  # locations between the atoms
+    # the variance of the location of a component that stands alone is (1 + tau^2) / n
     lone = (1.0 + np.array(tau2)) / (1000.0 * np.array(w))
-    assert (doubts(bins, found) >= 0.99 * lone).all()
+    assert (added_variance(bins, found) >= 0.99 * lone).all()
     if len(w) == 1 and tau2[0] > 0.0:
-        assert doubts(bins, found)[0] == pytest.approx(lone[0], rel=0.01)
+        assert added_variance(bins, found)[0] == pytest.approx(lone[0], rel=0.01)
 
 
 def test_posterior_by_hand() -> None:
@@ -102,43 +102,43 @@ def test_posterior_by_hand() -> None:
     two = Prior(np.full(2, 0.5), np.array([0.0, 2.0]), np.zeros(2), 0.0)
     assert two.posterior_mean(1.0, 1.0) == pytest.approx(1.0)
     assert two.posterior_mean(2.0, 1.0) == pytest.approx(2.0 / (1.0 + math.exp(-2.0)))
-    # far from everything one is a stranger
+    # far from all components the prior is that of outliers
     assert Prior(np.ones(1), np.zeros(1), np.zeros(1), 1e-6).posterior_mean(30.0, 1.0) == 30.0
 
 
-def test_a_row_of_nothing_says_nothing() -> None:
-    assert explained(np.zeros(3), [("bin", 0, 0), ("bin", 0, 1), ("noise", 0)], 1.0, 10.0, 10, 0) is None
+def test_an_empty_row_gives_no_prior() -> None:
+    assert fitted(np.zeros(3), [("bin", 0, 0), ("bin", 0, 1), ("noise", 0)], 1.0, 10.0, 10, 0) is None
 
 
-def test_votes_on_another_grid_count_unless_they_stand_out() -> None:
-    """Two grids of 40 agents each: of one mean, they say the same to both; far apart, each hears its own only."""
+def test_bins_of_another_grid_count_unless_they_deviate() -> None:
+    """Two grids of 40 agents each: of one mean, they give both the same prior; far apart, each gets its own only."""
     for shift, apart in ((0.0, False), (8.0, True)):
-        votes: dict[Column, float] = {}
+        masses: dict[Column, float] = {}
         for i in range(40):
-            for one in (ballot(0.1 * i - 2.0, 1.0, 1.0), ballot(0.1 * i - 2.0 + shift, 9.0, 1.0)):
+            for one in (bin_mean(0.1 * i - 2.0, 1.0, 1.0), bin_mean(0.1 * i - 2.0 + shift, 9.0, 1.0)):
                 for column, value in one.items():
-                    votes[column] = votes.get(column, 0.0) + value / 80.0
-        columns = sorted(votes)
-        row = np.array([votes[column] for column in columns])
-        fine, coarse = (explained(row, columns, 1.0, 80.0, 80, grid) for grid in (-1, 1))
+                    masses[column] = masses.get(column, 0.0) + value / 80.0
+        columns = sorted(masses)
+        row = np.array([masses[column] for column in columns])
+        fine, coarse = (fitted(row, columns, 1.0, 80.0, 80, grid) for grid in (-1, 1))
         assert fine is not None and coarse is not None
         assert bool(abs(fine.w @ fine.m - coarse.w @ coarse.m) > 7.0) == apart
 
 
-def test_complete_graph_counts_everybody_at_once() -> None:
-    """K_n with W = A / (n - 1) and one round is everybody but oneself."""
+def test_complete_graph_reaches_all_agents_at_once() -> None:
+    """K_n with W = A / (n - 1) and one round is the average of all other agents."""
     samples, _ = two_classes(1, 6, 0)
-    votes = [ballot(float(x), 1.0, 1.0) for x in samples[0]]
+    masses = [bin_mean(float(x), 1.0, 1.0) for x in samples[0]]
     others = Histogram(*np.array(sorted(
-        (k * 0.5, sum(vote.get(("bin", -1, k), 0.0) for vote in votes[1:]), 0.25 * (4.0 + 1 / 6))
-        for k in {column[2] for vote in votes[1:] for column in vote if column[0] == "bin"}
+        (k * 0.5, sum(each.get(("bin", -1, k), 0.0) for each in masses[1:]), 0.25 * (4.0 + 1 / 6))
+        for k in {column[2] for each in masses[1:] for column in each if column[0] == "bin"}
     )).T)  # fmt: skip
     assert others.total == pytest.approx(5.0)
     assert others.mean == pytest.approx(samples[0, 1:].mean())
     result = census(samples, complete(6), sigma=1.0, rounds=1)
     one = by_moments(others)
-    # a census of all of 6, counted as min(6, .6 * 4 + 1): a place and a spread
-    spread = one.tau2 + doubts(Histogram(others.c, others.n * 3.4 / 5.0, others.v), one)
+    # a histogram of all of 6, of effective number min(6, .6 * 4 + 1): a single component
+    spread = one.tau2 + added_variance(Histogram(others.c, others.n * 3.4 / 5.0, others.v), one)
     reach = np.ptp(others.c)
     prior = Prior(np.ones(1), one.m, spread, 0.1 / 3.4 / reach)
     assert result.estimate[0, 0] == pytest.approx(prior.posterior_mean(samples[0, 0], 1.0), abs=1e-12)

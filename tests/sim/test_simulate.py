@@ -268,7 +268,7 @@ def test_progress_bar_goes_to_stderr_and_stdout_stays_clean() -> None:
         "colme.simulate(colme.Local(), s, steps=60, seeds=[0, 1], progress=True)\n"
         "print('data')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=1200, check=True)
     assert done.stdout == "data\n"
     assert "simulating" in done.stderr and "120/120" in done.stderr and "steps" in done.stderr
 

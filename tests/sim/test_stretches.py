@@ -15,6 +15,7 @@ from colme.methods import Method
 from colme.samples import draw
 from colme.sim.engine import Run
 from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH
+from tests.support.recordings import recording_like_a_scenario
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits
 
@@ -52,8 +53,8 @@ SOURCES: dict[str, colme.Scenario | colme.Recording] = {
 def recording() -> colme.Recording:
     """With true means and a scale for each agent."""
     scenario = colme.Scenario(**TWO)
-    truth = np.array(scenario.means)[scenario.populate(5).class_]
-    return colme.Recording(draw(scenario, 5, STEPS), means=truth, sigma=np.linspace(0.4, 0.6, N))
+    class_ = scenario.populate(5).class_
+    return recording_like_a_scenario(draw(scenario, 5, STEPS), class_, sigma=np.linspace(0.4, 0.6, N))
 
 
 def finished(run: Run) -> list[colme.Trace]:

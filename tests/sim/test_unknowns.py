@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,16 +109,3 @@ def test_the_remedy_for_an_unstable_step_is_stable(n: int) -> None:
     with pytest.raises(MethodError, match=f"which is {stable_step(ring):.4g}"):
         check_step(ring, 0.5)
     check_step(ring, stable_step(ring))
-
-
-def test_kernels_in_other_files_are_never_stale(tmp_path: Path) -> None:
-    """An equation in one file of the user's, a kernel in another: editing the equation shows at once."""
-    (tmp_path / "ker.py").write_text(
-        "from colme._core.jit import kernel\nfrom eqs import f\n\n\n@kernel\ndef k(x):\n    return f(x)\n"
-    )
-    for added in (1.0, 100.0):
-        source = f"from colme._core.jit import equation\n\n\n@equation\ndef f(x):\n    return x + {added}\n"
-        (tmp_path / "eqs.py").write_text(source)
-        code = "import sys; sys.dont_write_bytecode = True; from ker import k; print(k(1.0))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert float(done.stdout) == 1.0 + added

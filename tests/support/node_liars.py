@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.histogram import cast
+from colme.census.histogram import bin_means
 from colme.graphs import Graph
 from colme.node.core import Core
 from colme.node.device import Device
@@ -82,11 +82,11 @@ def lend(core: Core, record: Record) -> Record:
 
 
 def stubborn(core: Core, record: Record) -> Record:
-    """Votes of the round that all are in, which are only its own: a tribe of its own, half a class away."""
+    """Masses of the round that all are in, of its own false mean alone: a component half a class away."""
     if not isinstance(record.body, VotesBody):
         return record
     agent: Any = core.agent
-    codes, values = cast(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)
+    codes, values = bin_means(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)
     return _with(record, codes=codes, values=values.astype(np.float32), before=values.astype(np.float32))
 
 

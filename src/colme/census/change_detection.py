@@ -1,10 +1,10 @@
-"""Who has changed: a two-sided CUSUM of an agent's own samples against its own mean, and a new beginning on alarm.
+"""Change detection: a two-sided CUSUM of an agent's samples against its own mean, and a fresh start on an alarm.
 
 With z = (x - X') / sigma, where X' is the mean of the n' samples before the sum began to rise, the sums
-S <- max(0, S + z - d) and S <- max(0, S - z - d) rise when samples leave the mean by more than d deviations; an alarm
-is a sum beyond h = 28. d = 0.15 + 2 / sqrt(n') allows for the error of X' itself. A change by g deviations is found
-after about h / (g - d) samples. Who is in doubt keeps silent in a census: its mean may be a mixture of an old and a
-new one.
+S <- max(0, S + z - d) and S <- max(0, S - z - d) rise when samples leave the mean by more than d deviations. A sum
+beyond h = 28 is an alarm. The slack d = 0.15 + 2 / sqrt(n') allows for the error of X' itself. A change by g
+deviations is found after about h / (g - d) samples. While a change is suspected (a sum beyond 12) an agent contributes
+no mean to a census, because its mean may be a mixture of an old and a new one.
 """
 
 from __future__ import annotations
@@ -19,40 +19,43 @@ from colme.samples import running_mean
 
 SLACK = 0.15
 ALARM = 28.0
-DOUBT = 12.0
-"""Beyond this sum an agent keeps silent."""
-SETTLED = 30
+SUSPICION = 12.0
+"""A change is suspected beyond this sum."""
+MIN_REFERENCE = 30
 """Samples before a mean is good enough to compare with."""
 
 
-@helper
-def _rise(x, sign, sigma, mean, count, rise, a):
-    """One side of the CUSUM of agent a; rise[a] = the sum, the samples since it was zero, and their total."""
-    before = count - rise[a, 1]
-    if before < SETTLED:
-        return False
-    reference = (mean * count - rise[a, 2]) / before
-    total = rise[a, 0] + sign * (x - reference) / sigma - (SLACK + 2.0 / np.sqrt(before))
-    if total > 0.0:
-        rise[a, 0] = total
-        rise[a, 1] += 1.0
-        rise[a, 2] += x
-    else:
-        rise[a, 0] = rise[a, 1] = rise[a, 2] = 0.0
-    return total > ALARM
+class ChangeDetector:
+    """The CUSUMs of all agents, and their means and numbers of samples since their last alarm."""
+
+    saved: ClassVar[tuple[str, ...]] = ("mean", "count", "_all_mean", "_all_count", "_up", "_down")
+
+    def __init__(self, n_agents: int):
+        self.mean, self.count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
+        self._all_mean, self._all_count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
+        self._up, self._down = np.zeros((n_agents, 3)), np.zeros((n_agents, 3))
+
+    def observe(self, mean: NDArray[np.float64], count: NDArray[Any], sigma: Any) -> None:
+        """The means and numbers of all samples after one more step."""
+        _observe(mean, count, sigma, self._all_mean, self._all_count, self.mean, self.count, self._up, self._down)
+
+    @property
+    def suspected(self) -> NDArray[np.bool_]:
+        """Which agents may have changed."""
+        return np.maximum(self._up[:, 0], self._down[:, 0]) > SUSPICION
 
 
 @kernel
-def _follow(means, counts, sigma, last, seen, mean, count, up, down):
-    """mean, count = those since the last alarm. `means`, `counts` are those of all samples, `last`, `seen` those of the
-    step before; a sample is what moved the one to the other."""
-    for a in range(means.size):
-        if counts[a] <= seen[a]:
+def _observe(new_mean, new_count, sigma, all_mean, all_count, mean, count, up, down):
+    """Update mean and count, those since the last alarm. The means and numbers of all samples are `new_mean` and
+    `new_count` now, `all_mean` and `all_count` a step before; the new sample follows from the two."""
+    for a in range(new_mean.size):
+        if new_count[a] <= all_count[a]:
             continue
-        x = means[a] if counts[a] == 1 else last[a] + (means[a] - last[a]) * counts[a]
-        last[a], seen[a] = means[a], counts[a]
-        risen = _rise(x, 1.0, at(sigma, a), mean[a], count[a], up, a)
-        fallen = _rise(x, -1.0, at(sigma, a), mean[a], count[a], down, a)
+        x = new_mean[a] if new_count[a] == 1 else all_mean[a] + (new_mean[a] - all_mean[a]) * new_count[a]
+        all_mean[a], all_count[a] = new_mean[a], new_count[a]
+        risen = _cusum(x, 1.0, at(sigma, a), mean[a], count[a], up, a)
+        fallen = _cusum(x, -1.0, at(sigma, a), mean[a], count[a], down, a)
         if risen or fallen:
             for i in range(3):
                 up[a, i] = down[a, i] = 0.0
@@ -61,21 +64,19 @@ def _follow(means, counts, sigma, last, seen, mean, count, up, down):
         mean[a] = x if count[a] == 1 else running_mean(mean[a], x, count[a])
 
 
-class Followed:
-    """Means and counts of agents since their last change, as far as they noticed."""
-
-    saved: ClassVar[tuple[str, ...]] = ("mean", "count", "_last", "_seen", "_up", "_down")
-
-    def __init__(self, n_agents: int):
-        self.mean, self.count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
-        self._last, self._seen = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
-        self._up, self._down = np.zeros((n_agents, 3)), np.zeros((n_agents, 3))
-
-    def observe(self, means: NDArray[np.float64], counts: NDArray[Any], sigma: Any) -> None:
-        """The means and counts of all samples so far."""
-        _follow(means, counts, sigma, self._last, self._seen, self.mean, self.count, self._up, self._down)
-
-    @property
-    def in_doubt(self) -> NDArray[np.bool_]:
-        """Who may have changed."""
-        return np.maximum(self._up[:, 0], self._down[:, 0]) > DOUBT
+@helper
+def _cusum(x, sign, sigma, mean, count, side, a):
+    """Update one side of the CUSUM of agent a; side[a] = the sum, the number of samples since it was zero, and their
+    total. Returns whether it is an alarm."""
+    before = count - side[a, 1]
+    if before < MIN_REFERENCE:
+        return False
+    reference = (mean * count - side[a, 2]) / before
+    total = side[a, 0] + sign * (x - reference) / sigma - (SLACK + 2.0 / np.sqrt(before))
+    if total > 0.0:
+        side[a, 0] = total
+        side[a, 1] += 1.0
+        side[a, 2] += x
+    else:
+        side[a, 0] = side[a, 1] = side[a, 2] = 0.0
+    return total > ALARM

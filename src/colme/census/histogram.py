@@ -1,11 +1,13 @@
-"""How a census is taken: ballots on a common grid, and one round of consensus on vectors of votes.
+"""The histogram of local means: linear binning on a common grid, and one round of consensus on bin masses.
 
-A ballot puts one unit of weight on the two bins around an agent's mean, in proportion to its nearness (so the mean of
-all votes is the mean of all means, exactly). Bins are h wide, a power of two times a unit that everybody knows, chosen
-by the agent's own noise, so agents of like noise share bins without a word. Bin k of width e = log2(h / unit) has one
-number, its code; codes of a width begin with its noise channel, where agents add the variance of their means.
+Linear binning splits an agent's unit mass between the two bins around its mean, in proportion to nearness, so the mean
+of a histogram is the mean of all binned means, exactly. Bins are h wide, a power of two times a unit that all agents
+know. Each agent chooses h by the noise of its mean (its sampling variance s^2), so agents of similar noise use the same
+grid without any agreement. A grid also has a noise channel, to which agents add s^2 / h^2.
 
-Only occupied bins are sent.
+Every bin and channel has an integer code, so a sparse histogram is a sorted array of codes and an array of masses: bin
+k of the grid with h = unit 2^e has the code e 2^44 + 2^43 + k, and e 2^44 is the noise channel of that grid. Only
+occupied bins are sent.
 """
 
 from __future__ import annotations
@@ -18,112 +20,121 @@ from numpy.typing import NDArray
 from colme._core.jit import kernel
 
 WIDTH = 0.84
-"""Bins are at most so wide, and more than half of it, in standard deviations of a mean."""
+"""The largest bin width in standard deviations of a mean; the smallest is half of it."""
 REACH = 2**20
-"""Bins to either side of zero; votes beyond fall into the last."""
-NOTHING = 1e-8
-"""Less than this is not sent."""
+"""Bins on either side of zero. Means beyond fall into the last bin."""
+NEGLIGIBLE = 1e-8
+"""Masses below this are set to zero and not sent."""
 _ONE = 1.001
-"""A vote, and what float32 may round it to."""
-_NOISIEST = 4.0 / WIDTH**2 * _ONE
-"""Variance of a mean over h^2, at most: bins are more than half of WIDTH."""
-_WIDEST = 200
-"""Binary orders of magnitude between the unit and any bin in use."""
-_BITS, _SPECIAL = 44, 1 << 16
+"""The mass of one agent, with room for the rounding of float32."""
+_LARGEST_NOISE = 4.0 / WIDTH**2 * _ONE
+"""The largest s^2 / h^2, since bins are wider than half of WIDTH."""
+_LARGEST_EXPONENT = 200
+"""The largest |e| = |log2(h / unit)|."""
+_BITS, _VARIANCES = 44, 1 << 16
+"""Bits of a code below e; the e of the two channels of sample variances."""
 _MIDDLE = 1 << (_BITS - 1)
 
 
-def bin_widths(noise: Any, unit: float) -> Any:
-    """log2(h / unit) for means of this variance."""
+def width_exponents(noise: Any, unit: float) -> Any:
+    """e = log2(h / unit) for means with this sampling variance."""
     return np.floor(np.log2(WIDTH * np.sqrt(noise) / unit)).astype(np.int64)
 
 
-def cast(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
-    """The ballots of agents with these means and variances: codes and values, (..., 3): noise channel and two bins."""
-    e = bin_widths(noise, unit)
+def bin_means(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
+    """The contributions of agents with these means and noises, equation (2): codes and masses of shape (..., 3), the
+    noise channel and two bins."""
+    e = width_exponents(noise, unit)
     h = unit * np.exp2(e)
     y = np.clip(mean / h, -float(REACH), float(REACH))
     k = np.floor(y)
     base = e * (1 << _BITS) + _MIDDLE + k.astype(np.int64)
     codes = np.stack([e * (1 << _BITS), base, base + 1], axis=-1)
-    values = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1)
-    return codes, values
+    masses = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1)
+    return codes, masses
 
 
-def count_all(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The census of all these agents, counted in one place: its codes, and the mean of all ballots."""
-    ballots, values = cast(mean, noise, unit)
-    codes, column = np.unique(ballots, return_inverse=True)
-    return codes, np.bincount(column.ravel(), values.ravel()) / len(mean)
+def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The histogram of all these means, computed in one place: its codes, and the average of all contributions."""
+    each, masses = bin_means(mean, noise, unit)
+    codes, column = np.unique(each, return_inverse=True)
+    return codes, np.bincount(column.ravel(), masses.ravel()) / len(mean)
 
 
-def cast_variance(square: Any, count: Any) -> tuple[Any, Any]:
-    """What agents say of the variance of their samples: the channel of variances, and that of agents who have one."""
-    codes = np.broadcast_to(_SPECIAL * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))
+def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
+    """What agents contribute to the average of sample variances: codes and masses of shape (..., 2), for the sum of
+    variances and for the number of agents that have one."""
+    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))
     return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
 
 
-def common_variance(codes: NDArray[np.int64], votes: NDArray[Any], before: Any) -> NDArray[np.float64]:
-    """The mean variance of everybody's samples, row by row of votes; as before where nobody told of any."""
-    found = np.searchsorted(codes, _SPECIAL * (1 << _BITS) + _MIDDLE)
+def average_variance(codes: NDArray[np.int64], masses: NDArray[Any], before: Any) -> NDArray[np.float64]:
+    """The average sample variance by each row of masses; `before` where a row holds none."""
+    found = np.searchsorted(codes, _VARIANCES * (1 << _BITS) + _MIDDLE)
     if found + 1 >= len(codes):
-        return np.broadcast_to(before, len(votes)).astype(np.float64)
-    total, agents = votes[:, found].astype(np.float64), votes[:, found + 1].astype(np.float64)
-    return np.where((agents > NOTHING) & (total > 0.0), total / np.maximum(agents, NOTHING), before)
+        return np.broadcast_to(before, len(masses)).astype(np.float64)
+    total, agents = masses[:, found].astype(np.float64), masses[:, found + 1].astype(np.float64)
+    return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
 
 
-def plausible(codes: NDArray[np.int64], values: NDArray[Any]) -> bool:
-    """Whether honest agents who only average could have got here: no vote below zero, at most one in all, and noise
-    that fits the bins it is told for. Who lies within these limits weighs as much as its neighbors' average."""
+def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
+    """Whether honest agents that only average could have sent this: no negative mass, a total of at most one, and noise
+    that fits the bins of its grid. A dishonest agent within these limits weighs as much as its neighbors' average."""
     e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
-    special, noise = e == _SPECIAL, k == -_MIDDLE
-    bins = ~special & ~noise
+    variances, noise = e == _VARIANCES, k == -_MIDDLE
+    bins = ~variances & ~noise
     return bool(
-        np.all(special | (np.abs(e) <= _WIDEST))
+        np.all(variances | (np.abs(e) <= _LARGEST_EXPONENT))
         and np.all(~bins | (np.abs(k) <= REACH + 1))
-        and np.all(~special | (k == 0) | (k == 1))
-        and np.all(values >= -NOTHING)
-        and np.all(values[noise & ~special] <= _NOISIEST)
-        and np.all(values[special & (k == 1)] <= _ONE)
-        and values[bins].sum() <= _ONE
+        and np.all(~variances | (k == 0) | (k == 1))
+        and np.all(masses >= -NEGLIGIBLE)
+        and np.all(masses[noise & ~variances] <= _LARGEST_NOISE)
+        and np.all(masses[variances & (k == 1)] <= _ONE)
+        and masses[bins].sum() <= _ONE
     )
 
 
-def at_most_one(codes: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
-    """These votes, or if some are below zero or all together more than one, the nearest that are `plausible`."""
-    votes = np.maximum(values, values.dtype.type(0.0))
+def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
+    """These masses with negative ones set to zero and, if the bins then sum to more than one, scaled to sum to one."""
+    clipped = np.maximum(masses, masses.dtype.type(0.0))
     k = codes & ((1 << _BITS) - 1)
-    bins = (codes >> _BITS != _SPECIAL) & (k != 0)
-    total = votes[bins].sum(dtype=np.float64)
+    bins = (codes >> _BITS != _VARIANCES) & (k != 0)
+    total = clipped[bins].sum(dtype=np.float64)
     if total > 1.0:
-        votes[bins] = votes[bins] / total
-    return votes
+        clipped[bins] = clipped[bins] / total
+    return clipped
 
 
 class Bins(NamedTuple):
-    """What codes mean, column by column: noise channels have center NaN."""
+    """What the columns of an array of masses are, decoded from their codes."""
 
     center: NDArray[np.float64]
-    square: NDArray[np.float64]
+    """NaN for channels."""
+    squared_width: NDArray[np.float64]
     """h^2."""
-    width: NDArray[np.int64]
-    """Which of the widths in use, from 0."""
+    grid: NDArray[np.int64]
+    """The grid of each column: grids in use are numbered from 0, by width."""
 
     @classmethod
     def of(cls, codes: NDArray[np.int64], unit: float) -> Bins:
         e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
-        h = unit * np.exp2(np.where(e == _SPECIAL, 0.0, e))
-        center = np.where((k == -_MIDDLE) | (e == _SPECIAL), np.nan, k * h)
+        h = unit * np.exp2(np.where(e == _VARIANCES, 0.0, e))
+        center = np.where((k == -_MIDDLE) | (e == _VARIANCES), np.nan, k * h)
         return cls(center, h * h, np.unique(e, return_inverse=True)[1].astype(np.int64))
 
 
 @kernel
-def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
-    """One round: z <- momentum (W z - z_before) + z_before, written over `before`; W z alone in the first round.
+def consensus_round(indptr, indices, weights, now, before, momentum, first, heard):
+    """One round of equation (3) for all agents: momentum (W z - before) + before, or W z in the first round. The result
+    is written over `before`. Returns the numbers sent to each neighbor, on average over all edges.
 
-    heard[j]: whether the message on slot j arrived; a neighbor that is not heard is replaced by oneself. Returns how
-    many numbers were sent to each neighbor, on average over all edges."""
-    n, n_bins = now.shape
+    indptr, indices  the graph: the neighbors of agent a are indices[indptr[a]:indptr[a + 1]]
+    weights          the weight of each of these neighbors in W
+    now, before      (agents, columns): masses after the last round and after the one before it
+    momentum, first  c; whether this is the first round
+    heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
+                     replaced by the agent itself"""
+    n, n_columns = now.shape
     number, total = now.dtype.type, np.empty_like(now[0])
     sent = 0
     for a in range(n):
@@ -134,35 +145,35 @@ def share_votes(indptr, indices, weights, now, before, momentum, first, heard):
                 continue
             weight = weights[j]
             own -= weight
-            for c in range(n_bins):
+            for c in range(n_columns):
                 total[c] += weight * now[indices[j], c]
         occupied = 0
-        for c in range(n_bins):
+        for c in range(n_columns):
             occupied += 1 if now[a, c] != number(0.0) else 0
             value = total[c] + own * now[a, c]
             if not first:
                 value = momentum * (value - before[a, c]) + before[a, c]
-            before[a, c] = value if abs(value) > NOTHING else number(0.0)
+            before[a, c] = value if abs(value) > NEGLIGIBLE else number(0.0)
         sent += occupied * (indptr[a + 1] - indptr[a])
     return sent / max(indices.size, 1)
 
 
 @kernel
-def disagreement(votes, average, center, n, out):
-    """out[a] = n times the mean over bins of (z_a - z)^2 / z: how far agent a's census is from the average one, in
-    units of the sampling variance of a census of n."""
+def disagreement(masses, average, center, n, out):
+    """out[a] = n times the mean over bins of (z_a - z)^2 / z: how far agent a's histogram z_a is from the average one
+    z, in units of the sampling variance of a histogram of n agents."""
     total, bins = 0.0, 0
     for c in range(average.size):
         if center[c] == center[c] and average[c] > 0.0:
             total += average[c]
             bins += 1
-    for a in range(votes.shape[0]):
+    for a in range(masses.shape[0]):
         mass = away = 0.0
         for c in range(average.size):
             if center[c] == center[c]:
-                mass += votes[a, c]
+                mass += masses[a, c]
         for c in range(average.size):
             if center[c] == center[c]:
-                d = votes[a, c] / max(mass, 1e-9) - average[c] / total
+                d = masses[a, c] / max(mass, 1e-9) - average[c] / total
                 away += d * d / max(average[c] / total, 1.0 / n)
         out[a] = n * away / max(bins, 1)

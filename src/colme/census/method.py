@@ -1,24 +1,27 @@
-"""The census: do not average the means, average the census of means. Our own method.
+"""The census: agents average the histogram of their means instead of the means, and take their posterior means.
 
 From the perspective of agent a, at step t:
 
-(1) it observes x_a(t) and updates its local mean:    X_a <- X_a + (x_a - X_a) / n_a, of variance s^2 = sigma_a^2 / n_a
-(2) when the last census is a fifth old, it votes:    z_a(0) = one vote on the two bins around X_a
-(3) in every round it averages with its neighbors:    z(1) = W z(0),  z(k+1) = c (W z(k) - z(k-1)) + z(k-1)
-(4) after some rounds z is everybody's histogram of means, and a few tribes (w, m, tau^2) explain it:
-                                                      z ~ sum over k of w_k N(m_k, tau_k^2 + s^2)
-(5) its estimate is its own posterior mean:           y_a = sum of p_k (m_k + tau_k^2 / (tau_k^2 + s^2) (X_a - m_k))
+(1) it observes x_a(t) and updates its mean:       X_a <- X_a + (x_a - X_a) / n_a, with variance s^2 = sigma_a^2 / n_a
+(2) if t is 1.2 times the start of its last census, it starts a new one and bins its mean:
+                                                   z_a(0) = unit mass, split between the two bins around X_a
+(3) in each round it averages with its neighbors:  z(1) = W z(0),  z(k+1) = c (W z(k) - z(k-1)) + z(k-1)
+(4) after some rounds z is the histogram of all local means, and it fits a mixture of a few components (w, m, tau^2):
+                                                   z ~ sum over k of w_k N(m_k, tau_k^2 + s^2)
+(5) its estimate is its posterior mean, with the mixture as the prior of its true mean:
+                                                   y_a = sum of p_k (m_k + tau_k^2 / (tau_k^2 + s^2) (X_a - m_k))
 
-Early, when nothing can be told apart, (5) is the best shrinkage; late, one p_k is 1 and y_a is what an oracle who knew
-the classes would say; in between it is the best compromise. No edge is ever cut and nothing is irrevocable.
+Early, when components cannot be told apart, (5) is the best shrinkage; late, one p_k is 1 and y_a is the estimate of an
+oracle that knows the classes; in between it is the best compromise. No edge is ever cut and no decision is final.
 
 W = A / r on a regular graph (r > 2, not bipartite), with momentum c = 1 + 1 / (r - 1), the best one on random regular
-graphs; on other graphs W is Metropolis' matrix, with the momentum of a slower consensus. A neighbor that is not heard
-is replaced by oneself. Agents without a sample have no vote, but they carry those of others. If sigma is not known,
-agents also average their sample variances (in the first census nothing else), and each moderates its own by the common
-one.
+graphs. On other graphs W is the Metropolis matrix, with the momentum of a slower consensus. A neighbor whose message is
+lost is replaced by the agent itself. An agent without a sample contributes no mean, but passes on those of others. If
+sigma is not known, agents also average their sample variances (in the first census nothing else), and each moderates
+its own by the average one.
 
-`histogram` has (2) and (3), `posterior` (4) and (5); docs/census.md the derivation and the limits.
+`schedule` has the timing of (2) and (3) and the momentum, `histogram` (2) and (3), `mixture` (4), `posterior` (5);
+docs/census.md has the derivation and the limits.
 """
 
 from __future__ import annotations
@@ -30,10 +33,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.array import CensusState, Plan, add_square, variance_of_mean
-from colme.census.change_detection import Followed
-from colme.census.histogram import NOTHING, Bins, cast, cast_variance, common_variance
-from colme.census.posterior import Tribes, posterior
+from colme.census.array import CensusState
+from colme.census.change_detection import ChangeDetector
+from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances
+from colme.census.posterior import FittedMixtures, posterior_mean
+from colme.census.sample_variance import add_square, variance_of_mean
+from colme.census.schedule import Schedule
 from colme.consensus import metropolis_weight
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
@@ -41,21 +46,24 @@ from colme.method import Agent, Method, Place, Round, World
 
 
 class Census(Method, frozen=True, kw_only=True, tag="census"):
-    """Everybody learns the distribution of everybody's means, and takes its own posterior mean.
+    """Every agent learns the distribution of all local means by consensus and takes its own posterior mean.
 
-    sigma           the scale of the samples that the agents know; default: that of the scenario or recording
-    estimate_sigma  the agents do not know sigma: each estimates its own, moderated by that of all (always so where
-                    neither scenario nor recording knows it)
-    refresh         a new census begins when t is this many times the beginning of the last
-    restart         agents watch for changes of their own mean and begin anew when they find one (needs a known sigma)
-    rounds          of consensus per census, or "auto": as many as it takes to hear of everybody
-    fits            "shared": a simulation fits the average census once for all agents who agree with it; "own": every
-                    agent fits its own, as a device does (slow)
+    sigma           the standard deviation of the samples, as the agents know it; default: that of the scenario or
+                    recording
+    estimate_sigma  the agents do not know sigma: each estimates its own, moderated by the average over all agents
+                    (always so where neither scenario nor recording has one)
+    refresh         a new census starts when t is this many times the start of the last
+    restart         agents watch for changes of their own mean and start afresh when they detect one (needs a known
+                    sigma)
+    rounds          rounds of consensus per census, or "auto": as many as it takes to reach all agents
+    fits            "shared": a simulation fits the average histogram once for all agents whose own is close to it;
+                    "own": every agent fits its own, as a device does (slow)
     """
 
     label: ClassVar[str] = "census"
+    color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
-    bears_loss: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
 
     sigma: float | None = None
     estimate_sigma: bool = False
@@ -75,7 +83,7 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
                 )
         if self.restart and self.estimate_sigma:
             raise MethodError(
-                "restart=True with estimate_sigma=True: a change is told from noise by a known sigma. "
+                "restart=True with estimate_sigma=True: detecting a change requires a known sigma. "
                 "Leave one of them out."
             )
         if not 1.0 <= self.refresh < math.inf:
@@ -87,8 +95,16 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
         one_of(self.fits, ("shared", "own"), "fits", MethodError)
 
     @property
-    def counts_in_ones(self) -> bool:
-        return self.estimate_sigma  # then no scale is known to everybody
+    def online_rule(self) -> str:
+        return "colme.online.rules:CensusRule"
+
+    @property
+    def message_adapter(self) -> str:
+        return "colme.node.messages.adapters:CensusAdapter"
+
+    @property
+    def unit_matters(self) -> bool:
+        return self.estimate_sigma  # then the agents have no common scale
 
     def start(self, world: World, graph: Graph) -> CensusState:
         return CensusState(self, world, graph)
@@ -97,142 +113,150 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
         return CensusAgent(self, place)
 
 
-class Votes(NamedTuple):
-    """What a neighbor needs to hear: my occupied bins, and my degree (for Metropolis' weights)."""
+class HistogramMessage(NamedTuple):
+    """What an agent sends to its neighbors: its occupied bins, and its degree (for Metropolis weights)."""
 
     codes: NDArray[np.int64]
-    values: NDArray[Any]
+    masses: NDArray[Any]
     degree: int
 
 
 class CensusAgent(Agent):
-    """Per-agent form."""
+    """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "began", "done", "tribes", "square", "common", "followed")
+    saved: ClassVar[tuple[str, ...]] = (
+        *Agent.saved, "began", "completed", "fitted", "square", "average_variance", "detector",
+    )  # fmt: skip
 
     def __init__(self, method: Census, place: Place):
         super().__init__(place)
         self.neighbors = list(place.neighbors)
-        self.plan = Plan.of(method, place.n_agents, place.n_edges, place.auto_step, place.sigma)
-        self.unit = place.unit if self.plan.sigma is not None else 1.0
-        self.began, self.rounds = 0, -1  # -1 rounds: no census is under way
-        self.done = False  # whether any census of means is
-        self.codes = np.empty(0, np.int64)
-        self.votes: NDArray[Any] = np.empty(0, place.exchange)
-        self.before = self.votes
-        self.channel: int | None = None  # of the noise of my grid, if I voted
-        self.tribes: Tribes | None = None
-        self.square, self.common = 0.0, math.nan  # sum of squared deviations; variance of everybody's samples
-        self.followed = Followed(1) if method.restart else None
+        self.schedule = Schedule.of(method, place.n_agents, place.n_edges, place.auto_step, place.sigma)
+        self.unit = place.unit if self.schedule.sigma is not None else 1.0
+        self.began = 0  # the step at which the last census started
+        self.rounds = -1  # rounds done of the census under way; -1: none is
+        self.completed = False  # whether a census of means has completed
+        self.codes = np.empty(0, np.int64)  # the bins and channels of its histogram
+        self.masses: NDArray[Any] = np.empty(0, place.exchange)  # z(k), after the last round
+        self.previous = self.masses  # z(k - 1), after the round before
+        self.channel: int | None = None  # the code of the noise channel of this agent's grid, if its mean was binned
+        self.fitted = FittedMixtures.none(1)
+        self.square = 0.0  # the sum of squared deviations of the samples
+        self.average_variance = math.nan  # the average sample variance of all agents
+        self.detector = ChangeDetector(1) if method.restart else None
 
     @property
     def noise(self) -> float:
-        """Variance of my mean."""
-        if self.plan.sigma is not None:
-            count = self.count if self.followed is None else self.followed.count.item()
-            return float(np.square(self.plan.sigma)) / count if count else math.inf
-        if not self.count or math.isnan(self.common):
+        """The sampling variance of this agent's mean."""
+        if self.schedule.sigma is not None:
+            count = self.count if self.detector is None else self.detector.count.item()
+            return float(np.square(self.schedule.sigma)) / count if count else math.inf
+        if not self.count or math.isnan(self.average_variance):
             return math.inf
-        return float(variance_of_mean(self.square, self.count, self.common))
+        return float(variance_of_mean(self.square, self.count, self.average_variance))
 
     @property
-    def latest(self) -> float:
-        """My mean since my last change."""
-        return self.mean if self.followed is None else self.followed.mean.item()
+    def current_mean(self) -> float:
+        """The mean of the samples since the last change."""
+        return self.mean if self.detector is None else self.detector.mean.item()
 
     def observe(self, sample: float) -> None:
+        """Equation (1)."""
         before = self.mean
         super().observe(sample)
         if self.count > 1 and sample == sample:
             self.square = add_square(self.square, self.mean, before, self.count)
-        if self.followed is not None:
-            self.followed.observe(np.array([self.mean]), np.array([self.count]), self.plan.sigma)
+        if self.detector is not None:
+            self.detector.observe(np.array([self.mean]), np.array([self.count]), self.schedule.sigma)
 
     def step(self, sample: float) -> Round:
-        self.observe(sample)  # (1)
-        if self.rounds < 0 and self.plan.begins(self.t, self.began):
-            self._vote()
+        self.observe(sample)
+        if self.rounds < 0 and self.schedule.starts(self.t, self.began):
+            self._start_census()
         if self.rounds >= 0:
-            inbox = yield dict.fromkeys(self.neighbors, self.told)
+            inbox = yield dict.fromkeys(self.neighbors, self.message)
             self._average({b: inbox[b] for b in self.neighbors if b in inbox})
-            self._count_round()
-        self.estimate = self._estimate()
+            self._end_round()
+        self.estimate = self._posterior_mean()
 
     @property
-    def told(self) -> Votes:
-        """What the neighbors hear."""
-        occupied = self.votes != 0
-        return Votes(self.codes[occupied], self.votes[occupied], len(self.neighbors))
+    def message(self) -> HistogramMessage:
+        """What the neighbors hear in this round."""
+        occupied = self.masses != 0
+        return HistogramMessage(self.codes[occupied], self.masses[occupied], len(self.neighbors))
 
-    def _count_round(self) -> None:
-        """One more is done, perhaps the last."""
-        self.rounds += 1
-        if self.rounds >= self.plan.rounds_at(self.began):
-            self._finish()
-
-    def _finish(self) -> None:
-        self.tribes = self._fit()
-        self.common = common_variance(self.codes, self.votes[None], self.common).item()
-        self.done = self.plan.has_ballots(self.began)
-        self.rounds = -1
-
-    def _vote(self) -> None:
+    def _start_census(self) -> None:
         """Equation (2)."""
-        ballots, self.channel = [], None
-        in_doubt = self.followed is not None and self.followed.in_doubt.item()
-        if self.count and 0.0 < self.noise < math.inf and not in_doubt:
-            ballots.append(cast(self.latest, self.noise, self.unit))
-            self.channel = int(ballots[0][0][0])
-        if self.plan.sigma is None and self.count > 1:
-            ballots.append(cast_variance(np.float64(self.square), np.float64(self.count)))
-        self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in ballots)])
-        self.votes = np.concatenate([np.empty(0), *(values for _, values in ballots)]).astype(self.place.exchange)
-        self.before = np.zeros_like(self.votes)
+        parts, self.channel = [], None
+        suspected = self.detector is not None and self.detector.suspected.item()
+        if self.count and 0.0 < self.noise < math.inf and not suspected:
+            parts.append(bin_means(self.current_mean, self.noise, self.unit))
+            self.channel = int(parts[0][0][0])
+        if self.schedule.sigma is None and self.count > 1:
+            parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
+        self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in parts)])
+        self.masses = np.concatenate([np.empty(0), *(masses for _, masses in parts)]).astype(self.place.exchange)
+        self.previous = np.zeros_like(self.masses)
         self.began, self.rounds = self.t, 0
 
-    def _average(self, heard: dict[Hashable, Votes], *, plain: bool = False) -> None:
-        """Equation (3), `colme.census.histogram.share_votes` for one agent; `plain`: without momentum."""
-        codes = np.unique(np.concatenate([self.codes, *(votes.codes for votes in heard.values())]))
-        now, before = (_among(codes, self.codes, values) for values in (self.votes, self.before))
+    def _average(self, heard: dict[Hashable, HistogramMessage], *, plain: bool = False) -> None:
+        """Equation (3), `colme.census.histogram.consensus_round` for one agent; `plain`: without momentum."""
+        codes = np.unique(np.concatenate([self.codes, *(message.codes for message in heard.values())]))
+        now, before = (_at_codes(codes, self.codes, masses) for masses in (self.masses, self.previous))
         number = self.place.exchange
         own, total = number(1.0), np.zeros_like(now)
-        for votes in heard.values():
-            weight = number(self._weight(votes.degree))
+        for message in heard.values():
+            weight = number(self._weight(message.degree))
             own -= weight
-            total += weight * _among(codes, votes.codes, votes.values)
+            total += weight * _at_codes(codes, message.codes, message.masses)
         value = total + own * now
         if self.rounds > 0 and not plain:
-            value = number(self.plan.momentum) * (value - before) + before
-        self.codes, self.votes, self.before = codes, np.where(np.abs(value) > NOTHING, value, number(0.0)), now
+            value = number(self.schedule.momentum) * (value - before) + before
+        self.codes, self.previous = codes, now
+        self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, number(0.0))
 
     def _weight(self, degree: int) -> float:
-        if self.plan.regular:
-            return 1.0 / self.plan.degree
+        """The weight in W of a neighbor of this degree."""
+        if self.schedule.regular:
+            return 1.0 / self.schedule.degree
         return float(metropolis_weight(len(self.neighbors), degree))
 
-    def _fit(self) -> Tribes:
+    def _end_round(self) -> None:
+        self.rounds += 1
+        if self.rounds >= self.schedule.rounds_at(self.began):
+            self._complete_census()
+
+    def _complete_census(self) -> None:
+        self.fitted = self._fit()
+        self.average_variance = average_variance(self.codes, self.masses[None], self.average_variance).item()
+        self.completed = self.schedule.bins_means(self.began)
+        self.rounds = -1
+
+    def _fit(self) -> FittedMixtures:
         """Equation (4)."""
         bins = Bins.of(self.codes, self.unit)
-        grid = -1 if self.channel is None else bins.width[np.searchsorted(self.codes, self.channel)]
-        return Tribes.of_voters(
-            self.votes[None], bins, self.plan.counted(self.rounds), self.place.n_agents, np.zeros(1, np.int64),
-            np.array([grid]),
+        grid = -1 if self.channel is None else bins.grid[np.searchsorted(self.codes, self.channel)]
+        return FittedMixtures.of_agents(
+            self.masses[None], bins, self.schedule.agents_reached(self.rounds), self.place.n_agents,
+            np.zeros(1, np.int64), np.array([grid]),
         )  # fmt: skip
 
-    def _estimate(self) -> float:
+    def _posterior_mean(self) -> float:
         """Equation (5)."""
-        tribes = self.tribes
-        if self.rounds > 0 and not self.done:  # better than nothing
-            tribes = self._fit()
-        if tribes is None or not self.neighbors:
-            return self.latest
-        out = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior(np.array([self.latest]), np.array([self.noise]), *tribes, *out)
-        return out[0].item()
+        fitted = self.fitted
+        if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
+            fitted = self._fit()
+        if not self.neighbors:
+            return self.current_mean
+        estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
+        posterior_mean(
+            np.array([self.current_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
+        )
+        return estimate.item()
 
 
-def _among(codes: NDArray[np.int64], mine: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
-    """The values of my codes among all codes."""
-    out = np.zeros(len(codes), values.dtype)
-    out[np.searchsorted(codes, mine)] = values
+def _at_codes(codes: NDArray[np.int64], mine: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
+    """The masses of my codes, at their positions among all codes; zero elsewhere."""
+    out = np.zeros(len(codes), masses.dtype)
+    out[np.searchsorted(codes, mine)] = masses
     return out

@@ -1,260 +1,143 @@
-"""The mixture that explains a noisy histogram best. (How sure one can be of it: `colme.census.uncertainty`.)
+"""The mixture that fits a noisy histogram best, equation (4). (Its standard errors: `colme.census.uncertainty`.)
 
-A mixture has k tribes, each with a share w, a place m and a spread tau^2, which is zero unless the tribe is `wide`:
+A mixture has k components, each with a weight w, a location m and a spread tau^2, the variance of the true means in it.
+A component is either a point mass (tau = 0) or wide. Bins with center c, count n and noise variance v follow
 
-    c ~ sum over i of w_i N(m_i, tau_i^2 + v)        for the bins (center c, count n, noise variance v).
+    c ~ sum over i of w_i N(m_i, tau_i^2 + v).
 
-Its score is the log-likelihood minus a price per tribe (ln N + 3) and per spread (ln N / 2). The search comes from
-above: the non-parametric maximum-likelihood mixture on a fine grid is lumped into tribes, and neighbors are merged one
-by one; as no mixture is more likely than that one, it also says when two tribes can never pay.
+The score of a mixture is its log-likelihood minus a penalty of ln N + 3 per component and ln N / 2 per spread, where N
+is the effective number of agents. The search goes from many components to few: it groups the atoms of the
+non-parametric maximum-likelihood mixture into components, then merges neighbors one pair at a time and keeps the best
+score. No mixture is more likely than the non-parametric one, so its likelihood also shows when two components cannot
+score better than one.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
+from colme.census.normal import normal_density
 
 i64 = np.int64  # a plain number in a call would make numba compile the callee for that very number
 
-MOST = 40
-"""Tribes at most."""
-_GRID = 160
+MAX_COMPONENTS = 40
+_MAX_ATOMS = 160
 """Atoms of the non-parametric mixture at most."""
-_PRICE = 3.0
-"""Nats per tribe, beside ln N."""
-_BETWEEN = 2.0
-"""Nats that mixtures with places between the atoms may be better by."""
+_PENALTY = 3.0
+"""Nats per component, in addition to ln N."""
+OFF_GRID = 2.0
+"""Nats by which a mixture with locations between the atoms may exceed the bound."""
 TINY = 1e-300
 
 
-@helper
-def range_of(values):
-    """Smallest and largest."""
-    low = high = values[0]
-    for i in range(values.size):
-        low, high = min(low, values[i]), max(high, values[i])
-    return low, high
+class Histogram(NamedTuple):
+    """The occupied bins of one histogram."""
+
+    center: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    """Agents in the bin, a fraction for some."""
+    noise: NDArray[np.float64]
+    """The variance of a binned mean around the true one."""
+
+
+class Mixture(NamedTuple):
+    """Components, in arrays that may have more room than there are components."""
+
+    weight: NDArray[np.float64]
+    location: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    """tau^2; zero for point masses."""
+    wide: NDArray[np.bool_]
+    """Which components may have a spread."""
 
 
 @helper
-def density(distance, variance):
-    """A normal density without its constant 1 / sqrt(2 pi); zero beyond eight deviations."""
-    e = distance * distance / variance
-    return math.exp(-0.5 * e) / math.sqrt(variance) if e < 64.0 else 0.0
-
-
-@helper
-def _runs(center, noise):
-    """Where runs of bins begin that have the same noise and lie from left to right; the number of bins comes last."""
-    begin, n = np.empty(center.size + 1, np.int64), 0
-    for b in range(center.size):
-        if b == 0 or noise[b] != noise[b - 1] or center[b] < center[b - 1]:
-            begin[n] = b
-            n += 1
-    begin[n] = center.size
-    return begin[: n + 1]
-
-
-@helper
-def _nearby(center, first, last, place, reach):
-    """The bins first..last-1, from left to right, whose distance from a place is at most the reach, by bisection."""
-    low, high = first, last
-    while low < high:
-        middle = (low + high) // 2
-        if center[middle] < place - reach:
-            low = middle + 1
-        else:
-            high = middle
-    first = high
-    while high < last and center[high] <= place + reach:
-        high += 1
-    return first, high
-
-
-@helper
-def _explain(center, noise, begin, share, place, spread, k, p, near, f):
-    """p[i, b] = share times density of tribe i at bin b, for near[i, r, 0] <= b < near[i, r, 1] in run r, as it is zero
-    elsewhere; f = their sums."""
-    for b in range(center.size):
-        f[b] = TINY
-    for i in range(k):
-        for r in range(begin.size - 1):
-            variance = noise[begin[r]] + spread[i]
-            first, last = _nearby(center, begin[r], begin[r + 1], place[i], 8.0 * math.sqrt(variance))
-            near[i, r, 0], near[i, r, 1] = first, last
-            for b in range(first, last):
-                p[i, b] = share[i] * density(center[b] - place[i], variance)
-                f[b] += p[i, b]
+def _room():
+    """A mixture with room for MAX_COMPONENTS."""
+    return Mixture(
+        np.empty(MAX_COMPONENTS), np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
+    )
 
 
 @kernel
-def _log_likelihood(center, count, noise, share, place, spread, k):
-    begin = _runs(center, noise)
-    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
-    _explain(center, noise, begin, share, place, spread, k, p, near, f)
+def fit_mixture(histogram, mixture):
+    """Fill `mixture`, which has room for MAX_COMPONENTS, with the mixture of the best score, sorted by location.
+    Returns the number of components."""
+    center, count, noise = histogram
     total = 0.0
-    for b in range(center.size):
-        total += count[b] * math.log(f[b])
-    return total
-
-
-@kernel
-def refine(center, count, noise, share, place, spread, wide, k, rounds):
-    """Expectation and maximisation; bins weigh in by their precision. `wide`: which tribes may have a spread."""
-    begin = _runs(center, noise)
-    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
-    total = 0.0
-    for b in range(center.size):
+    for b in range(count.size):
         total += count[b]
-    for _ in range(rounds):
-        _explain(center, noise, begin, share, place, spread, k, p, near, f)
-        for i in range(k):
-            mass = weight = pull = square = excess = 0.0
-            for r in range(begin.size - 1):
-                blur = noise[begin[r]]
-                precision = 1.0 / (blur + spread[i])
-                for b in range(near[i, r, 0], near[i, r, 1]):
-                    part, d = count[b] * p[i, b] / f[b], center[b] - place[i]
-                    mass += part
-                    weight += part * precision
-                    pull += part * precision * d
-                    square += part * precision * precision
-                    excess += part * precision * precision * (d * d - blur)
-            share[i] = mass / total
-            if weight > 0.0:
-                place[i] += pull / weight
-            spread[i] = max(0.0, excess / square) if wide[i] and square > 0.0 else 0.0
+    penalty, spread_penalty = math.log(max(total, 3.0)) + _PENALTY, 0.5 * math.log(max(total, 3.0))
+    fit_one_component(histogram, mixture)
+    low, high = range_of(center)
+    if total < 3.0 or low == high:
+        return 1
+    em(histogram, mixture, i64(1), i64(8))
+    best = _toggle_spreads(histogram, mixture, i64(1), penalty, spread_penalty)
+    k_best = 1
+    atoms, atom_weight, bound = nonparametric_mixture(histogram, total, low, high)
+    if bound + OFF_GRID - 2.0 * penalty < best:
+        return 1
 
-
-@kernel
-def _score(center, count, noise, share, place, spread, wide, k, price, price_of_spread):
-    score = _log_likelihood(center, count, noise, share, place, spread, k) - price * k
-    for i in range(k):
-        if wide[i]:
-            score -= price_of_spread
-    return score
-
-
-@kernel
-def _atoms(center, count, noise, total, low, high):
-    """The non-parametric maximum-likelihood mixture: (places, shares, the log-likelihood that no mixture exceeds).
-
-    Expectation and maximisation come only near it, but the growth of the shares tells how near: as the logarithm is
-    concave, no mixture of the atoms is better by more than N ln(largest growth)."""
+    now, trial, merged = _room(), _room(), _room()
+    cost = np.empty(MAX_COMPONENTS)
+    k = _group_atoms(atoms, atom_weight, total, now)
     finest = range_of(noise)[0]
-    n_atoms = min(_GRID, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
-    place, share, grown = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
-    for g in range(n_atoms):
-        place[g], share[g] = low + (high - low) * g / (n_atoms - 1), 1.0 / n_atoms
-    like, near = np.empty((center.size, n_atoms)), np.empty((center.size, 2), np.int64)
-    for b in range(center.size):
-        near[b] = _nearby(place, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
-        for g in range(near[b, 0], near[b, 1]):
-            like[b, g] = density(center[b] - place[g], noise[b])
-    bound = 0.0
-    for _ in range(200):
-        for g in range(n_atoms):
-            grown[g] = 0.0
-        bound = 0.0
-        for b in range(center.size):
-            f = TINY
-            for g in range(near[b, 0], near[b, 1]):
-                f += share[g] * like[b, g]
-            bound += count[b] * math.log(f)
-            q = count[b] / (f * total)
-            for g in range(near[b, 0], near[b, 1]):
-                grown[g] += q * like[b, g]
-        most = 0.0
-        for g in range(n_atoms):
-            most = max(most, grown[g])
-            share[g] *= grown[g]
-        bound += total * math.log(most)
-        if most - 1.0 < 1e-3:
+    em(histogram, now, k, i64(30))
+    score_now = _score(histogram, now, k, penalty, spread_penalty)
+    while True:
+        if k > 1 and (score_now > best or k <= 4):
+            _copy(k, now, trial)
+            em(histogram, trial, k, i64(40))
+            score = _toggle_spreads(histogram, trial, k, penalty, spread_penalty)
+            if score > best:
+                best, k_best = score, k
+                _copy(k, trial, mixture)
+        if k <= 2:
             break
-    return place, share, bound
+        _sort(k, now)
+        weight, location, spread = now.weight, now.location, now.spread
+        for i in range(k - 1):
+            d = location[i + 1] - location[i]
+            both = max(weight[i] + weight[i + 1], TINY)
+            cost[i] = weight[i] * weight[i + 1] / both * d * d / (finest + spread[i] + spread[i + 1])
+        score_now = -np.inf
+        for _ in range(min(3, k - 1)):  # the three pairs that are cheapest to merge
+            i = 0
+            for j in range(k - 1):
+                if cost[j] < cost[i]:
+                    i = j
+            cost[i] = np.inf
+            for wide in range(2):
+                _merge(i, k, wide == 1, now, trial)
+                em(histogram, trial, k - 1, i64(12))
+                score = _score(histogram, trial, k - 1, penalty, spread_penalty)
+                if score > score_now:
+                    score_now = score
+                    _copy(k - 1, trial, merged)
+        k -= 1
+        _copy(k, merged, now)
+    em(histogram, mixture, k_best, i64(20))
+    _sort(k_best, mixture)
+    return k_best
 
 
 @kernel
-def _lump(atoms, share_of, total, share, place):
-    """Tribes from atoms: a new one begins at every valley of their shares. Returns how many."""
-    k, mass, moment = 0, 0.0, 0.0
-    for g in range(atoms.size):
-        valley = g > 0 and share_of[g] > share_of[g - 1] and (g < 2 or share_of[g - 1] <= share_of[g - 2])
-        if valley and mass * total > 0.3 and k < MOST - 1:
-            share[k], place[k] = mass, moment / mass
-            k += 1
-        if valley:
-            mass = moment = 0.0
-        mass += share_of[g]
-        moment += share_of[g] * atoms[g]
-    if mass * total > 0.3 or k == 0:
-        share[k], place[k] = mass, moment / max(mass, TINY)
-        k += 1
-    kept = 0.0
-    for i in range(k):
-        kept += share[i]
-    for i in range(k):
-        share[i] /= kept
-    return k
+def fit_one_component(histogram, mixture):
+    """A single wide component, by the moments of the histogram."""
+    mixture.weight[0], mixture.wide[0] = 1.0, True
+    mixture.location[0], _, mixture.spread[0] = moments_of(histogram)
 
 
 @kernel
-def _copy(k, share, place, spread, wide, share_to, place_to, spread_to, wide_to):
-    for i in range(k):
-        share_to[i], place_to[i], spread_to[i], wide_to[i] = share[i], place[i], spread[i], wide[i]
-
-
-@kernel
-def _merged(i, k, wider, share, place, spread, wide, share_to, place_to, spread_to, wide_to):
-    """Tribes i and i + 1 become one, with a spread or without."""
-    both = max(share[i] + share[i + 1], TINY)
-    middle = (share[i] * place[i] + share[i + 1] * place[i + 1]) / both
-    across = share[i] * (spread[i] + (place[i] - middle) ** 2)
-    across += share[i + 1] * (spread[i + 1] + (place[i + 1] - middle) ** 2)
-    for j in range(k - 1):
-        source = j if j < i else j + 1
-        share_to[j], place_to[j], spread_to[j] = share[source], place[source], spread[source]
-        wide_to[j] = wide[source]
-    share_to[i], place_to[i], spread_to[i], wide_to[i] = both, middle, across / both if wider else 0.0, wider
-
-
-@kernel
-def _sort(k, share, place, spread, wide):
-    """By place."""
-    for i in range(1, k):
-        j = i
-        while j > 0 and place[j] < place[j - 1]:
-            share[j], share[j - 1] = share[j - 1], share[j]
-            place[j], place[j - 1] = place[j - 1], place[j]
-            spread[j], spread[j - 1] = spread[j - 1], spread[j]
-            wide[j], wide[j - 1] = wide[j - 1], wide[j]
-            j -= 1
-
-
-@kernel
-def _polish(center, count, noise, share, place, spread, wide, k, price, price_of_spread):
-    """Give each tribe a spread or take it, if that pays. Returns the score."""
-    share_2, place_2, spread_2 = np.empty(MOST), np.empty(MOST), np.empty(MOST)
-    wide_2 = np.zeros(MOST, np.bool_)
-    best = _score(center, count, noise, share, place, spread, wide, k, price, price_of_spread)
-    for i in range(k):
-        _copy(k, share, place, spread, wide, share_2, place_2, spread_2, wide_2)
-        wide_2[i] = not wide[i]
-        spread_2[i] = 0.25 * range_of(noise)[0] if wide_2[i] else 0.0
-        refine(center, count, noise, share_2, place_2, spread_2, wide_2, k, i64(25))
-        score = _score(center, count, noise, share_2, place_2, spread_2, wide_2, k, price, price_of_spread)
-        if score > best:
-            best = score
-            _copy(k, share_2, place_2, spread_2, wide_2, share, place, spread, wide)
-    return best
-
-
-@kernel
-def moments_of(center, count, noise):
-    """Mean and variance of a histogram, and what of the variance is not noise, as far as that is positive."""
+def moments_of(histogram):
+    """Mean and variance of a histogram, and the part of the variance in excess of the noise (zero if negative)."""
+    center, count, noise = histogram
     total = first = second = blur = 0.0
     for b in range(center.size):
         total += count[b]
@@ -267,70 +150,227 @@ def moments_of(center, count, noise):
 
 
 @kernel
-def one_tribe(center, count, noise, share, place, spread):
-    """The best single tribe: place and spread from the moments."""
-    share[0] = 1.0
-    place[0], _, spread[0] = moments_of(center, count, noise)
+def em(histogram, mixture, k, rounds):
+    """So many rounds of expectation and maximization for k components. Bins are weighted by their precision."""
+    center, count, noise = histogram
+    weight, location, spread, wide = mixture
+    begin = _runs(center, noise)
+    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
+    total = 0.0
+    for b in range(center.size):
+        total += count[b]
+    for _ in range(rounds):
+        _joint_densities(histogram, begin, mixture, k, p, near, f)
+        for i in range(k):
+            mass = information = pull = square = excess = 0.0
+            for r in range(begin.size - 1):
+                blur = noise[begin[r]]
+                precision = 1.0 / (blur + spread[i])
+                for b in range(near[i, r, 0], near[i, r, 1]):
+                    part, d = count[b] * p[i, b] / f[b], center[b] - location[i]
+                    mass += part
+                    information += part * precision
+                    pull += part * precision * d
+                    square += part * precision * precision
+                    excess += part * precision * precision * (d * d - blur)
+            weight[i] = mass / total
+            if information > 0.0:
+                location[i] += pull / information
+            spread[i] = max(0.0, excess / square) if wide[i] and square > 0.0 else 0.0
 
 
 @kernel
-def fit_tribes(center, count, noise, share, place, spread):
-    """The mixture with the best score; fills share, place and spread (room for MOST) and returns how many tribes."""
+def log_likelihood(histogram, mixture, k):
+    """The log-likelihood of the first k components."""
+    center, count, noise = histogram
+    begin = _runs(center, noise)
+    p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
+    _joint_densities(histogram, begin, mixture, k, p, near, f)
     total = 0.0
-    for b in range(count.size):
-        total += count[b]
-    price, price_of_spread = math.log(max(total, 3.0)) + _PRICE, 0.5 * math.log(max(total, 3.0))
-    wide = np.zeros(MOST, np.bool_)
-    one_tribe(center, count, noise, share, place, spread)
-    low, high = range_of(center)
-    if total < 3.0 or low == high:
-        return 1
-    wide[0] = True
-    refine(center, count, noise, share, place, spread, wide, i64(1), i64(8))
-    best = _polish(center, count, noise, share, place, spread, wide, i64(1), price, price_of_spread)
-    k_best = 1
-    atoms, share_of, bound = _atoms(center, count, noise, total, low, high)
-    if bound + _BETWEEN - 2.0 * price < best:
-        return 1
+    for b in range(center.size):
+        total += count[b] * math.log(f[b])
+    return total
 
-    w, m, v, g = np.empty(MOST), np.empty(MOST), np.zeros(MOST), np.zeros(MOST, np.bool_)
-    w2, m2, v2, g2 = np.empty(MOST), np.empty(MOST), np.empty(MOST), np.zeros(MOST, np.bool_)
-    w3, m3, v3, g3 = np.empty(MOST), np.empty(MOST), np.empty(MOST), np.zeros(MOST, np.bool_)
-    cost = np.empty(MOST)
-    k = _lump(atoms, share_of, total, w, m)
+
+@helper
+def _joint_densities(histogram, begin, mixture, k, p, near, f):
+    """p[i, b] = weight times density of component i at bin b, for near[i, r, 0] <= b < near[i, r, 1] in run r (it is
+    zero elsewhere); f[b] = their sum over components."""
+    center, noise = histogram.center, histogram.noise
+    for b in range(center.size):
+        f[b] = TINY
+    for i in range(k):
+        location, spread = mixture.location[i], mixture.spread[i]
+        for r in range(begin.size - 1):
+            variance = noise[begin[r]] + spread
+            first, last = _within(center, begin[r], begin[r + 1], location, 8.0 * math.sqrt(variance))
+            near[i, r, 0], near[i, r, 1] = first, last
+            for b in range(first, last):
+                p[i, b] = mixture.weight[i] * normal_density(center[b] - location, variance)
+                f[b] += p[i, b]
+
+
+@helper
+def _runs(center, noise):
+    """The first bin of every run of bins with equal noise and increasing centers, and the number of bins at the end."""
+    begin, n = np.empty(center.size + 1, np.int64), 0
+    for b in range(center.size):
+        if b == 0 or noise[b] != noise[b - 1] or center[b] < center[b - 1]:
+            begin[n] = b
+            n += 1
+    begin[n] = center.size
+    return begin[: n + 1]
+
+
+@helper
+def _within(center, first, last, location, reach):
+    """Those of the bins first..last-1, sorted by center, within `reach` of a location: (first, last + 1), by
+    bisection."""
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if center[middle] < location - reach:
+            low = middle + 1
+        else:
+            high = middle
+    first = high
+    while high < last and center[high] <= location + reach:
+        high += 1
+    return first, high
+
+
+@kernel
+def _score(histogram, mixture, k, penalty, spread_penalty):
+    score = log_likelihood(histogram, mixture, k) - penalty * k
+    for i in range(k):
+        if mixture.wide[i]:
+            score -= spread_penalty
+    return score
+
+
+@kernel
+def _toggle_spreads(histogram, mixture, k, penalty, spread_penalty):
+    """Make each component wide, or a point mass, in turn where that improves the score. Returns the score."""
+    trial = _room()
+    best = _score(histogram, mixture, k, penalty, spread_penalty)
+    for i in range(k):
+        _copy(k, mixture, trial)
+        trial.wide[i] = not mixture.wide[i]
+        trial.spread[i] = 0.25 * range_of(histogram.noise)[0] if trial.wide[i] else 0.0
+        em(histogram, trial, k, i64(25))
+        score = _score(histogram, trial, k, penalty, spread_penalty)
+        if score > best:
+            best = score
+            _copy(k, trial, mixture)
+    return best
+
+
+@kernel
+def nonparametric_mixture(histogram, total, low, high):
+    """The non-parametric maximum-likelihood mixture of atoms between low and high: (locations, weights, bound), where
+    no mixture of the atoms has a log-likelihood above the bound.
+
+    Expectation and maximization only approach the maximum. How far it is follows from the growth of the weights: as the
+    logarithm is concave, no mixture of the atoms is better by more than N ln(largest growth)."""
+    center, count, noise = histogram
     finest = range_of(noise)[0]
-    refine(center, count, noise, w, m, v, g, k, i64(30))
-    now = _score(center, count, noise, w, m, v, g, k, price, price_of_spread)
-    while True:
-        if k > 1 and (now > best or k <= 4):
-            _copy(k, w, m, v, g, w2, m2, v2, g2)
-            refine(center, count, noise, w2, m2, v2, g2, k, i64(40))
-            score = _polish(center, count, noise, w2, m2, v2, g2, k, price, price_of_spread)
-            if score > best:
-                best, k_best = score, k
-                _copy(k, w2, m2, v2, g2, share, place, spread, wide)
-        if k <= 2:
+    n_atoms = min(_MAX_ATOMS, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
+    location, weight, growth = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
+    for g in range(n_atoms):
+        location[g], weight[g] = low + (high - low) * g / (n_atoms - 1), 1.0 / n_atoms
+    like, near = np.empty((center.size, n_atoms)), np.empty((center.size, 2), np.int64)
+    for b in range(center.size):
+        near[b] = _within(location, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
+        for g in range(near[b, 0], near[b, 1]):
+            like[b, g] = normal_density(center[b] - location[g], noise[b])
+    bound = 0.0
+    for _ in range(200):
+        for g in range(n_atoms):
+            growth[g] = 0.0
+        bound = 0.0
+        for b in range(center.size):
+            f = TINY
+            for g in range(near[b, 0], near[b, 1]):
+                f += weight[g] * like[b, g]
+            bound += count[b] * math.log(f)
+            q = count[b] / (f * total)
+            for g in range(near[b, 0], near[b, 1]):
+                growth[g] += q * like[b, g]
+        largest = 0.0
+        for g in range(n_atoms):
+            largest = max(largest, growth[g])
+            weight[g] *= growth[g]
+        bound += total * math.log(largest)
+        if largest - 1.0 < 1e-3:
             break
-        _sort(k, w, m, v, g)
-        for i in range(k - 1):
-            d = m[i + 1] - m[i]
-            cost[i] = w[i] * w[i + 1] / max(w[i] + w[i + 1], TINY) * d * d / (finest + v[i] + v[i + 1])
-        now = -np.inf
-        for _ in range(min(3, k - 1)):
-            i = 0
-            for j in range(k - 1):
-                if cost[j] < cost[i]:
-                    i = j
-            cost[i] = np.inf
-            for wider in range(2):
-                _merged(i, k, wider == 1, w, m, v, g, w2, m2, v2, g2)
-                refine(center, count, noise, w2, m2, v2, g2, k - 1, i64(12))
-                score = _score(center, count, noise, w2, m2, v2, g2, k - 1, price, price_of_spread)
-                if score > now:
-                    now = score
-                    _copy(k - 1, w2, m2, v2, g2, w3, m3, v3, g3)
-        k -= 1
-        _copy(k, w3, m3, v3, g3, w, m, v, g)
-    refine(center, count, noise, share, place, spread, wide, k_best, i64(20))
-    _sort(k_best, share, place, spread, wide)
-    return k_best
+    return location, weight, bound
+
+
+@kernel
+def _group_atoms(atoms, atom_weight, total, mixture):
+    """Components from atoms: a new one starts at every valley of the atoms' weights, and components of less than 0.3
+    agents are dropped. Returns the number of components."""
+    k, mass, moment = 0, 0.0, 0.0
+    for g in range(atoms.size):
+        valley = g > 0 and atom_weight[g] > atom_weight[g - 1] and (g < 2 or atom_weight[g - 1] <= atom_weight[g - 2])
+        if valley and mass * total > 0.3 and k < MAX_COMPONENTS - 1:
+            mixture.weight[k], mixture.location[k] = mass, moment / mass
+            k += 1
+        if valley:
+            mass = moment = 0.0
+        mass += atom_weight[g]
+        moment += atom_weight[g] * atoms[g]
+    if mass * total > 0.3 or k == 0:
+        mixture.weight[k], mixture.location[k] = mass, moment / max(mass, TINY)
+        k += 1
+    kept = 0.0
+    for i in range(k):
+        kept += mixture.weight[i]
+    for i in range(k):
+        mixture.weight[i] /= kept
+    return k
+
+
+@kernel
+def _merge(i, k, wide, mixture, out):
+    """out = the mixture with components i and i + 1 merged into one, wide or not, of the same mean (and variance)."""
+    weight, location, spread, _ = mixture
+    both = max(weight[i] + weight[i + 1], TINY)
+    middle = (weight[i] * location[i] + weight[i + 1] * location[i + 1]) / both
+    across = weight[i] * (spread[i] + (location[i] - middle) ** 2)
+    across += weight[i + 1] * (spread[i + 1] + (location[i + 1] - middle) ** 2)
+    for j in range(k - 1):
+        source = j if j < i else j + 1
+        out.weight[j], out.location[j], out.spread[j] = weight[source], location[source], spread[source]
+        out.wide[j] = mixture.wide[source]
+    out.weight[i], out.location[i], out.spread[i], out.wide[i] = both, middle, across / both if wide else 0.0, wide
+
+
+@kernel
+def _copy(k, source, to):
+    for i in range(k):
+        to.weight[i], to.location[i] = source.weight[i], source.location[i]
+        to.spread[i], to.wide[i] = source.spread[i], source.wide[i]
+
+
+@kernel
+def _sort(k, mixture):
+    """Sort the components by location."""
+    weight, location, spread, wide = mixture
+    for i in range(1, k):
+        j = i
+        while j > 0 and location[j] < location[j - 1]:
+            weight[j], weight[j - 1] = weight[j - 1], weight[j]
+            location[j], location[j - 1] = location[j - 1], location[j]
+            spread[j], spread[j - 1] = spread[j - 1], spread[j]
+            wide[j], wide[j - 1] = wide[j - 1], wide[j]
+            j -= 1
+
+
+@helper
+def range_of(values):
+    """The smallest and the largest value."""
+    low = high = values[0]
+    for i in range(values.size):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high

@@ -1,193 +1,247 @@
-"""Who lives here: the few tribes that explain a census, and what they say about one agent's own mean.
+"""Fitted mixtures as priors, and the posterior of an agent's true mean, equation (5).
 
-A census is explained by a mixture (`colme.census.mixture`). One agent's own mean X ~ N(its true mean, s^2) then has a
-posterior: the estimate is its mean, the group its most probable tribe, the interval lies between its quantiles.
+Given its own mean X ~ N(true mean, s^2), and a mixture (`colme.census.mixture`) as the prior of the true mean, an agent
+has a posterior. The estimate is its mean, the group is the most probable component, and an interval lies between two of
+its quantiles. Components include the uncertainty of the fit (`colme.census.uncertainty`), and a small part of the prior
+is uniform, for agents that belong to no component.
 
-That takes for granted that true means have nothing to do with the noise. Where the votes on the grid of one noise stand
-out from the rest (one class has the larger sigma, or fewer samples), its voters have tribes of their own.
+One prior for all agents presumes that true means do not depend on noise. Where the means on the grid of one noise
+deviate from the others (one class has the larger sigma, or fewer samples), a mixture is fitted to that grid alone, and
+its agents use that one.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
-from colme.census.mixture import MOST, TINY, density, fit_tribes, one_tribe, range_of, refine
-from colme.census.uncertainty import doubts
+from colme.census.histogram import Bins
+from colme.census.mixture import MAX_COMPONENTS, TINY, Histogram, Mixture, em, fit_mixture, fit_one_component, range_of
+from colme.census.normal import normal_cdf, normal_density, normal_quantile
+from colme.census.uncertainty import added_variance
 
 FEW = 500.0
-"""A census of fewer, and not of all, only tells a place and a spread."""
-_STRANGERS = 0.1
-"""Agents of no tribe that are expected in a census, anywhere in its range."""
-REFINEMENTS = 20
-"""Rounds in which tribes known from another census become one's own."""
+"""A histogram of fewer agents, unless they are all there are, is fitted by a single component."""
+_OUTLIERS = 0.1
+"""Agents expected to belong to no component, anywhere in the range of the histogram."""
+WARM_ROUNDS = 20
+"""Rounds of EM for a histogram whose mixture starts from that of another."""
 _SMALLEST = 1e-8
-"""Votes that count."""
-_OUTSTANDING = 20.0
-"""Squared deviations by which the mean of one grid is off that of all tribes before its voters have their own."""
-_WEIGHTLESS = 1e-17
-"""Parts of a posterior with less probability are lost in rounding anyway."""
-_LAST = 1e-5
-"""Newton's last step, in deviations of the narrowest part: the one after it would be as small as its square."""
+"""Bins with less mass are left out."""
+_DEVIANT = 20.0
+"""A grid has a mixture of its own if its mean deviates by more than sqrt(20) = 4.5 standard errors from the others."""
+_ROUNDING = 1e-17
+"""Components of a posterior with less probability are lost in rounding."""
+_NEWTON = 1e-5
+"""The last step of Newton's method, in deviations of the narrowest component; the next would be about its square."""
 
 
-class Tribes(NamedTuple):
-    """Fits, one row each, and which row is whose (-1: nobody's). `width`: the variance of a tribe, doubts included."""
+class MixturePrior(NamedTuple):
+    """The arrays of `FittedMixtures`, as kernels take them."""
 
-    fit: NDArray[np.int64]
-    share: NDArray[np.float64]
-    place: NDArray[np.float64]
-    width: NDArray[np.float64]
-    n_tribes: NDArray[np.int64]
-    stranger: NDArray[np.float64]
+    row: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    location: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    n_components: NDArray[np.int64]
+    outlier_density: NDArray[np.float64]
     first_group: NDArray[np.int64]
-    """The group that the first tribe of a row is."""
+
+
+@dataclass
+class FittedMixtures:
+    """Mixtures, one per row, and the row that each agent uses as its prior."""
+
+    saved: ClassVar[tuple[str, ...]] = MixturePrior._fields
+
+    row: NDArray[np.int64]
+    """(agents): -1 for an agent without a prior."""
+    weight: NDArray[np.float64]
+    """(rows, MAX_COMPONENTS), as are location and variance."""
+    location: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    """The spread of a component plus the uncertainty of the fit."""
+    n_components: NDArray[np.int64]
+    """(rows): 0 where nothing was fitted."""
+    outlier_density: NDArray[np.float64]
+    """(rows): the uniform prior density of agents that belong to no component."""
+    first_group: NDArray[np.int64]
+    """(rows): the group number of the first component."""
 
     @property
-    def prior(self) -> tuple[Any, ...]:
-        """All but the names of groups."""
-        return self[:-1]
+    def prior(self) -> MixturePrior:
+        return MixturePrior(*(getattr(self, name) for name in self.saved))
 
     @classmethod
-    def unknown(cls, n_agents: int, n_rows: int = 1) -> Tribes:
-        """As long as nobody knows any."""
-        share, place, width = (np.zeros((n_rows, MOST)) for _ in range(3))
-        n_tribes, first_group = np.zeros((2, n_rows), np.int64)
-        return cls(np.full(n_agents, -1), share, place, width, n_tribes, np.zeros(n_rows), first_group)
+    def none(cls, n_agents: int, n_rows: int = 1) -> FittedMixtures:
+        """Before the first fit: rows without components, which no agent uses."""
+        weight, location, variance = (np.zeros((n_rows, MAX_COMPONENTS)) for _ in range(3))
+        n_components, first_group = np.zeros((2, n_rows), np.int64)
+        return cls(np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group)
 
     @classmethod
-    def fitted(cls, votes: NDArray[Any], bins: Any, n_most: Any, n_agents: int, *, alike: bool = False) -> Tribes:
-        """The tribes of every row of votes, a census of at most n_most agents; columns as in `histogram.Bins`.
-        `alike`: the rows are much like the first, so their tribes are those of the first, refined."""
-        n = len(votes)
-        tribes = cls.unknown(n, n)
-        if votes.shape[1]:
-            most = np.broadcast_to(np.asarray(n_most, np.float64), n)
-            _fit_rows(votes, *bins, most, float(n_agents), alike, *tribes.prior[1:])
-        tribes.fit[:] = np.where(tribes.n_tribes > 0, np.arange(n), -1)
-        return tribes
+    def of_rows(
+        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, warm_start: bool = False
+    ) -> FittedMixtures:
+        """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
+
+        reached     the number of agents that a row represents at most, one number or one per row
+        n_agents    the number of agents in the population
+        warm_start  fit the first row and start the others from it: they are similar"""
+        n = len(masses)
+        fitted = cls.none(n, n)
+        if masses.shape[1]:
+            limit = np.broadcast_to(np.asarray(reached, np.float64), n)
+            _fit_rows(masses, bins, limit, float(n_agents), warm_start, fitted.prior)
+        fitted.row[:] = np.where(fitted.n_components > 0, np.arange(n), -1)
+        return fitted
 
     @classmethod
-    def of_voters(
-        cls, votes: NDArray[Any], bins: Any, n_most: float, n_agents: int, row: NDArray[np.int64],
-        grid: NDArray[np.int64], *, alike: bool = False,
-    ) -> Tribes:  # fmt: skip
-        """As `fitted`, for agents who know these rows of votes and have voted on these grids (-1: on none)."""
-        everybody = cls.fitted(votes, bins, n_most, n_agents, alike=alike)
-        everybody = everybody._replace(fit=everybody.fit[row])
-        n_grids = int(bins.width.max(initial=-1)) + 1
-        part = np.zeros((len(votes), n_grids))
+    def of_agents(
+        cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: NDArray[np.int64],
+        grid: NDArray[np.int64], *, warm_start: bool = False,
+    ) -> FittedMixtures:  # fmt: skip
+        """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
+        deviating grid get a mixture of that grid alone."""
+        fitted = cls.of_rows(masses, bins, reached, n_agents, warm_start=warm_start)
+        fitted.row = fitted.row[row]
+        n_grids = int(bins.grid.max(initial=-1)) + 1
+        share = np.zeros((len(masses), n_grids))
         if n_grids > 1:
-            _stand_out(votes, *bins, n_most, float(n_agents), *everybody.prior[1:5], part)
-        parts, n_rows = [everybody], len(votes)
-        for g in np.flatnonzero((part > 0.0).any(axis=0)):
-            voters = np.flatnonzero((grid == g) & (part[row, g] > 0.0))
-            rows, which = np.unique(row[voters], return_inverse=True)
+            _deviating_grids(masses, bins, reached, float(n_agents), fitted.prior, share)
+        parts, n_rows = [fitted.prior], len(masses)
+        for g in np.flatnonzero((share > 0.0).any(axis=0)):
+            agents = np.flatnonzero((grid == g) & (share[row, g] > 0.0))
+            rows, which = np.unique(row[agents], return_inverse=True)
             if not len(rows):
                 continue
-            own = np.where(bins.width == g, votes[rows], votes.dtype.type(0.0))
-            apart = cls.fitted(own, bins, n_most * part[rows, g], n_agents, alike=alike)
-            known = apart.fit[which] >= 0
-            everybody.fit[voters[known]] = n_rows + which[known]
-            parts.append(apart._replace(first_group=apart.first_group + MOST * (g + 1)))
+            own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
+            apart = cls.of_rows(own, bins, reached * share[rows, g], n_agents, warm_start=warm_start)
+            found = apart.row[which] >= 0
+            fitted.row[agents[found]] = n_rows + which[found]
+            apart.first_group += MAX_COMPONENTS * (g + 1)
+            parts.append(apart.prior)
             n_rows += len(rows)
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
-        return cls(everybody.fit, *joined)
+        return cls(fitted.row, *joined)
 
 
 @kernel
-def _fit_rows(votes, center, square, width_of, n_most, n_agents, alike, share, place, width, n_tribes, stranger):
-    n_widths = 0
-    for b in range(width_of.size):
-        n_widths = max(n_widths, width_of[b] + 1)
-    mass, variance = np.empty(n_widths), np.empty(n_widths)
-    c, n, v, error = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MOST)
-    n_first, first, wide = 0, np.empty(MOST), np.zeros(MOST, np.bool_)
-    for row in range(votes.shape[0]):
-        for e in range(n_widths):
-            mass[e] = variance[e] = 0.0
+def _fit_rows(masses, bins, reached, n_agents, warm_start, out):
+    center, squared_width, grid = bins
+    n_grids = 0
+    for b in range(grid.size):
+        n_grids = max(n_grids, grid[b] + 1)
+    mass, noise = np.empty(n_grids), np.empty(n_grids)
+    c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
+    k_first, first_spread, wide = 0, np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
+    for row in range(masses.shape[0]):
+        for e in range(n_grids):
+            mass[e] = noise[e] = 0.0
         for b in range(center.size):
             if center[b] == center[b]:
-                mass[width_of[b]] += max(votes[row, b], 0.0)
+                mass[grid[b]] += max(masses[row, b], 0.0)
             else:
-                variance[width_of[b]] += votes[row, b]
-        total, bins = 0.0, 0
-        for e in range(n_widths):
+                noise[grid[b]] += masses[row, b]
+        total, n_bins = 0.0, 0
+        for e in range(n_grids):
             total += mass[e]
-        counted = min(n_most[row], n_agents * total)
-        n_tribes[row] = 0
-        if counted < 1.0:
+        n_effective = min(reached[row], n_agents * total)
+        out.n_components[row] = 0
+        if n_effective < 1.0:
             continue
         for b in range(center.size):
-            if center[b] == center[b] and votes[row, b] > _SMALLEST:
-                e = width_of[b]
-                c[bins], n[bins] = center[b], counted * votes[row, b] / total
-                # linear binning blurs by h^2 / 6
-                v[bins] = square[b] * (max(variance[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
-                bins += 1
-        k, few = 1, counted < min(FEW, 0.99 * n_agents * total)
-        if few:
-            one_tribe(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
-        elif alike and n_first > 0:
-            k = n_first
+            if center[b] == center[b] and masses[row, b] > _SMALLEST:
+                e = grid[b]
+                c[n_bins], n[n_bins] = center[b], n_effective * masses[row, b] / total
+                # linear binning adds a variance of h^2 / 6
+                v[n_bins] = squared_width[b] * (max(noise[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
+                n_bins += 1
+        histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins])
+        mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
+        k = 1
+        if n_effective < min(FEW, 0.99 * n_agents * total):
+            fit_one_component(histogram, mixture)
+        elif warm_start and k_first > 0:
+            k = k_first
             for i in range(k):
-                share[row, i], place[row, i] = share[0, i], place[0, i]
-                width[row, i], wide[i] = first[i], first[i] > 0.0
-            refine(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], wide, k, np.int64(REFINEMENTS))
+                mixture.weight[i], mixture.location[i] = out.weight[0, i], out.location[0, i]
+                mixture.spread[i], wide[i] = first_spread[i], first_spread[i] > 0.0
+            em(histogram, mixture, k, np.int64(WARM_ROUNDS))
         else:
-            k = fit_tribes(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row])
+            k = fit_mixture(histogram, mixture)
         if row == 0:
-            n_first = k
+            k_first = k
             for i in range(k):
-                first[i] = width[row, i]
-        doubts(c[:bins], n[:bins], v[:bins], share[row], place[row], width[row], k, error)
+                first_spread[i] = mixture.spread[i]
+        added_variance(histogram, mixture, k, added)
         for i in range(k):
-            width[row, i] += error[i]
-        n_tribes[row] = k
-        low, high = range_of(c[:bins])
-        stranger[row] = _STRANGERS / counted / max(high - low, math.sqrt(v[0]))
+            out.variance[row, i] += added[i]
+        out.n_components[row] = k
+        low, high = range_of(histogram.center)
+        out.outlier_density[row] = _OUTLIERS / n_effective / max(high - low, math.sqrt(v[0]))
 
 
 @kernel
-def _stand_out(votes, center, square, width_of, n_most, n_agents, share, place, width, n_tribes, part):
-    """part[row, g] = the part of the votes that is on grid g, where their mean is not that of the tribes of all."""
-    for row in range(votes.shape[0]):
+def _deviating_grids(masses, bins, reached, n_agents, prior, share):
+    """share[row, g] = the part of the mass that is on grid g, where its mean is not that of the mixture of the row."""
+    center, squared_width, grid = bins
+    for row in range(masses.shape[0]):
         total = middle = within = 0.0
         for b in range(center.size):
             if center[b] == center[b]:
-                total += max(votes[row, b], 0.0)
-        if n_tribes[row] == 0 or total <= _SMALLEST:
+                total += max(masses[row, b], 0.0)
+        if prior.n_components[row] == 0 or total <= _SMALLEST:
             continue
-        for i in range(n_tribes[row]):
-            middle += share[row, i] * place[row, i]
-        for i in range(n_tribes[row]):
-            within += share[row, i] * (width[row, i] + (place[row, i] - middle) ** 2)
-        counted = min(n_most, n_agents * total)
-        for g in range(part.shape[1]):
-            mass = first = blur = 0.0
+        for i in range(prior.n_components[row]):
+            middle += prior.weight[row, i] * prior.location[row, i]
+        for i in range(prior.n_components[row]):
+            within += prior.weight[row, i] * (prior.variance[row, i] + (prior.location[row, i] - middle) ** 2)
+        n_effective = min(reached, n_agents * total)
+        for g in range(share.shape[1]):
+            mass = first = noise = 0.0
             for b in range(center.size):
-                if width_of[b] == g and center[b] == center[b]:
-                    mass += max(votes[row, b], 0.0)
-                    first += max(votes[row, b], 0.0) * (center[b] - middle)
-                elif width_of[b] == g:
-                    blur = votes[row, b] * square[b]
+                if grid[b] == g and center[b] == center[b]:
+                    mass += max(masses[row, b], 0.0)
+                    first += max(masses[row, b], 0.0) * (center[b] - middle)
+                elif grid[b] == g:
+                    noise = masses[row, b] * squared_width[b]
             if mass > _SMALLEST:
-                variance = (within + max(blur, 0.0) / mass) / (counted * mass / total)
-                if (first / mass) ** 2 > _OUTSTANDING * variance:
-                    part[row, g] = mass / total
+                variance = (within + max(noise, 0.0) / mass) / (n_effective * mass / total)
+                if (first / mass) ** 2 > _DEVIANT * variance:
+                    share[row, g] = mass / total
+
+
+@kernel
+def posterior_mean(mean, noise, prior, estimate, group, probability):
+    """Equation (5) for every agent: the posterior mean, the group of the most probable component, its probability."""
+    p = np.empty(MAX_COMPONENTS + 1)
+    for a in range(mean.size):
+        x, s2, row = mean[a], noise[a], prior.row[a]
+        if x != x or row < 0:
+            estimate[a], group[a], probability[a] = x, 0, 0.0
+            continue
+        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        _membership(x, s2, prior, row, p)
+        value, best = p[k] * x, 0
+        for i in range(k):
+            value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
+            best = i if p[i] > p[best] else best
+        estimate[a], group[a], probability[a] = value, prior.first_group[row] + best, p[best]
 
 
 @helper
-def _memberships(x, noise, share, place, width, k, stranger, p):
-    """p[i] = probability of tribe i given the mean x, p[k] = that of a stranger; `width` is the variance of a tribe,
-    the error of its place included. `stranger`: prior density of the strangers, who may be anywhere."""
-    total = p[k] = stranger * math.sqrt(2.0 * math.pi)
+def _membership(x, s2, prior, row, p):
+    """p[i] = the posterior probability of component i given the mean x, p[k] = that of belonging to none."""
+    k = prior.n_components[row]
+    total = p[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi)
     for i in range(k):
-        p[i] = share[i] * density(x - place[i], noise + width[i])
+        p[i] = prior.weight[row, i] * normal_density(x - prior.location[row, i], s2 + prior.variance[row, i])
         total += p[i]
     if total <= 0.0:
         p[k] = total = 1.0
@@ -196,109 +250,87 @@ def _memberships(x, noise, share, place, width, k, stranger, p):
 
 
 @kernel
-def posterior(
-    mean, noise, fit, share, place, width, n_tribes, stranger, first_group, estimate, group, probability
-):  # fmt: skip
-    """Posterior mean, group of the most probable tribe and its probability of every agent, by the tribes in fit[a]."""
-    p = np.empty(MOST + 1)
+def borrowing(mean, noise, prior, estimate, kept, spread):
+    """kept[a] = the weight of agent a's own mean in its estimate, given the memberships (the rest is borrowed);
+    spread[a] = the posterior variance around the estimate."""
+    p = np.empty(MAX_COMPONENTS + 1)
     for a in range(mean.size):
-        x, s2, f = mean[a], noise[a], fit[a]
-        if x != x or f < 0:
-            estimate[a], group[a], probability[a] = x, 0, 0.0
+        x, s2, row = mean[a], noise[a], prior.row[a]
+        kept[a], spread[a] = 1.0, s2
+        if x != x or row < 0:
             continue
-        k = n_tribes[f]
-        _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-        value, best = p[k] * x, 0
+        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        _membership(x, s2, prior, row, p)
+        kept[a], spread[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
         for i in range(k):
-            value += p[i] * (place[f, i] + width[f, i] / (width[f, i] + s2) * (x - place[f, i]))
-            best = i if p[i] > p[best] else best
-        estimate[a], group[a], probability[a] = value, first_group[f] + best, p[best]
-
-
-@kernel
-def borrowing(mean, noise, fit, share, place, width, n_tribes, stranger, estimate, kept, variance):
-    """kept[a] = the weight of agent a's own mean in its estimate, given who belongs where (the rest is borrowed), and
-    the posterior variance around the estimate."""
-    p = np.empty(MOST + 1)
-    for a in range(mean.size):
-        x, s2, f = mean[a], noise[a], fit[a]
-        kept[a], variance[a] = 1.0, s2
-        if x != x or f < 0:
-            continue
-        k = n_tribes[f]
-        _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-        kept[a], variance[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
-        for i in range(k):
-            own = width[f, i] / (width[f, i] + s2)
+            own = variance[i] / (variance[i] + s2)
             kept[a] += p[i] * own
-            variance[a] += p[i] * (own * s2 + (place[f, i] + own * (x - place[f, i]) - estimate[a]) ** 2)
-
-
-@helper
-def _below(value, x, s2, place, width, k, p):
-    """The posterior probability that the true mean lies below the value."""
-    total = p[k] * 0.5 * math.erfc((x - value) / math.sqrt(2.0 * s2))
-    for i in range(k):
-        kept = width[i] / (width[i] + s2)
-        middle, variance = place[i] + kept * (x - place[i]), max(kept * s2, TINY)
-        total += p[i] * 0.5 * math.erfc((middle - value) / math.sqrt(2.0 * variance))
-    return total
+            spread[a] += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - estimate[a]) ** 2)
 
 
 @kernel
-def below(value, mean, noise, fit, share, place, width, n_tribes, stranger, out):
-    """out[a] = posterior probability that agent a's true mean lies below value[a]; NaN without a sample."""
-    p = np.empty(MOST + 1)
+def posterior_cdf(value, mean, noise, prior, out):
+    """out[a] = the posterior probability that agent a's true mean lies below value[a]; NaN without a sample."""
+    p = np.empty(MAX_COMPONENTS + 1)
     for a in range(mean.size):
-        x, s2, f = mean[a], noise[a], fit[a]
+        x, s2, row = mean[a], noise[a], prior.row[a]
         if x != x:
             out[a] = np.nan
-        elif f < 0:
-            out[a] = 0.5 * math.erfc((x - value[a]) / math.sqrt(2.0 * s2))
+        elif row < 0:
+            out[a] = normal_cdf(value[a], x, s2)
         else:
-            k = n_tribes[f]
-            _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-            out[a] = _below(value[a], x, s2, place[f], width[f], k, p)
+            location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+            _membership(x, s2, prior, row, p)
+            total = p[k] * normal_cdf(value[a], x, s2)
+            for i in range(k):
+                kept = variance[i] / (variance[i] + s2)
+                middle = location[i] + kept * (x - location[i])
+                total += p[i] * normal_cdf(value[a], middle, max(kept * s2, TINY))
+            out[a] = total
+
+
+@kernel
+def posterior_quantiles(level, mean, noise, prior, out):
+    """out[a] = the value below which agent a's true mean lies with posterior probability `level`."""
+    z = normal_quantile(level)
+    p, middle, deviation = np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1)
+    for a in range(mean.size):
+        x, s2, row = mean[a], noise[a], max(prior.row[a], 0)
+        if x != x or s2 == np.inf:  # without a sample, or of unknown noise
+            out[a] = np.nan if x != x else -np.inf if level < 0.5 else np.inf
+            continue
+        k = prior.n_components[row] if prior.row[a] >= 0 else 0
+        p[0] = 1.0  # without a prior: N(x, s2)
+        if k > 0:
+            _membership(x, s2, prior, row, p)
+        n = _components(x, s2, prior.location[row], prior.variance[row], k, p, middle, deviation)
+        out[a] = _mixture_quantile(level, z, n, p, middle, deviation)
 
 
 @helper
-def _normal_quantile(level):
-    """Of the standard normal distribution."""
-    low, high = -40.0, 40.0
-    for _ in range(64):
-        middle = 0.5 * (low + high)
-        if 0.5 * math.erfc(-middle / math.sqrt(2.0)) < level:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high)
-
-
-@helper
-def _parts(x, s2, place, width, k, p, middle, deviation):
-    """Bring the parts of a posterior that weigh anything to the front of p, with their places and deviations: what is
-    left of it if the agent is of that tribe, or a stranger. Returns how many."""
+def _components(x, s2, location, variance, k, p, middle, deviation):
+    """The means and standard deviations of the components of a posterior, given the probabilities p[:k + 1]. Those of
+    negligible probability are dropped, and p is compacted. Returns how many are left."""
     n = 0
     for i in range(k + 1):
-        if p[i] > _WEIGHTLESS:
-            kept = width[i] / (width[i] + s2) if i < k else 1.0
-            middle[n] = place[i] + kept * (x - place[i]) if i < k else x
+        if p[i] > _ROUNDING:
+            kept = variance[i] / (variance[i] + s2) if i < k else 1.0
+            middle[n] = location[i] + kept * (x - location[i]) if i < k else x
             deviation[n], p[n] = math.sqrt(max(kept * s2, TINY)), p[i]
             n += 1
     return n
 
 
 @helper
-def _crossing(level, z, n, p, middle, deviation):
-    """Where the distribution of n normal parts crosses a level: Newton's method between the quantiles of the parts,
-    which are z deviations from their middles, and bisection where it would leave them
-    or is slow."""
+def _mixture_quantile(level, z, n, p, middle, deviation):
+    """The quantile of a mixture of n normal distributions: Newton's method between the smallest and the largest of
+    their quantiles, which are z deviations from their means, and bisection where it would leave them or is slow."""
     low = high = middle[0] + z * deviation[0]
     value, total, narrow = low, 0.0, deviation[0]
     for i in range(n):
         one = middle[i] + z * deviation[i]
         low, high, narrow = min(low, one), max(high, one), min(narrow, deviation[i])
-        value = middle[i] if total < level else value  # tribes lie from left to right: it is near the one that crosses
+        value = middle[i] if total < level else value  # sorted by location: start at the component that crosses
         total += p[i]
     value, before = min(max(value, low), high), high - low
     rounding = 1e-16 * (abs(low) + abs(high))
@@ -306,34 +338,16 @@ def _crossing(level, z, n, p, middle, deviation):
         below, slope = -level, 0.0
         for i in range(n):
             u = (value - middle[i]) / deviation[i]
-            below += p[i] * 0.5 * math.erfc(-u / math.sqrt(2.0))
+            below += p[i] * normal_cdf(u, 0.0, 1.0)
             slope += p[i] * math.exp(-0.5 * u * u) / (math.sqrt(2.0 * math.pi) * deviation[i])
         if below < 0.0:
             low = max(low, value)
         else:
             high = min(high, value)
-        step, exact = -below / slope if slope > 0.0 else np.inf, _LAST * narrow
+        step, exact = -below / slope if slope > 0.0 else np.inf, _NEWTON * narrow
         if abs(step) > 0.5 * before or not low <= value + step <= high:
-            step, exact = 0.5 * (low + high) - value, _LAST * _LAST * narrow
+            step, exact = 0.5 * (low + high) - value, _NEWTON * _NEWTON * narrow
         before, value = abs(step), value + step
         if before <= max(exact, rounding):
             break
     return value
-
-
-@kernel
-def quantiles(level, mean, noise, fit, share, place, width, n_tribes, stranger, out):
-    """out[a] = the value below which agent a's true mean lies with this posterior probability."""
-    z = _normal_quantile(level)
-    p, middle, deviation = np.empty(MOST + 1), np.empty(MOST + 1), np.empty(MOST + 1)
-    for a in range(mean.size):
-        x, s2, f = mean[a], noise[a], max(fit[a], 0)
-        if x != x or s2 == np.inf:  # without a sample, or with nothing known about it
-            out[a] = np.nan if x != x else -np.inf if level < 0.5 else np.inf
-            continue
-        k = n_tribes[f] if fit[a] >= 0 else 0
-        p[0] = 1.0  # with no tribes known, one is a stranger
-        if k > 0:
-            _memberships(x, s2, share[f], place[f], width[f], k, stranger[f], p)
-        n = _parts(x, s2, place[f], width[f], k, p, middle, deviation)
-        out[a] = _crossing(level, z, n, p, middle, deviation)

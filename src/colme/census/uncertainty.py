@@ -1,4 +1,9 @@
-"""How sure one can be of the mixture that explains a noisy histogram best (`colme.census.mixture`)."""
+"""The uncertainty of a fitted mixture (`colme.census.mixture`): standard errors, and how they widen its components.
+
+Locations and spreads are known up to standard errors, from the information matrix of all weights, locations and spreads
+together: overlapping components are hard to tell apart. `added_variance` turns them into variance that a posterior adds
+to each component.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,76 @@ import math
 import numpy as np
 
 from colme._core.jit import helper, kernel
-from colme.census.mixture import TINY, density, moments_of
+from colme.census.mixture import TINY, Mixture, moments_of
+from colme.census.normal import normal_cdf, normal_density
+
+
+@kernel
+def added_variance(histogram, mixture, k, out):
+    """out[i] = what uncertainty adds to the spread of component i: the variance of its location, and its expected
+    spread in excess of the fitted one, above all if the fitted one is zero."""
+    center, count, noise = histogram
+    weight, location, spread = mixture.weight, mixture.location, mixture.spread
+    wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
+    for i in range(k):
+        wide[i] = spread[i] > 0.0
+    parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
+    for i in range(k):
+        out[i], wide[i] = variance[i], True
+    parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
+    for b in range(center.size):
+        f = TINY
+        for i in range(k):
+            f += weight[i] * normal_density(center[b] - location[i], noise[b] + spread[i])
+        for i in range(k):
+            d, q = center[b] - location[i], noise[b] + spread[i]
+            slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
+    _, everything, true = moments_of(histogram)
+    for i in range(k):
+        if everything > 0.0:
+            e = min(math.sqrt(variance[k + i]), everything)
+            positive = spread[i] > 0.0
+            z = spread[i] / e if positive else slope[i] * e
+            out[i] += max(0.0, _expected_spread(z, e, max(true, e), positive or k == 1) - spread[i])
+
+
+@kernel
+def parameter_variances(histogram, mixture, k, out):
+    """out[:k] = squared standard errors of the locations, out[k:] = those of the spreads of the wide components: the
+    diagonal of the inverse of the information about all locations, spreads and weights."""
+    center, count, noise = histogram
+    weight, location, spread, wide = mixture
+    n_wide = 0
+    for i in range(k):
+        n_wide += 1 if wide[i] else 0
+    n = 2 * k - 1 + n_wide
+    information, slope, p = np.zeros((n, n)), np.empty(n), np.empty(k)
+    for b in range(center.size):
+        f = TINY
+        for i in range(k):
+            p[i] = normal_density(center[b] - location[i], noise[b] + spread[i])
+            f += weight[i] * p[i]
+        j = k
+        for i in range(k):
+            d, q = center[b] - location[i], noise[b] + spread[i]
+            slope[i] = weight[i] * p[i] * d / q
+            if wide[i]:
+                slope[j] = weight[i] * p[i] * 0.5 * (d * d / q - 1.0) / q
+                j += 1
+            if i < k - 1:
+                slope[k + n_wide + i] = p[i] - p[k - 1]
+        for i in range(n):
+            for j in range(i + 1):
+                information[i, j] += count[b] * (slope[i] / f) * (slope[j] / f)  # f * f may underflow
+    for i in range(n):
+        information[i, i] += 1e-9 * information[i, i] + TINY
+    _inverse_diagonal(information, k + n_wide, out)
 
 
 @kernel
 def _inverse_diagonal(matrix, k, out):
-    """out[i] = the first k diagonal elements of the inverse of a positive matrix, which is lost (Cholesky)."""
+    """out[i] = the first k diagonal elements of the inverse of a positive definite matrix, which is overwritten
+    (Cholesky)."""
     n = matrix.shape[0]
     for i in range(n):
         for j in range(i + 1):
@@ -31,72 +100,15 @@ def _inverse_diagonal(matrix, k, out):
             out[i] += column[j] * column[j]
 
 
-@kernel
-def _uncertainty(center, count, noise, share, place, spread, wide, k, out):
-    """out[:k] = variances of the places, out[k:] those of the spreads of the wide tribes, from the information that the
-    histogram has about all places, spreads and shares together: tribes that overlap are hard to tell."""
-    n_wide = 0
-    for i in range(k):
-        n_wide += 1 if wide[i] else 0
-    n = 2 * k - 1 + n_wide
-    information, slope, p = np.zeros((n, n)), np.empty(n), np.empty(k)
-    for b in range(center.size):
-        f = TINY
-        for i in range(k):
-            p[i] = density(center[b] - place[i], noise[b] + spread[i])
-            f += share[i] * p[i]
-        j = k
-        for i in range(k):
-            d, q = center[b] - place[i], noise[b] + spread[i]
-            slope[i] = share[i] * p[i] * d / q
-            if wide[i]:
-                slope[j] = share[i] * p[i] * 0.5 * (d * d / q - 1.0) / q
-                j += 1
-            if i < k - 1:
-                slope[k + n_wide + i] = p[i] - p[k - 1]
-        for i in range(n):
-            for j in range(i + 1):
-                information[i, j] += count[b] * (slope[i] / f) * (slope[j] / f)  # f * f may be less than any number
-    for i in range(n):
-        information[i, i] += 1e-9 * information[i, i] + TINY
-    _inverse_diagonal(information, k + n_wide, out)
-
-
 @helper
-def _expected_spread(z, e, everything, alone):
-    """The expected spread of a tribe, from the likelihood of a spread, N(z e, e^2), and a prior: anything up to
-    `everything`, or, as likely as not, zero, unless the tribe is `alone`: a world of one tribe is none of twins.
+def _expected_spread(z, e, everything, certain):
+    """The posterior mean of a component's spread, from the likelihood N(z e, e^2) of a spread and a prior that is
+    uniform between zero and `everything`, plus, unless a spread is `certain`, a point mass of one half at zero. (A
+    single component is assumed to have one: without it all agents would have the same mean.)
 
-    A spread is the more probable than none by sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2), and if there is one, its
-    mean is e (z + phi(z) / Phi(z))."""
+    The odds of a spread are sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2); given that there is one, its mean is
+    e (z + phi(z) / Phi(z))."""
     z = min(max(z, -6.0), 6.0)
-    bell, below = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), 0.5 * math.erfc(-z / math.sqrt(2.0))
-    odds = e / everything * below / bell
-    return (1.0 if alone else odds / (1.0 + odds)) * e * (z + bell / below)
-
-
-@kernel
-def doubts(center, count, noise, share, place, spread, k, doubt):
-    """doubt[i] = what to add to the spread of tribe i: the variance of its place, and what its spread may be more than
-    it seems, above all if it seems to have none."""
-    wide, out, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
-    for i in range(k):
-        wide[i] = spread[i] > 0.0
-    _uncertainty(center, count, noise, share, place, spread, wide, k, out)
-    for i in range(k):
-        doubt[i], wide[i] = out[i], True
-    _uncertainty(center, count, noise, share, place, spread, wide, k, out)
-    for b in range(center.size):
-        f = TINY
-        for i in range(k):
-            f += share[i] * density(center[b] - place[i], noise[b] + spread[i])
-        for i in range(k):
-            d, q = center[b] - place[i], noise[b] + spread[i]
-            slope[i] += count[b] * share[i] * density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
-    _, everything, true = moments_of(center, count, noise)
-    for i in range(k):
-        if everything > 0.0:
-            e = min(math.sqrt(out[k + i]), everything)
-            seen = spread[i] > 0.0
-            z = spread[i] / e if seen else slope[i] * e
-            doubt[i] += max(0.0, _expected_spread(z, e, max(true, e), seen or k == 1) - spread[i])
+    phi, below = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), normal_cdf(z, 0.0, 1.0)
+    odds = e / everything * below / phi
+    return (1.0 if certain else odds / (1.0 + odds)) * e * (z + phi / below)

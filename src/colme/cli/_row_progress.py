@@ -1,4 +1,4 @@
-"""How far a table is: a bar on a terminal's stderr from the second second on, elsewhere a line every ten seconds."""
+"""Progress of `colme estimate` on stderr: a bar on a terminal after one second, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from colme.cli.output import say
 
 PATIENCE = 1.0
-"""Seconds without a bar."""
+"""Seconds before the bar appears."""
 SAY_EVERY = 10.0
 
 
 class RowProgress:
-    """Called with what is done and what there is to do: first rows that are read, then methods that are judged."""
+    """Called with (done, total): first for rows that are read, then for the splits of the cross-validation."""
 
     def __init__(self, bar: Callable[[], Any] | None):
         self._make_bar = bar
         self._bar: Any = None
         self._task: Any = None
         self._begun = self._said = time.monotonic()
-        self._done, self._what = -1, "reading"
+        self._done, self._what = -1, "reading rows"
 
     def __call__(self, done: int, total: int | None) -> None:
         if done < self._done:
-            self._what = "choosing"
+            self._what = "comparing methods"
         self._done, now = done, time.monotonic()
         if self._make_bar is None:
             if now - self._said > SAY_EVERY:
@@ -47,7 +47,7 @@ class RowProgress:
 
 @contextlib.contextmanager
 def row_progress(quiet: bool) -> Iterator[RowProgress | None]:
-    """Something to call, or nothing."""
+    """A function to report progress to, or None if `quiet`."""
     if quiet:
         yield None
         return

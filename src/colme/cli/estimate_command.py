@@ -1,72 +1,80 @@
-"""colme estimate"""
+"""`colme estimate`: read a table, estimate, print, and write files, a figure and a page."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from colme.cli._agent_table import print_agents
 from colme.cli._row_progress import row_progress
-from colme.cli.output import emit, format_option, say
+from colme.cli.output import format_option, say
 
 if TYPE_CHECKING:
     from colme.data.report.result import Result
 
-SHOWN = 10
-"""Agents on the screen."""
 SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
-    """A number, in units of the time column, or one with a unit."""
+    """A number in units of the time column, or a number with a unit."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value))
         if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is no duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
+            self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
         return float(match[1]) * SECONDS.get(match[2], 1)
 
 
 @click.command("estimate")
 @click.argument("file", type=click.Path())
-@click.option("--agent", multiple=True, metavar="COLUMN", help="Whose sample a row is; again for several columns.")
-@click.option("--value", metavar="COLUMN", help="The samples.")
-@click.option("--time", metavar="COLUMN", help="When: dates or numbers. Later samples then judge earlier ones.")
-@click.option("--weight", metavar="COLUMN", help="For how many samples one counts.")
-@click.option("--label", metavar="COLUMN", help="Known groups, one per agent.")
+@click.option("--agent", multiple=True, metavar="COLUMN",
+              help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
+@click.option("--value", metavar="COLUMN", help="Column of samples.")
+@click.option("--time", metavar="COLUMN",
+              help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
+                   "later ones.")  # fmt: skip
+@click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
+@click.option("--label", metavar="COLUMN", help="Column of known groups, one per agent.")
 @click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
-              help="What may tell of an agent's mean; again for more. 'log n': how many samples it has.")  # fmt: skip
+              help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
+                   "of samples.")  # fmt: skip
 @click.option("--method", default="auto", show_default=True, metavar="NAME",
-              help="auto (by cross-validation), local, pooled, shrinkage, census, one-hop, cl-colme.")  # fmt: skip
-@click.option("--groups", type=click.IntRange(min=1), metavar="N", help="Groups at most (default: as many as show).")
+              help="auto (by cross-validation), local, pooled, shrinkage, census, one-hop or cl-colme.")  # fmt: skip
+@click.option("--groups", type=click.IntRange(min=1), metavar="N",
+              help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
 @click.option("--sigma", type=click.FloatRange(min=0, min_open=True), metavar="NUMBER",
-              help="Standard deviation of a sample, if it is known.")  # fmt: skip
-@click.option("--half-life", type=Duration(), metavar="TIME", help="A sample counts half after so long: 7d, 12h, ...")
+              help="Standard deviation of a sample, if known.")  # fmt: skip
+@click.option("--half-life", type=Duration(), metavar="TIME",
+              help="The weight of a sample halves in this time: 7d, 12h, ...")  # fmt: skip
 @click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
-              help="Of the intervals.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random folds.")
+              help="Level of the intervals.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write all agents: .parquet, .csv or .json; again for more.")  # fmt: skip
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw them: .svg, .pdf or .png.")
+              help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no words, only data.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only data: no progress and no messages.")
+@click.option("--wide", is_flag=True, help="Show all columns of the table, however wide it becomes.")
 @format_option
 @click.pass_context
 def command(
     context: click.Context, /, file: str, agent: tuple[str, ...], value: str | None, outputs: tuple[str, ...],
-    plot: str | None, report: str | None, quiet: bool, form: str, **options: Any,
+    plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
 ) -> None:  # fmt: skip
-    """Estimate every agent's mean from a table of samples, better than its own samples can.
+    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    FILE is CSV or TSV (also .gz), Parquet (also a folder), Arrow, or - for CSV from stdin: a row per sample, in any
-    order. Agents that are alike learn from each other; whether that helps is cross-validated, and if it does not,
-    everyone keeps its own mean. Rows without a value are left out and counted.
+    FILE is CSV or TSV (also compressed: .gz), Parquet (also a folder), Arrow, or - for CSV from stdin: one row per
+    sample, in any order. Similar agents learn from each other. Cross-validation measures whether that helps; if it does
+    not, every agent keeps its own mean. Rows without a value are left out and counted.
 
     \b
     Examples:
@@ -81,11 +89,11 @@ def command(
     if not agent or value is None:
         raise _missing(file, agent, value)
     if options["half_life"] is not None and options["time"] is None:
-        raise click.UsageError("--half-life needs to know when samples were taken. Try --time COLUMN.")
+        raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")
     _check_targets(file, [path for path in (*outputs, plot, report) if path is not None])
     for path in outputs:
         output.check_ending(Path(path))
-    _check_pictures(plot, report)
+    _check_figures(plot, report)
     from colme.data.estimate import estimate
 
     with row_progress(quiet) as progress:
@@ -100,21 +108,23 @@ def command(
     if report is not None:
         from colme.lab.pages.estimate_page import write_estimate_page
 
-        written.append(write_estimate_page(result, report, command=_typed(context)))
+        written.append(write_estimate_page(result, report, command=command_line(context)))
     if not quiet:
-        _tell(result)
+        _print_sentences(result)
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
         click.echo(output.csv_of(result), nl=False)
     else:
-        emit(_rows(result), form, title=_title(result))
+        left_out = print_agents(result, wide=wide)
+        if left_out and not quiet:
+            say(f"Not shown: {', '.join(left_out)}. Show all columns with --wide.")
     if written and not quiet:
         say("Written: " + ", ".join(map(str, written)))
 
 
 def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.UsageError:
-    """Which columns there are, for whoever did not name them."""
+    """The error for a missing --agent or --value, with the columns of the file."""
     from colme.data.read.sources import open_source
 
     wanted = [flag for flag, given in (("--agent", agent), ("--value", value)) if not given]
@@ -122,80 +132,68 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.Usag
     more = ", ..." if len(names) > 20 else ""
     there = f" The columns of {Path(file).name} are {', '.join(names[:20])}{more}." if names else ""
     flags = " ".join(f"{flag} COLUMN" for flag in wanted)
-    return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: colme estimate {file} {flags}")
+    example = f"colme estimate {shlex.quote(file)} {flags}"
+    return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: {example}")
 
 
 def _check_targets(file: str, targets: list[str]) -> None:
-    """The table itself is nothing to write to, and one file cannot hold two things."""
-    taken = {Path(file).resolve(): "the table itself"} if file != "-" else {}
+    """Refuse to overwrite the table, or to write two outputs to one file."""
+    taken = {Path(file).resolve(): "the input table"} if file != "-" else {}
     for target in targets:
         place = Path(target).resolve()
         if place in taken:
-            raise click.UsageError(f"{target} is {taken[place]}: it would be overwritten. Choose another name.")
-        taken[place] = "written twice"
+            raise click.UsageError(f"{target} is {taken[place]} and would be overwritten. Choose another name.")
+        taken[place] = "given twice"
 
 
-def _check_pictures(plot: str | None, report: str | None) -> None:
-    """What would fail after the work fails now."""
+def _check_figures(plot: str | None, report: str | None) -> None:
+    """Refuse a figure or page that could not be written, before the work begins."""
     from colme.data.report.output import check_ending
 
     if plot is None and report is None:
         return
-    from colme.lab import plots  # says so if matplotlib is not there
+    from colme.lab import plots  # fails with a hint if matplotlib is missing
 
     for path, endings in ((plot, plots.PICTURES), (report, (".html", ".htm"))):
         if path is not None:
             check_ending(Path(path), endings)
 
 
-def _tell(result: Result) -> None:
-    """The honest words."""
+def _print_sentences(result: Result) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from colme.data.report.sentences import headline, sentences
+    from colme.data.report.sentences import headline, safe_name, sentences
 
-    wide = None if sys.stderr.isatty() else 110
-    console = Console(stderr=True, highlight=False, markup=False, width=wide)
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 110
     console.print(headline(result), style="bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for topic, words in sentences(result).items():
-        table.add_row(topic, words)
+    for topic, sentence in sentences(result).items():
+        table.add_row(topic, safe_name(sentence, 10_000))
     for note in result.summary.notes:
-        table.add_row("Note", note)
+        table.add_row("Note", safe_name(note, 10_000))
     console.print(table)
 
 
-def _title(result: Result) -> str:
-    n = len(result.agent)
-    return f"The {SHOWN} of {n:,} agents that changed most" if n > SHOWN else ""
-
-
-def _rows(result: Result) -> list[dict[str, Any]]:
-    from colme.data.report.sentences import decimals, most_changed
-
-    digits, flags = decimals(result), result.flag_words()
-    chosen = most_changed(result, SHOWN)
-    columns = {name: getattr(result, name)[chosen] for name in ("mean", "estimate", "lower", "upper")}
-    text = {name: [f"{each:,.{digits}f}" for each in values] for name, values in columns.items()}
-    width = max((len(each) for cells in text.values() for each in cells), default=0)
-    return [
-        {"agent": str(result.agent[a]), "n": int(result.n[a])}
-        | {name: cells[k].rjust(width) for name, cells in text.items()}
-        | {"group": int(result.group[a]) if result.group[a] >= 0 else None}
-        | {"borrowed": round(float(result.borrowed[a]), 2), "flags": str(flags[a])}
-        for k, a in enumerate(chosen)
-    ]
-
-
-def _typed(context: click.Context) -> str:
-    """The command line that made the page."""
-    words = ["colme", "estimate", str(context.params["file"])]
+def command_line(context: click.Context) -> str:
+    """The command with all options that differ from their defaults, quoted for a shell: running it repeats the work."""
+    words = ["colme", "estimate"]
+    file = str(context.params["file"])
+    if not file.startswith("-") or file == "-":
+        words.append(file)
     for option in context.command.params:
         given = context.params.get(option.name or "")
-        if isinstance(option, click.Option) and not option.is_flag and given != option.get_default(context):
-            for each in given if isinstance(given, tuple) else (given,):
-                words += [option.opts[-1] if len(option.opts) > 1 else option.opts[0], str(each)]
-    return shlex.join(words)
+        if not isinstance(option, click.Option) or given is None or given == option.get_default(context):
+            continue
+        flag = option.opts[-1]
+        if option.is_flag:
+            words.append(flag)
+        for each in () if option.is_flag else given if isinstance(given, tuple) else (given,):
+            words += [flag, f"{Decimal(repr(each)):f}" if isinstance(option.type, Duration) else str(each)]
+    if file.startswith("-") and file != "-":
+        words += ["--", file]
+    return shlex.join(words) + (" < table.csv  # the table was read from standard input" if file == "-" else "")

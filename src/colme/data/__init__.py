@@ -1,1 +1,1 @@
-"""Your own table: read it, estimate every agent's mean, choose the method, diagnose."""
+"""Estimate every agent's mean from a table: `estimate` reads it, chooses a method, and reports."""

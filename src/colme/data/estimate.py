@@ -1,26 +1,68 @@
-"""From a table of samples to a better mean for every agent: diagnose, choose, estimate, say why."""
+"""`estimate`: from a table of samples to a better mean for every agent, with an interval, a group and a summary.
+
+    read     the table, wherever it is, as samples by agent              read/table.py
+    measure  counts, means and squares by fold; the noise of a sample    fit/moments.py, fit/noise.py
+    choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
+    fit      estimates and intervals                                     fit/estimators.py, census.py, overlaps.py
+    groups   whether there is evidence of groups                         fit/groups.py
+    report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
+
+`_estimate` below is this sequence.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from colme.confidence import check_probability
-from colme.data.fit.choice import Progress
-from colme.data.fit.estimators import METHODS
-from colme.data.pipeline import Options, Workings
+from colme.data.fit.cross_validation import (
+    CANDIDATES,
+    FEWEST,
+    CrossValidation,
+    Progress,
+    Scored,
+    best_of,
+    statistics_of,
+)
+from colme.data.fit.diagnosis import Diagnosis, diagnose
+from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
+from colme.data.fit.groups import Groups
+from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
+from colme.data.fit.moments import fold_moments
+from colme.data.fit.noise import measure_noise, t_quantile
+from colme.data.fit.prior import Prior, standardized
 from colme.data.read.table import Table, read_table
-from colme.data.report.result import Result
+from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
+Floats = NDArray[np.float64]
 LOG_N = "log n"
-"""The covariate that is no column."""
+"""The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
-"""Values whose squares' squares are still numbers lie between this and its inverse; others get another unit."""
+"""Values are rescaled unless the largest is between this and its inverse, so that fourth powers stay finite."""
+_NAMED = 20
+"""Agents that the summary lists by name for a flag."""
+_VALIDATED = 100_000
+"""Agents used in cross-validation, about, at most: more would not change its outcome."""
+
+
+class EstimateOptions(NamedTuple):
+    """The options of `estimate`, checked."""
+
+    sigma: float | None
+    method: str
+    groups: int | None
+    log_n: bool
+    half_life: float | None
+    level: float
+    seed: int
 
 
 def estimate(
@@ -40,32 +82,32 @@ def estimate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Result:
-    """Each agent's mean, better than its own samples give it, with an interval, a group and an honest word.
+    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    source      a file (CSV, Parquet, Arrow), a data frame, or batches
-    agent       the column that says whose sample a row is, or several
+    source      a file (CSV, Parquet, Arrow), a data frame, a dict of arrays, or an iterator of such batches
+    agent       the column that identifies the agent, or several columns
     value       the column of samples
-    time        when; samples are then judged in time order
-    weight      a sample of weight w counts as w samples
-    sigma       standard deviation of a sample, if it is known
+    time        the column of times; methods are then compared by how well earlier samples predict later ones
+    weight      the column of weights: a sample of weight w counts as w samples
+    sigma       the standard deviation of a sample, if known
     method      "auto" or one of "local", "pooled", "shrinkage", "census", "one-hop", "cl-colme"
-    groups      how many groups to look for at most (default: as many as there are; 1: none)
-    label       the column of known groups, constant within an agent
-    covariates  columns that may tell of an agent's mean; "log n" is the logarithm of its number of samples
-    half_life   in units of time (seconds for dates): a sample counts half after so long
-    level       of the intervals
+    groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
+    label       the column of known groups, one per agent
+    covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
+    half_life   in units of time (seconds for dates): the weight of a sample halves in this time
+    level       the probability with which an interval contains the true mean
     seed        decides the random folds of the cross-validation
-    progress    called with (done, total) while rows are read and methods are judged
+    progress    called with (done, total) while rows are read and while methods are compared
 
-    Without time, the order of an agent's rows and the order in which agents appear decide (with the seed) who is in
-    which fold, and nothing else.
+    Returns a `Result`: one row per agent, and a summary. Without time, the order of an agent's rows and the order in
+    which agents appear decide, with the seed, which sample is in which fold, and nothing else.
     """
-    options = _checked(sigma, method, groups, half_life, level, seed)
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
+    options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
     table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
                        progress=progress)  # fmt: skip
-    return _estimated(table, options, LOG_N in names, progress)
+    return _estimate(table, options, progress)
 
 
 def estimate_table(
@@ -80,46 +122,263 @@ def estimate_table(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Result:
-    """What `estimate` does with a table that is read. `log_n`: the logarithm of counts is a covariate."""
-    return _estimated(table, _checked(sigma, method, groups, half_life, level, seed), log_n, progress)
+    """`estimate` for a table that is already read. `log_n`: use the logarithm of the counts as a covariate."""
+    return _estimate(table, _checked(sigma, method, groups, log_n, half_life, level, seed), progress)
 
 
 def _checked(
-    sigma: float | None, method: str, groups: int | None, half_life: float | None, level: float, seed: int
-) -> Options:  # fmt: skip
+    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | None, level: float, seed: int
+) -> EstimateOptions:  # fmt: skip
     if sigma is not None:
         sigma = positive(sigma, "sigma", "sigma=2.0")
-    one_of(method, ("auto", *METHODS), "method", MethodError)
+    one_of(method, ("auto", *ESTIMATORS), "method", MethodError)
     if groups is not None:
         groups = whole(groups, "groups", "groups=3")
     if half_life is not None:
         half_life = positive(half_life, "half_life", "half_life=86400")
     check_probability("level", level)
-    return Options(sigma, method, groups, half_life, float(level), whole(seed, "seed", "seed=0", low=0))
+    seed = whole(seed, "seed", "seed=0", low=0)
+    return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
 
 
-def _estimated(table: Table, options: Options, log_n: bool, progress: Progress | None) -> Result:
+def _estimate(table: Table, options: EstimateOptions, progress: Progress | None) -> Result:
+    unit = _unit(table, options)
+    if unit != 1.0:
+        sigma = None if options.sigma is None else options.sigma / unit
+        scaled = table._replace(value=np.asarray(table.value / unit))
+        return _in_unit(_estimate(scaled, options._replace(sigma=sigma), progress), unit)
+    measured = _Measured(table, options)
+    choice = _choose(measured, options, progress)
+    fitted = _fit(measured, choice.estimator, options)
+    groups, groups_sentence = _find_groups(measured, fitted, options)
+    diagnosis = diagnose(table, measured.noise, ordered=measured.forward)
+    summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
+    return _result(measured, fitted, groups, diagnosis, summary)
+
+
+# units
+
+
+def _unit(table: Table, options: EstimateOptions) -> float:
+    """1, or for very large or small values the power of two to divide them by, which changes no digit."""
     if options.half_life is not None and table.time is None:
-        raise ColmeError("half_life needs to know when samples were taken: no time was given. Try time=...")
+        raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
     if not len(table.value):
-        raise ColmeError("the table has no sample: somebody must see a number. Check the value column.")
+        raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
     largest = max(abs(float(table.value.min())), abs(float(table.value.max()))) or options.sigma or 1.0
     if options.sigma is not None and not 1.0 / _FAR < options.sigma / largest < _FAR:
         raise ColmeError(f"sigma={options.sigma:g} with samples of up to {largest:g}: it must be their standard "
                          "deviation. Check its unit.")  # fmt: skip
-    if 1.0 / _FAR < largest < _FAR:
-        return Workings(table, options, log_n, progress).result()
-    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two changes no digit
-    sigma = None if options.sigma is None else options.sigma / unit
-    small = table._replace(value=np.asarray(table.value / unit))
-    return _times(Workings(small, options._replace(sigma=sigma), log_n, progress).result(), unit)
+    return 1.0 if 1.0 / _FAR < largest < _FAR else math.ldexp(1.0, math.frexp(largest)[1] - 1)
 
 
-def _times(result: Result, unit: float) -> Result:
-    """A result in another unit."""
-    with np.errstate(over="ignore"):  # an end of an interval may be infinite
+def _in_unit(result: Result, unit: float) -> Result:
+    """A result with all values multiplied by the unit."""
+    with np.errstate(over="ignore"):  # an end of an interval may become infinite
         ends = {name: getattr(result, name) * unit for name in ("mean", "estimate", "lower", "upper")}
     summary = msgspec.structs.replace(
         result.summary, sigma=result.summary.sigma * unit, tau=result.summary.tau * unit
     )  # fmt: skip
     return msgspec.structs.replace(result, summary=summary, **ends)
+
+
+# measure
+
+
+class _Measured:
+    """Moments, noise and prior of the agents that have a sample.
+
+    n        the number of samples of every agent
+    present  which agents have a sample; everything else is about these only
+    forward  whether the folds are periods of time
+    folds    moments by fold; `moments`: of all folds together
+    alone    why no agent can learn from another, if so
+    """
+
+    def __init__(self, table: Table, options: EstimateOptions):
+        self.table = table
+        self.n = np.diff(table.start)
+        self.present = self.n > 0
+        self.forward = table.time is not None
+        every = fold_moments(table, forward=self.forward, seed=options.seed, half_life=options.half_life)
+        self.folds = every.select(self.present)
+        self.moments = self.folds.merged(slice(None))
+        self.noise = measure_noise(self.folds, options.sigma, ordered=self.forward)
+        self.prior = _prior(table, self.n, log_n=options.log_n).select(self.present)
+        self.alone = self._alone(options)
+        self._statistics: dict[str, AgentStatistics] = {}
+
+    def statistics(self, kind: str) -> AgentStatistics:
+        """What estimators are given, with pooled or moderated variances."""
+        if kind not in self._statistics:
+            self._statistics[kind] = statistics_of(self.moments, self.noise, kind, self.prior)
+        return self._statistics[kind]
+
+    @functools.cached_property
+    def validation(self) -> CrossValidation:
+        """The cross-validation, on every k-th agent if there are very many."""
+        n = len(self.moments.n)
+        used = np.arange(n) % (n // _VALIDATED + 1) == 0
+        return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), forward=self.forward)
+
+    def _alone(self, options: EstimateOptions) -> str | None:
+        if self.present.sum() < 2:
+            return "there is only one agent, so there is no other to learn from"
+        if math.isnan(self.noise.pooled):
+            recent = "" if options.half_life is None or self.n.max() < 2 else " within a half-life"
+            return (f"no agent has two samples{recent}, so noise cannot be separated from real differences. If you "
+                    "know the standard deviation of a sample, pass it as sigma (--sigma)")  # fmt: skip
+        if self.noise.pooled == 0.0:
+            return "no agent's samples vary, so every mean is exact"
+        return None
+
+
+def _prior(table: Table, n: NDArray[np.int64], *, log_n: bool) -> Prior:
+    columns = [] if table.covariates is None else [np.asarray(table.covariates, np.float64)]
+    if log_n:
+        columns.append(np.log(np.maximum(n, 1))[:, None])
+    return Prior(table.label, standardized(np.concatenate(columns, axis=1)) if columns else None)
+
+
+# choose
+
+
+class _Choice(NamedTuple):
+    """The estimator to use, why, and the scores of all in cross-validation."""
+
+    estimator: Estimator
+    why: str
+    scores: list[Scored]
+
+
+def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | None) -> _Choice:
+    """The best estimator in cross-validation, of all or of those of the requested method."""
+    if measured.alone is not None:
+        return _Choice(LocalMean(), measured.alone, [])
+    method = options.method
+    family = [each for each in CANDIDATES if method in ("auto", each.name) or each.name == "local"]
+    scores = measured.validation.score(family, progress)
+    if method != "auto":
+        own = [each for each in scores if each.estimator.name == method]
+        best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
+        return _Choice(best, f"{method} was requested", scores)
+    if not scores:
+        return _Choice(LocalMean(), f"fewer than {FEWEST} agents have two samples, too few for cross-validation", [])
+    winner, why = best_of(scores)
+    return _Choice(winner.estimator, why, scores)
+
+
+# fit
+
+
+class _Fitted(NamedTuple):
+    """Estimates and intervals; `widened` is the factor on standard errors that cross-validation asked for."""
+
+    agents: AgentStatistics
+    fit: Fit
+    lower: Floats
+    upper: Floats
+    widened: float
+
+
+def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) -> _Fitted:
+    if measured.alone is not None:
+        agents = measured.statistics("pooled")
+        fit = LocalMean().fit(agents)
+        radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
+        if measured.noise.pooled > 0.0:
+            radius = _radius(measured, "pooled", fit.error(), options.level)
+        return _Fitted(agents, fit, fit.estimate - radius, fit.estimate + radius, 1.0)
+    widened = measured.validation.interval_factor(estimator, options.level)
+    agents = measured.statistics(estimator.variance)
+    fit = estimator.fit(agents)
+    # never wider than the interval of the agent's own mean
+    most = np.maximum(np.sqrt(agents.noise) / np.maximum(fit.error(), 1e-300), 1.0)
+    factor = np.minimum(widened, most) if estimator.name != "local" else np.full(len(most), widened)
+    if isinstance(fit, MixtureFit):
+        lower, upper = fit.interval(options.level)
+        # with few components, the posterior mean may lie outside the quantiles
+        lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
+        below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
+    else:
+        below = above = factor * _radius(measured, estimator.variance, fit.error(), options.level)
+    return _Fitted(agents, fit, fit.estimate - below, fit.estimate + above, widened)
+
+
+def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
+    freedom = measured.noise.freedoms(measured.moments, kind)
+    return np.asarray(error * t_quantile(0.5 + 0.5 * level, freedom))
+
+
+# groups
+
+
+def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions) -> tuple[Groups | None, str]:
+    """(groups, how many in words); None if none were searched for."""
+    if measured.table.label is not None:
+        group = measured.table.label[measured.present]
+        n_groups = len(np.unique(group[group >= 0]))
+        return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
+    if options.groups == 1 or measured.alone is not None:
+        return None, "groups were not searched for"
+    if fitted.fit.groups is not None:
+        found = Groups.parts(fitted.fit.groups)
+    else:
+        census = fitted.fit if isinstance(fitted.fit, MixtureFit) else MixtureEstimator().fit(fitted.agents)
+        found = Groups.of(census, options.groups)
+    return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+# report
+
+
+def _summarize(
+    measured: _Measured, options: EstimateOptions, choice: _Choice, fitted: _Fitted, groups: Groups | None,
+    groups_sentence: str, diagnosis: Diagnosis,
+) -> Summary:  # fmt: skip
+    spread, sigma = math.nan, math.sqrt(measured.noise.pooled)
+    if measured.alone is None:
+        spread = measured.prior.fit(fitted.agents.mean, fitted.agents.noise).spread
+    score = next((each.candidate for each in choice.scores if each.estimator == choice.estimator), None)
+    flagged = {name: int((diagnosis.flags >> i & 1).sum()) for i, name in enumerate(FLAGS)}
+    return Summary(
+        method=choice.estimator.name, variance=choice.estimator.variance, why=choice.why,
+        gain=1.0 - score.ratio if score else 0.0, gain_se=score.se if score else 0.0,
+        candidates=tuple(each.candidate for each in choice.scores),
+        folds="forward" if measured.forward else "random", level=options.level, stretch=fitted.widened,
+        n_agents=len(measured.n), n_samples=int(measured.n.sum()),
+        n_groups=None if groups is None else groups.n_groups, groups_sentence=groups_sentence,
+        sigma=sigma, tau=math.sqrt(spread), n_half=sigma * sigma / spread if spread != 0.0 else math.inf,
+        autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
+        count_correlation=diagnosis.count_correlation, faulty=_named(measured, diagnosis, "faulty"),
+        dominant=_named(measured, diagnosis, "dominant sample"), zero_variance=flagged["zero variance"],
+        flagged=flagged, half_life=options.half_life, notes=measured.table.notes,
+    )  # fmt: skip
+
+
+def _named(measured: _Measured, diagnosis: Diagnosis, flag: str) -> tuple[str, ...]:
+    agents = np.flatnonzero(diagnosis.flags >> FLAGS.index(flag) & 1)[:_NAMED]
+    return tuple(str(measured.table.labels[a]) for a in agents)
+
+
+def _result(
+    measured: _Measured, fitted: _Fitted, groups: Groups | None, diagnosis: Diagnosis, summary: Summary
+) -> Result:  # fmt: skip
+    def full(values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
+        """With a row for agents without a sample."""
+        out = np.full(len(measured.present), empty, values.dtype)
+        out[measured.present] = values
+        return out
+
+    n = len(fitted.fit.estimate)
+    group, probability = (np.full(n, -1), np.zeros(n)) if groups is None else groups[:2]
+    return Result(
+        agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
+        estimate=full(fitted.fit.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
+        probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
+        summary=summary, names=measured.table.names,
+    )  # fmt: skip

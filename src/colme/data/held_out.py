@@ -1,8 +1,8 @@
-"""How good an estimate of a real table is: learn from n samples of every agent, score on its other samples.
+"""`score`: the accuracy of estimates on a real table: learn from n samples of every agent, score on its other samples.
 
-Nobody knows true means of real agents. But the mean of m other samples of the same agent misses the true one by
-s^2 / m on average, so the mean over agents of (estimate - that mean)^2 - s^2 / m is the error of the estimates. It is
-reported relative to that of the local means: below 1, collaboration helps.
+The true means of real agents are unknown. But the mean of m held-out samples of the same agent has variance s^2 / m
+around its true mean, so the average over agents of (estimate - held-out mean)^2 - s^2 / m is the error of the
+estimates. It is reported relative to that of the local means: below 1, collaboration helps.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from colme.errors import ColmeError, whole
 
 Floats = NDArray[np.float64]
 HELD_OUT = 20
-"""Samples that must be left to score on: fewer do not know the mean themselves."""
+"""Fewest held-out samples of an agent: the mean of fewer is too noisy to score on."""
 
 
 class Split(NamedTuple):
-    """n samples of every agent that has enough, and what is known of the others."""
+    """n training samples of every agent that has enough, and the statistics of its held-out samples."""
 
     train: Table
     agents: NDArray[np.int64]
-    """Which agents of the whole table."""
+    """The agents, as indices of the whole table."""
     mean: Floats
-    """Of the samples that were held out."""
+    """The mean of the held-out samples."""
     noise: Floats
     """The variance of that mean: s^2 / m."""
 
     def error(self, estimate: Floats) -> float:
-        """Mean squared error of estimates, without the noise of what they are scored on."""
+        """Mean squared error of estimates, without the noise of the held-out means."""
         return float((np.square(estimate - self.mean) - self.noise).mean())
 
     def ratio(self, result: Result) -> float:
@@ -44,18 +44,18 @@ class Split(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What the protocol found for one n, averaged over seeds."""
+    """The score for one n, averaged over seeds."""
 
     n: int
     n_agents: int
     ratio: float
     """Mean error relative to the local mean's."""
     ratio_se: float
-    """From seed to seed; NaN for one."""
+    """Its standard error over the seeds; NaN for one seed."""
     rand_index: float
-    """Adjusted, of the groups against known ones; NaN if none were given."""
+    """Adjusted Rand index of the groups against known ones; NaN if none were given."""
     methods: dict[str, int]
-    """How often each was used."""
+    """How often each method was used."""
 
 
 def split(table: Table, n: int, *, seed: int | None = None, held_out: int = HELD_OUT) -> Split:
@@ -64,7 +64,7 @@ def split(table: Table, n: int, *, seed: int | None = None, held_out: int = HELD
     count = np.diff(table.start)
     agents = np.flatnonzero(count >= n + whole(held_out, "held_out", "held_out=20", low=2))
     if not len(agents):
-        raise ColmeError(f"no agent has {n} + {held_out} samples: the protocol needs as many. Try a smaller n.")
+        raise ColmeError(f"no agent has {n} + {held_out} samples: the protocol needs so many. Try a smaller n.")
     who = np.repeat(np.arange(len(count)), count)
     chance = np.zeros(len(who)) if seed is None else np.random.default_rng(seed).random(len(who))
     first = np.zeros(len(who), bool)
@@ -93,10 +93,10 @@ def score(
     table: Table, n: int, *, seeds: Iterable[int] | None = None, truth: NDArray[Any] | None = None,
     held_out: int = HELD_OUT, **options: Any,
 ) -> Score:  # fmt: skip
-    """The protocol for one n: shuffled, once for each seed, or in time order (`seeds` None).
+    """The protocol for one n: with random samples, once for each seed, or in time order (`seeds` None).
 
-    truth    a known group of each agent of the table, which the found ones are compared with
-    options  of `estimate_table`
+    truth    the known group of each agent, to compare the found groups with
+    options  passed to `estimate_table`
     """
     ratios: list[float] = []
     indices: list[float] = []
@@ -116,7 +116,7 @@ def score(
 
 
 def adjusted_rand_index(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """How much two groupings agree: 1 if they are the same, 0 on average by chance (Hubert and Arabie 1985).
+    """The agreement of two groupings: 1 if they are equal, 0 on average by chance (Hubert and Arabie 1985).
 
     >>> adjusted_rand_index(np.array([0, 0, 1, 1]), np.array([5, 5, 3, 3]))
     1.0

@@ -16,7 +16,7 @@ from colme._core import jit
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
-    "data": ("narwhals", "pyarrow"),
+    "data": ("narwhals", "pyarrow", "scipy"),
     "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
     "node": ("cryptography", "eclipse-zenoh", "tomli-w"),

@@ -3,14 +3,14 @@
 From the perspective of agent a, at step t:
 
 (1) it observes x_a(t) and updates its local mean:           X_a <- X_a + (x_a - X_a) / n_a
-(2) it drops the neighbors whose interval parts from its own: |X_a - X_b| > R(n_a) + R(n_b), and forgets what they told
+(2) it drops the neighbors whose interval does not overlap its own, |X_a - X_b| > R(n_a) + R(n_b), and their messages
 (3) each kept neighbor b sends, from its state of step t-1, for every hop h = 1..d the sum S_bh of samples and their
     number K_bh that lie h hops away through b:
         h = 1:   S_b1 = n_b X_b,  K_b1 = n_b
         h > 1:   S_bh = sum of S_c,h-1 and K_bh = sum of K_c,h-1 over b's kept neighbors c other than a
 (4) it pools:                                                y_a = (n_a X_a + sum S_bh) / (n_a + sum K_bh)
 
-O(r d) numbers per agent and step. On a graph without short cycles nobody is counted twice.
+O(r d) numbers per agent and step. On a graph without short cycles no agent is counted twice.
 
 Differences from the paper
     It sends sums of means and numbers of agents, and weights hop h by t - h, the age of its data. Sending sums of
@@ -36,6 +36,7 @@ from colme._core.simd import fill_four, four, put_four
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round, World
+from colme.methods.c_colme import GALANTE
 from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
 u32, u64 = np.uint32, np.uint64
@@ -48,6 +49,8 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
     """
 
     label: ClassVar[str] = "B-colME"
+    color: ClassVar[str] = "#CC79A7"
+    paper: ClassVar[str] = GALANTE
 
     depth: int = 4
 
@@ -55,6 +58,11 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
         super().__post_init__()
         if not 1 <= self.depth <= 64:
             raise MethodError(f"depth={self.depth}: messages travel between 1 and 64 hops. Try depth=4.")
+
+    @property
+    def message_adapter(self) -> None:
+        """Sums over hops assume that all agents step together."""
+        return None
 
     def start(self, world: World, graph: Graph) -> BState:
         return BState(self, world, graph)
@@ -71,7 +79,7 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 @kernel
 def forget_parted(starts, neighbors, cut_now, slots, offsets, places):
-    """(2) in the rows neighbors[starts[a]:]: whoever is left in the slots moves up, in the same order."""
+    """(2) in the rows neighbors[starts[a]:]: the remaining neighbors move up, in the same order."""
     n = u64(cut_now.size)
     for a in range(n):
         if cut_now[a] == 0:
@@ -195,7 +203,7 @@ class BState(PruningState):
 
     def step(self, world: World) -> None:
         self.prune(world)
-        edges, degree, count = self.edges, self.edges.degree, world.samples
+        edges, degree, count = self.edges, self.edges.degree, world.n_samples
         if edges.any_cut:
             forget_parted(self.starts, self.neighbors, edges.cut_now, edges.slots, edges.offsets, edges.places)
             self.unsettled = self._delay

@@ -1,12 +1,13 @@
-"""The Bayes bound: what could be known at best by somebody who is not told who is who.
+"""The Bayes bound: the best possible estimate without knowing which agent belongs to which class.
 
-From the perspective of agent a: somebody tells it which classes there are, how many agents each has and the mean of all
-their samples so far, but not which class is its own. It reports its posterior mean given X_a ~ N(m, sigma_a^2 / n_a):
+From the perspective of agent a: it is told which classes there are, how many agents each has and the mean of all their
+samples so far, but not which class is its own. It reports its posterior mean given X_a ~ N(m, sigma_a^2 / n_a):
 
     y_a = sum of m_c p_ac over the classes c,   p_ac in proportion to |c| exp(-(X_a - m_c)^2 n_a / (2 sigma_a^2)).
 
-This is centralised empirical Bayes at its best: late it is the oracle, and no method that is not told who is who does
-better on average. Nobody can run it; it is the limit of the census, as the oracle is the limit of those who prune.
+This is centralised empirical Bayes with a perfect prior. Late it equals the oracle, and no method that does not know
+the classes does better on average. No device can run it; it is the limit of the census, as the oracle is the limit of
+the methods that prune.
 Where there are more than 512 classes, a continuum, it is told the true means instead, in 512 groups.
 """
 
@@ -21,21 +22,23 @@ from numpy.typing import NDArray
 from colme._core.jit import at, kernel
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.method import Method, World
+from colme.method import Method, State, World
 from colme.methods.oracle import class_means
 
 MOST = 512
 
 
 class Bayes(Method, frozen=True, kw_only=True, tag="bayes"):
-    """y = the posterior mean of somebody who knows all classes but not its own."""
+    """y = the posterior mean given all classes, but not the agent's own."""
 
     label: ClassVar[str] = "Bayes bound"
+    color: ClassVar[str] = "#56B4E9"
+    baseline: ClassVar[bool] = True
     irrevocable: ClassVar[bool] = False
-    bears_loss: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
 
     def start(self, world: World, graph: Graph) -> BayesState:
-        return BayesState(world)
+        return BayesState(self, world)
 
 
 @kernel
@@ -54,47 +57,41 @@ def _posterior_means(mean, noise, place, share, estimate):
         estimate[a] = moment / total if mean[a] == mean[a] else np.nan
 
 
-class BayesState:
+class BayesState(State):
+    """Estimates are computed when they are asked for: they depend on nothing but the world."""
+
     saved: ClassVar[tuple[str, ...]] = ()
-    wrong_share = 0.0
-    lost_share = 1.0
     numbers = 0.0
 
-    def __init__(self, world: World):
+    def __init__(self, method: Bayes, world: World):
+        super().__init__(method, world)
         if world.sigma is None:
             raise MethodError("the Bayes bound needs sigma: it is not known here. Try sigma=... in the recording.")
         if not world.classes_known:
             raise MethodError("the Bayes bound must be told the classes: they are not known here. Leave it out.")
-        self._world, self.isolated = world, world.n_agents
         self._size = np.bincount(world.class_)
 
     def step(self, world: World) -> None:
         """Nothing to do: it has no state."""
 
     @property
-    def estimate(self) -> NDArray[np.float64]:
-        world = self._world
+    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
+        world = self.world
         estimate = np.full(world.n_agents, np.nan)
         if world.t > 0:
-            noise = np.square(world.sigma) / np.maximum(world.samples, 1)
+            noise = np.square(world.sigma) / np.maximum(world.n_samples, 1)
             _posterior_means(world.mean, noise, *self._distribution(), estimate)
         return estimate
 
     def _distribution(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(means of the classes as far as the oracle knows them, their shares)."""
-        world, n_classes = self._world, len(self._size)
+        world, n_classes = self.world, len(self._size)
         if n_classes > MOST and world.truth is not None:
             return _grouped(world.truth)
         place, weight = np.empty(n_classes), np.empty(n_classes)
-        class_means(world.mean, world.samples, world.class_, place, weight)
+        class_means(world.mean, world.n_samples, world.class_, place, weight)
         there = weight > 0.0
         return place[there], self._size[there] / world.n_agents
-
-    def graph(self) -> Graph:
-        return Graph(np.zeros(self._world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return np.arange(self._world.n_agents)
 
 
 def _grouped(truth: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -3,15 +3,15 @@
 From the perspective of agent a, at step t:
 
 (1) it observes x_a(t) and updates its local mean:           X_a <- X_a + (x_a - X_a) / n_a
-(2) it drops the neighbors whose interval parts from its own: |X_a - X_b| > R(n_a) + R(n_b)
+(2) it drops the neighbors whose interval does not overlap its own: |X_a - X_b| > R(n_a) + R(n_b)
 (3) its clock gives                                          alpha = k / (k + 1), k steps since the last restart
 (4) it asks the kept neighbors for their degrees:            W_aj = 1 / (max(D_a, D_j) + 1)
 (5) it averages with them:                                   z = y_a + sum over kept j of W_aj (y_j - y_a)
 (6) and with its own mean:                                   y_a <- (1 - alpha) X_a + alpha z
 
 For all agents at once: y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1), W doubly stochastic. W changes only around agents
-who lost an edge, so the array form keeps it and mends it there, or computes all of it at every step (`rebuild`) for
-timings of the formula as it reads: the same bits.
+that lost an edge, so the array form updates it there, or computes all of it at every step (`rebuild`) for timings of
+the formula as it is written: the same bits.
 
 Differences from the paper
     The recursion has the index of CL-colME (the two papers shift it by one), y(1) = x(1), and an agent without edges
@@ -34,15 +34,26 @@ from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 
+GALANTE = """@inproceedings{galante2025scalable,
+  title     = {Scalable decentralized algorithms for online personalized mean estimation},
+  author    = {Galante, F. and Neglia, G. and Leonardi, E.},
+  booktitle = {AAAI Conference on Artificial Intelligence},
+  note      = {arXiv:2402.12812},
+  year      = {2025},
+}"""
+
 
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
-    """Metropolis consensus among the neighbors whose intervals touch.
+    """Metropolis consensus among the neighbors whose intervals overlap.
 
-    rebuild   compute all weights anew at every step, as the paper's formula reads, instead of mending them where edges
+    rebuild   compute all weights at every step, as the paper's formula is written, instead of updating them where edges
               were cut: the same bits, more time; for timings
     """
 
     label: ClassVar[str] = "C-colME"
+    color: ClassVar[str] = "#0072B2"
+    paper: ClassVar[str] = GALANTE
+    metropolis: ClassVar[bool] = True
 
     rebuild: bool = False
 
@@ -54,7 +65,7 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
 
 
 class CState(ConsensusState):
-    """What C-colME has of its own: the weights, kept between cuts."""
+    """Specific to C-colME: Metropolis' weights, updated where edges are cut."""
 
     saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "weights")
 

@@ -3,14 +3,14 @@
 From the perspective of agent a, at step t:
 
 (1) it observes x_a(t) and updates its local mean:           X_a <- X_a + (x_a - X_a) / n_a
-(2) it drops the neighbors whose interval parts from its own: |X_a - X_b| > R(n_a) + R(n_b)
+(2) it drops the neighbors whose interval does not overlap its own: |X_a - X_b| > R(n_a) + R(n_b)
 (3) its clock gives                                          alpha = k / (k + 1), k steps since the last restart
-(4) it leans towards the kept neighbors:                     z = y_a + b * sum over kept j of (y_j - y_a)
+(4) it moves towards the kept neighbors:                     z = y_a + b * sum over kept j of (y_j - y_a)
 (5) and towards its own mean:                                y_a <- (1 - alpha) X_a + alpha z
 
 For all agents at once (`colme._core.consensus_kernel`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No
-degrees, no divisions.
-Once only twins are neighbors, every agent of a component tends to what an oracle who knew the component would say.
+degrees, no divisions. Once only agents of one class are connected, every agent of a component tends to the mean of all
+samples of the component, which is what an oracle would say.
 With consensus="flow" steps (3) to (5) are those of `methods/flow.py`: the same sum over neighbors, and no clock.
 
 Differences from the paper
@@ -45,13 +45,21 @@ CONSENSUS = ("laplacian", "flow")
 
 
 class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
-    """Laplacian consensus among the neighbors whose intervals touch.
+    """Laplacian consensus among the neighbors whose intervals overlap.
 
     step       of the consensus, the paper's b; or "auto": 1 / max degree
     consensus  "laplacian" (the paper's) or "flow" (no clock; conserves mass through cuts and lost messages)
     """
 
     label: ClassVar[str] = "CL-colME"
+    color: ClassVar[str] = "#D55E00"
+    paper: ClassVar[str] = """@inproceedings{stankovic2026clcolme,
+  title     = {Computationally Efficient Laplacian {CL-colME}},
+  author    = {Stankovic, Nikola},
+  booktitle = {30th International Conference on Information Technology (IT), Zabljak},
+  note      = {arXiv:2602.06070},
+  year      = {2026},
+}"""
 
     step: float | str = "auto"
     consensus: str = "laplacian"
@@ -75,27 +83,38 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
         if not isinstance(self.step, str):
             check_step(graph, self.step)
 
+    def step_size(self, auto: float) -> float:
+        return auto if isinstance(self.step, str) else float(self.step)
+
+    @property
+    def online_rule(self) -> str | None:
+        return super().online_rule if self.consensus == "laplacian" else None
+
+    @property
+    def message_adapter(self) -> str | None:
+        return "colme.node.messages.adapters:FlowAdapter" if self.consensus == "flow" else super().message_adapter
+
     def clock_for(self, n_agents: int) -> Clock:
         if self.consensus == "flow":
-            return Clock("harmonic", n_agents)  # nobody asks it; it holds nothing per agent
+            return Clock("harmonic", n_agents)  # unused; it holds nothing per agent
         return super().clock_for(n_agents)
 
     def start(self, world: World, graph: Graph) -> CLState:
         return CLState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        step = place.auto_step if isinstance(self.step, str) else self.step
+        step = self.step_size(place.auto_step)
         return FlowAgent(self, place, step) if self.consensus == "flow" else CLAgent(self, place, step)
 
 
 class CLState(ConsensusState):
-    """All that CL-colME has of its own is that every neighbor pulls alike, or lends."""
+    """Specific to CL-colME: all neighbors have the same weight, or flows."""
 
     saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "flows")
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.step_size = stable_step(graph) if isinstance(method.step, str) else method.step
+        self.step_size = method.step_size(stable_step(graph))
         if method.consensus == "flow":
             self.flows = np.zeros(len(self.edges.slots))
 

@@ -1,26 +1,26 @@
-"""colME: collaborative mean estimation when everybody may ask everybody.
+"""colME: collaborative mean estimation in which any agent may query any other.
 
 From the perspective of agent a, which remembers of every agent l the mean and count (X_al, n_al) it last heard:
 
 (1) it observes x_a(t) and updates its own mean:             X_a <- X_a + (x_a - X_a) / n_a
 (2) it finds its optimistic class:                           C_a = {l: |X_a - X_al| <= R(n_a) + R(n_al)}
-(3) it asks the next agent in turn (among C_a if restricted) and (4) stores the answer (X_l, n_l)
-(5) it finds C_a again
+(3) it queries the next agent in turn (among C_a if restricted) and (4) stores the answer (X_l, n_l)
+(5) it computes C_a again
 (6) it pools:                                                y_a = sum of w n_al X_al / sum of w n_al over l in C_a
 
-Unseen agents have an infinite interval: they are in C_a, with n = 0. The weights w compare the intervals I_a and I_l:
+Agents not heard yet have an infinite interval: they are in C_a, with n = 0. The weights w compare intervals:
 
     simple      w = 1
     soft        w = |I_a and I_l| / |I_a or I_l|
     aggressive  the same if |I_a and I_l| >= min(R_a, R_l), else 0
 
-O(N) memory and time per agent: the reason for the graph methods. The array form holds all N^2 memories, so it refuses
-more than `MAX_AGENTS` agents, or fewer where several statistics are compared: then C_a are those of whom all remembered
-intervals touch a's, and w compares the intervals of the mean, with w = 1 as long as one of them is infinite.
+O(N) memory and time per agent: the reason for the graph methods. The array form stores N^2 pairs, so it refuses more
+than `MAX_AGENTS` agents, or fewer where several statistics are compared: then C_a contains the agents all of whose
+remembered intervals overlap a's, and w compares the intervals of the mean, with w = 1 as long as one is infinite.
 
 Differences from the paper
-    `queries` agents can be asked per step (the AAAI-25 comparison asks r). In turn means a+1, a+2, ... around the
-    circle. If C_a = {a}, nobody is asked. Intersections and unions of intervals are taken literally.
+    `queries` agents can be queried per step (the AAAI-25 comparison queries r). In turn means a+1, a+2, ... modulo N.
+    If C_a = {a}, no agent is queried. Intersections and unions of intervals are taken literally.
 
 Reference: M. Asadi, A. Bellet, O.-A. Maillard, M. Tommasi, "Collaborative algorithms for online personalized mean
 estimation", TMLR 2022, arXiv:2208.11530, section 4.
@@ -39,14 +39,14 @@ from colme._core.jit import at, equation, helper, kernel
 from colme.confidence import too_far
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
-from colme.method import Agent, Place, Round, World
+from colme.method import Agent, Place, Round, State, World
 from colme.methods.intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
 """2 GiB at PAIR bytes per pair."""
 PAIR, MORE = 13, 16
-"""Bytes that an agent remembers of another, and of each statistic where it compares several."""
+"""Bytes per remembered agent, and per statistic where several are compared."""
 BLOCK = 64
 """Agents whose samples are summed before they are added to the sum over all."""
 TOTAL, WEIGHT, SLACK, MEAN, RADIUS = range(5)
@@ -58,17 +58,25 @@ u64 = np.uint64
 
 
 class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
-    """Ask agents in turn, pool those whose last-heard intervals touch one's own.
+    """Query agents in turn and pool those whose last known interval overlaps the own one.
 
-    weights     of those who are pooled: "simple" (1), "soft" (how much the intervals overlap) or "aggressive" (soft,
+    weights     of the pooled agents: "simple" (1), "soft" (how much the intervals overlap) or "aggressive" (soft,
                 but 0 for a small overlap)
-    restricted  ask only agents that are not excluded yet
-    queries     agents asked per step
+    restricted  query only agents that are not excluded yet
+    queries     agents queried per step
     """
 
     label: ClassVar[str] = "colME"
+    color: ClassVar[str] = "#E69F00"
+    paper: ClassVar[str] = """@article{asadi2022collaborative,
+  title   = {Collaborative algorithms for online personalized mean estimation},
+  author  = {Asadi, M. and Bellet, A. and Maillard, O.-A. and Tommasi, M.},
+  journal = {Transactions on Machine Learning Research},
+  note    = {arXiv:2208.11530},
+  year    = {2022},
+}"""
     irrevocable: ClassVar[bool] = False
-    goes_round: ClassVar[bool] = True
+    by_name: ClassVar[bool] = True
 
     level: str = "population"
     weights: str = "simple"
@@ -79,7 +87,7 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
         super().__post_init__()
         one_of(self.weights, WEIGHTS, "weights", MethodError)
         if self.queries < 1:
-            raise MethodError(f"queries={self.queries}: an agent asks at least one other per step. Try queries=1.")
+            raise MethodError(f"queries={self.queries}: an agent queries at least one other per step. Try queries=1.")
         if self.weights != "simple" and "mean" not in self.statistics:
             raise MethodError(
                 f"weights={self.weights!r} with statistics={self.statistics}: they compare intervals of the mean. "
@@ -177,7 +185,7 @@ def ask(known_mean, known_count, known, sums, cursor, mean, count, mine, unit, s
 
 
 @helper
-def look(known_mean, known_count, known, sums, friends, own, radius, mine, unit, sigma, weights, class_, a, block):
+def look(known_mean, known_count, known, sums, members, own, radius, mine, unit, sigma, weights, class_, a, block):
     """Equations (5) and (6) for one block of agents."""
     n, first = u64(class_.size), block * u64(BLOCK)
     total = weight = 0.0
@@ -197,7 +205,7 @@ def look(known_mean, known_count, known, sums, friends, own, radius, mine, unit,
                 w = interval_weight(own, radius, its_mean, its_radius, weights)
                 total += w * n_b * its_mean  # (6)
                 weight += w * n_b
-    friends[a, block, 0], friends[a, block, 1] = inside, alike
+    members[a, block, 0], members[a, block, 1] = inside, alike
     sums[a, block, SLACK], sums[a, block, MEAN] = slack, own
     sums[a, block, RADIUS] = radius if radius < np.inf else 0.0
     sums[a, block, TOTAL], sums[a, block, WEIGHT] = total, weight
@@ -205,39 +213,39 @@ def look(known_mean, known_count, known, sums, friends, own, radius, mine, unit,
 
 @kernel
 def pool(
-    known_mean, known_count, known, sums, friends, mean, count, mine, unit, sigma, weights, class_, own_interval,
+    known_mean, known_count, known, sums, members, mean, count, mine, unit, sigma, weights, class_, own_interval,
     estimate,
 ):  # fmt: skip
-    """Equations (5) and (6). Returns how many believe how many, how many of these are of one class, who is alone.
+    """Equations (5) and (6). Returns the sizes of all C_a together, of one class, and how many are {a}.
 
-    With simple weights, the sums over a block of agents change only if somebody in it is asked, enters or leaves. The
+    With simple weights, the sums over a block of agents change only if one of them is queried, enters or leaves. The
     slack, the least that any of them is away from that, tells for how long they cannot."""
-    believed = alike = alone = 0
+    included = alike = alone = 0
     for a in range(u64(mean.size)):
         own, radius = mean[a], own_radius(mine, u64(at(count, a)), unit, sigma, a)
         own_interval[a, 0], own_interval[a, 1] = own, radius
         total, weight = at(count, a) * own, float(at(count, a))
-        others = -1  # among its friends it finds itself
+        others = -1  # among its members it finds itself
         for block in range(u64(sums.shape[1])):
             moved = abs(own - sums[a, block, MEAN]) + abs(radius - sums[a, block, RADIUS])
             if not moved < sums[a, block, SLACK]:  # also if something is NaN
                 look(
-                    known_mean, known_count, known, sums, friends, own, radius, mine, unit, sigma, weights, class_, a,
+                    known_mean, known_count, known, sums, members, own, radius, mine, unit, sigma, weights, class_, a,
                     block,
                 )  # fmt: skip
             total += sums[a, block, TOTAL]
             weight += sums[a, block, WEIGHT]
-            others += friends[a, block, 0]
-            alike += friends[a, block, 1]
-        believed += others
+            others += members[a, block, 0]
+            alike += members[a, block, 1]
+        included += others
         if at(count, a) > 0:
             estimate[a] = own if others == 0 else total / weight
             alone += int(others == 0)
-    return believed, alike - mean.size, alone
+    return included, alike - mean.size, alone
 
 
 @helper
-def believes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
+def includes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
     """(5) as it was at the last step."""
     its_radius = its_radius_of(known, known_count[a, b], unit, sigma, a, b)
     return not parted_from(own_interval[a, 0], own_interval[a, 1], known_mean[a, b], its_radius, mine, known, a, b)
@@ -245,13 +253,13 @@ def believes(known_mean, known_count, known, own_interval, mine, unit, sigma, a,
 
 @kernel
 def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
-    """The pairs who believe each other, as compressed rows."""
+    """The pairs of agents that are in each other's class C, as compressed rows."""
     n = known_count.shape[0]
     both = np.zeros((n, n), np.bool_)
     for a in range(n):
         for b in range(a):
-            if believes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
-                both[a, b] = both[b, a] = believes(
+            if includes(known_mean, known_count, known, own_interval, mine, unit, sigma, a, b):
+                both[a, b] = both[b, a] = includes(
                     known_mean, known_count, known, own_interval, mine, unit, sigma, b, a
                 )  # fmt: skip
     indptr = np.zeros(n + 1, np.int64)
@@ -267,27 +275,28 @@ def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
     return indptr, indices
 
 
-class ColState:
+class ColState(State):
+    isolated = 0
     saved: ClassVar[tuple[str, ...]] = (
         "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "isolated", "wrong", "lost",
     )  # fmt: skip
 
     def __init__(self, method: ColME, world: World, graph: Graph):
-        n = world.n_agents
-        self.method, self.class_ = method, world.class_
+        super().__init__(method, world)
+        n, self.class_ = world.n_agents, world.class_
         self.radii = method.radii(world, graph)
         self.estimate = np.full(n, np.nan)
         self.known_mean, self.known_count = np.zeros((n, n)), np.zeros((n, n), np.int32)
         self.known: NDArray[np.float64] | None = None
         """Intervals that a remembers of b, (a, b, statistic, center and radius), where several statistics are compared.
         """
-        self.mine: NDArray[np.float64] | None = None  # everybody's own at the last step, (statistic, 2, agent)
+        self.mine: NDArray[np.float64] | None = None  # own intervals at the last step, (statistic, 2, agent)
         if method.needs_moments:
             self.known = np.full((n, n, len(method.statistics), 2), np.inf)
             self.mine = np.full((len(method.statistics), 2, n), np.inf)
-        # Sums over blocks of agents, not saved: without slack they are made anew.
+        # Sums over blocks of agents. Not saved: without slack they are computed anew.
         n_blocks = -(-n // BLOCK)
-        self.sums, self.friends = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
+        self.sums, self.members = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
         self.own_interval = np.full((n, 2), np.inf)  # (mean, radius) of every agent at the last step
         self.cursor = np.arange(n)
         sizes = np.bincount(world.class_).astype(np.int64)
@@ -295,36 +304,34 @@ class ColState:
         self.wrong, self.lost, self.isolated = self._n_wrong, 0, 0
 
     def step(self, world: World) -> None:
-        method, unit, sigma = self.method, self.radii.table.up_to(world.t), self.radii.sigma
-        count = world.samples
+        method: ColME = self.method  # type: ignore[assignment]
+        unit, sigma = self.radii.table.up_to(world.t), self.radii.sigma
+        count = world.n_samples
         if isinstance(self.radii, MomentRadii):
             self.mine = self.radii.table_of(world)
         known = self.known_mean, self.known_count, self.known, self.sums
         ask(*known, self.cursor, world.mean, count, self.mine, unit, sigma, method.restricted, method.queries)
-        believed, alike, self.isolated = pool(
-            *known, self.friends, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
+        included, alike, self.isolated = pool(
+            *known, self.members, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
             self.own_interval, self.estimate,
         )  # fmt: skip
-        self.wrong, self.lost = believed - alike, self._n_right - alike
+        self.wrong, self.lost = included - alike, self._n_right - alike
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         return self.wrong / self._n_wrong if self._n_wrong else 0.0
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         return self.lost / self._n_right if self._n_right else 0.0
 
     def graph(self) -> Graph:
-        """Pairs who believe each other."""
+        """Pairs of agents that are in each other's class C."""
         unit = self.radii.table.up_to(int(self.known_count.max()))
         rows = mutual(
             self.known_mean, self.known_count, self.known, self.own_interval, self.mine, unit, self.radii.sigma
         )  # fmt: skip
         return Graph(*rows, check=False)
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return graph.components()
 
 
 class ColAgent(IntervalAgent):
@@ -356,16 +363,16 @@ class ColAgent(IntervalAgent):
         if self.count == 0:
             return
         total, weight = self.count * self.mean, float(self.count)
-        friends = self.place.n_agents - 1 - len(self.known)
+        members = self.place.n_agents - 1 - len(self.known)
         for block in range(0, self.place.n_agents, BLOCK):
             block_total = block_weight = 0.0
             for b in range(block, block + BLOCK):
                 if b in self.known and self._inside(b, mine):  # (5)
-                    friends += 1
+                    members += 1
                     mean, count, theirs = self.known[b]
                     w = interval_weight(*mine[0], *theirs[0], WEIGHTS.index(self.method.weights))
                     block_total += w * count * mean  # (6)
                     block_weight += w * count
             total += block_total
             weight += block_weight
-        self.estimate = self.mean if friends == 0 else total / weight
+        self.estimate = self.mean if members == 0 else total / weight

@@ -1,4 +1,4 @@
-"""What C-colME and CL-colME share: prune by intervals, keep a clock, tell the neighbors. They differ in averaging."""
+"""What C-colME and CL-colME share: pruning by intervals, the clock, the messages. They differ in how they average."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
 
     clock     how alpha(t) restarts: "gossip" (no global knowledge), "global" (reproduces the papers), "own", "harmonic"
               or "constant"
-    alpha     for the constant clock
+    alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
     conserves: ClassVar[bool] = True
+    metropolis: ClassVar[bool] = False
+    """Neighbors are weighed by Metropolis' weights, not all alike."""
 
     clock: str = "gossip"
     alpha: float | None = None
@@ -36,6 +38,19 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_clock(self.clock, self.alpha)
+
+    def step_size(self, auto: float) -> float:
+        """The step of the consensus, where `auto` is a stable one."""
+        return 1.0
+
+    @property
+    def online_rule(self) -> str | None:
+        return None if self.needs_moments else "colme.online.rules:ConsensusRule"
+
+    @property
+    def message_adapter(self) -> str | None:
+        """A restart of all clocks at once cannot be sent to neighbors only."""
+        return None if self.clock == "global" else "colme.node.messages.adapters:ConsensusAdapter"
 
     def clock_for(self, n_agents: int) -> Clock:
         """The clock of so many agents, before the first step."""
@@ -49,11 +64,11 @@ class ConsensusState(PruningState):
 
     step_size = 1.0
     weights: NDArray[Any] | None = None
-    """Of the slots; None: all are one."""
+    """Weight of each slot of the neighbor table; None: all are one."""
     rebuild = False
-    """Make all weights anew at every step."""
+    """Compute all weights anew at every step."""
     flows: NDArray[np.float64] | None = None
-    """Of the slots; None: estimates lean towards the neighbors', as the clock says."""
+    """Flow on each slot of the neighbor table; None: Laplacian or Metropolis consensus, with a clock."""
     stopwatch: AbstractContextManager[Any] = nullcontext()
     """Entered around every averaging; `colme.lab.timing` puts a clock here."""
 
@@ -66,8 +81,8 @@ class ConsensusState(PruningState):
         self._pairs = self.edges.slots.view(np.uint64)
 
     @property
-    def numbers(self) -> float:
-        """Sent to each neighbor: interval and estimate, the restart (gossip), the degree (weights)."""
+    def numbers(self) -> float:  # type: ignore[override]
+        """Numbers per message: interval and estimate, the restart (gossip), the degree (weights)."""
         return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
 
     def step(self, world: World) -> None:
@@ -113,11 +128,11 @@ class ConsensusState(PruningState):
         return done
 
     def rows_moved(self) -> None:
-        """The neighbor table has been tightened."""
+        """The neighbor table has been compacted: its rows are in another order."""
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a neighbor needs to hear: my intervals now, my estimate of the last step, my clock's last restart."""
+    """The message to a neighbor: the intervals now, the estimate of the last step, the clock's last restart."""
 
     intervals: AgentIntervals
     estimate: Any
@@ -129,7 +144,7 @@ class ConsensusAgent(IntervalAgent):
 
     saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors", "restart")
     needs_degrees: ClassVar[bool] = False
-    """Ask the kept neighbors for their degrees after the pruning: a second exchange in the same step."""
+    """Ask the kept neighbors for their degrees after pruning: a second exchange in the same step."""
 
     def __init__(self, method: ConsensusMethod, place: Place):
         super().__init__(method, place)
@@ -163,9 +178,9 @@ class ConsensusAgent(IntervalAgent):
 
     @abstractmethod
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
-        """Set `estimate` from what the kept neighbors said (`own`: what they heard from me)."""
+        """Set `estimate` from what the kept neighbors sent (`own`: what this agent sent to them)."""
 
 
 def _parts(mine: AgentIntervals, hello: Hello | None) -> bool:
-    """The neighbor's interval parts from mine; or it found so itself and says it, which only devices need to."""
+    """The neighbor's interval does not overlap mine; or it has found so itself and says so, as devices do."""
     return hello is PARTED or parted(mine, hello.intervals)

@@ -27,9 +27,15 @@ from colme.confidence import (
 )  # fmt: skip
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, World
+from colme.method import Agent, Method, NeighborState, Place, State, World
 from colme.moments import add_sample
 from colme.pruning import Intervals, KeptEdges
+
+VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
+  title  = {Variance-Aware {ColME}},
+  author = {Stankovic, Nikola},
+  year   = {2025},
+}"""
 
 
 class IntervalMethod(Method, frozen=True, kw_only=True):
@@ -44,7 +50,7 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
     width       length of an interval that holds every sample of an agent, for Hoeffding's bound
     statistics  what is compared: "mean" (default), "deviation", "kurtosis". With other than the mean alone, agents need
                 no sigma: intervals are those of `colme.confidence` for the samples' own deviation and kurtosis, at
-                gamma over the number of statistics, and two agents part when they differ in any
+                gamma over the number of statistics, and an edge is cut when any of them differs
     """
 
     delta: float = 0.1
@@ -88,8 +94,12 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
             )
 
     @property
+    def citations(self) -> tuple[str, ...]:
+        return (*super().citations, VARIANCE_AWARE) if self.needs_moments else super().citations
+
+    @property
     def needs_moments(self) -> bool:
-        """Intervals are made from the samples' own deviation and kurtosis, not from a known scale."""
+        """Intervals are computed from the samples' own deviation and kurtosis, not from a known scale."""
         return self.statistics != ("mean",)
 
     def bound_for(self, n_agents: int, n_edges: int, kurtosis: float = 3.0) -> Bound:
@@ -98,18 +108,18 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         if gamma is None:
             gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
             if gamma < 1e-300:
-                raise MethodError(f"delta={self.delta}: it is too small for a computer's numbers. Try delta=0.001.")
+                raise MethodError(f"delta={self.delta}: it underflows to zero. Try delta=0.001.")
         gamma /= len(self.statistics)
         bound = Bound(gamma=gamma, name=self.bound, kurtosis=kurtosis if self.kurtosis is None else self.kurtosis)
         if not bound.radius(1) < math.inf:
             raise MethodError(
-                f"the radius is infinite (bound={self.bound!r}, gamma={gamma:.3g}, kurtosis={bound.kurtosis}): nothing "
-                "could ever be told apart. Try a larger delta, or samples with a finite fourth moment."
+                f"the radius is infinite (bound={self.bound!r}, gamma={gamma:.3g}, kurtosis={bound.kurtosis}): no "
+                "two means could ever be told apart. Try a larger delta, or samples with a finite fourth moment."
             )
         return bound
 
     def scale_for(self, sigma: Any, width: float | None) -> Any:
-        """The scale that multiplies the radius, from what the method says or else the samples' source knows."""
+        """The scale that multiplies the radius: the method's own, else that of the source of the samples."""
         if self.needs_moments:
             return 1.0
         if self.bound == "hoeffding":
@@ -138,7 +148,7 @@ class Radii:
     """The radius of every agent now: one number while all have equal counts and scales, else an array."""
 
     numbers = 1.0
-    """Sent to tell an interval: the mean, for its radius follows from the step."""
+    """Numbers that describe an interval in a message: the mean, for its radius follows from the step."""
 
     def __init__(self, bound: Bound, sigma: Any):
         self.table, self.sigma = radius_table(bound), sigma
@@ -154,14 +164,14 @@ class Radii:
         return self.sigma * unit.item(t)
 
     def over(self, world: World, n_steps: int) -> NDArray[np.float64] | None:
-        """Everybody's at steps t, t + 1, ..; None where they differ between agents."""
+        """The radius of all agents at steps t, t + 1, ..; None where agents have different ones."""
         if world.count is not None or isinstance(self.sigma, np.ndarray):
             return None
         last = world.t + n_steps
         return self.sigma * self.table.up_to(last)[world.t : last]
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
-        """Everybody's at step t or `ahead` of it, around the means of that step."""
+        """Intervals of all agents at step t or `ahead` of it, around the means of that step."""
         return [(mean, self.now(world, ahead))]
 
 
@@ -170,11 +180,11 @@ class MomentRadii(Radii):
 
     def __init__(self, bound: Bound, statistics: tuple[str, ...]):
         super().__init__(bound, 1.0)
-        self.numbers = 2.0 * len(statistics)  # radii depend on the samples: they are told too
+        self.numbers = 2.0 * len(statistics)  # radii depend on the samples: they are sent too
         self._statistics = np.array([STATISTICS.index(name) for name in statistics])
 
     def over(self, world: World, n_steps: int) -> None:
-        """Everybody has radii of its own."""
+        """Each agent has its own radii."""
         return None
 
     def table_of(self, world: World) -> NDArray[np.float64]:
@@ -183,18 +193,33 @@ class MomentRadii(Radii):
         assert moments is not None
         out = np.empty((len(self._statistics), 2, world.n_agents))
         unit = self.table.up_to(world.t)
-        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.samples, unit)
+        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.n_samples, unit)
         return out
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
-        """Everybody's at step t: runs that keep moments see one step at a time."""
+        """Intervals of all agents at step t: runs that keep moments take one step at a time."""
         return [(center, radius) for center, radius in self.table_of(world)]
 
 
-class PruningState:
-    """Array form of a method that irrevocably cuts edges whose intervals part."""
+class IntervalState(NeighborState):
+    """Array form, in NumPy, of a method that irrevocably cuts edges whose intervals do not overlap."""
 
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        super().__init__(method, world, graph)
+        self.radii = method.radii(world, graph)
+
+    def prune(self, world: World) -> None:
+        """Cut the edges whose intervals do not overlap at step t."""
+        for center, radius in self.radii.intervals(world, world.mean):
+            (own, other), (own_radius, other_radius) = self.neighbors.ends(center), self.neighbors.ends(radius)
+            self.neighbors.cut(too_far(own, other, own_radius, other_radius))
+
+
+class PruningState(State):
+    """Array form, on compiled edges, of a method that irrevocably cuts edges whose intervals do not overlap."""
+
+    def __init__(self, method: IntervalMethod, world: World, graph: Graph):
+        super().__init__(method, world)
         self.edges = KeptEdges(graph, world.class_)
         self.radii = method.radii(world, graph)
         self.estimate = np.full(world.n_agents, np.nan)
@@ -203,11 +228,11 @@ class PruningState:
         self.edges.prune_by(self.radii.intervals(world, world.mean), world.milestone, world.t)
 
     @property
-    def wrong_share(self) -> float:
+    def wrong_share(self) -> float:  # type: ignore[override]
         return self.edges.wrong_share
 
     @property
-    def lost_share(self) -> float:
+    def lost_share(self) -> float:  # type: ignore[override]
         return self.edges.lost_share
 
     @property
@@ -216,9 +241,6 @@ class PruningState:
 
     def graph(self) -> Graph:
         return self.edges.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return graph.components()
 
 
 class IntervalAgent(Agent):
@@ -240,7 +262,7 @@ class IntervalAgent(Agent):
 
     @property
     def intervals(self) -> AgentIntervals:
-        """Mine now, of all that is compared; the radius is infinite before the first sample."""
+        """The agent's intervals now, one per statistic; the radius is infinite before the first sample."""
         unit = self.bound.radius(self.count)
         if not self.statistics:
             return ((self.mean, float(self.scale * unit)),)
@@ -249,16 +271,16 @@ class IntervalAgent(Agent):
 
     @property
     def n_intervals(self) -> int:
-        """How many, at every step."""
+        """The number of intervals in every message."""
         return max(1, len(self.statistics))
 
 
 PARTED: Final = None
-"""The message to somebody who does not know yet that the edge is cut."""
+"""The message to a neighbor that may not know yet that the edge is cut."""
 AgentIntervals = tuple[tuple[float, float], ...]
-"""(center, radius) of each statistic that an agent compares: what it tells others."""
+"""(center, radius) of each statistic that an agent compares: what it sends to others."""
 
 
 def parted(mine: AgentIntervals, theirs: AgentIntervals) -> bool:
-    """Some pair of closed intervals does not touch."""
+    """Some pair of closed intervals does not overlap."""
     return any(too_far(x, y, r, q) for (x, r), (y, q) in zip(mine, theirs, strict=True))

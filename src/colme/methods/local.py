@@ -1,55 +1,53 @@
-"""Local: every agent for itself.
+"""Local: each agent on its own.
 
-From the perspective of agent a: it observes x_a(t), X_a <- X_a + (x_a - X_a) / n_a, and reports y_a = X_a. The floor
-that every collaborative method must beat; MSE sigma^2 / t.
+From the perspective of agent a: it observes x_a(t), X_a <- X_a + (x_a - X_a) / n_a, and reports y_a = X_a. Every
+collaborative method must beat it; MSE sigma^2 / t.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Round, World
+from colme.method import Agent, Method, Place, Round, State, World
 
 
 class Local(Method, frozen=True, kw_only=True, tag="local"):
     """y = X."""
 
     label: ClassVar[str] = "local"
-    bears_loss: ClassVar[bool] = True
+    color: ClassVar[str] = "#777777"
+    baseline: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
 
-    def start(self, world: World, graph: Graph) -> LocalState:
-        return LocalState(world)
+    @property
+    def online_rule(self) -> str:
+        return "colme.online.rules:Rule"
+
+    @property
+    def message_adapter(self) -> str:
+        return "colme.node.messages.adapters:Adapter"
+
+    def start(self, world: World, graph: Graph) -> State:
+        return LocalState(self, world)
 
     def agent(self, place: Place) -> Agent:
         return LocalAgent(place)
 
 
-class LocalState:
-    saved: ClassVar[tuple[str, ...]] = ("estimate",)
-    wrong_share = 0.0
-    lost_share = 1.0
+class LocalState(State):
     numbers = 0.0
 
-    def __init__(self, world: World):
-        self.estimate: NDArray[np.float64] = world.mean.copy()
-        self.isolated = world.n_agents
+    def __init__(self, method: Local, world: World):
+        super().__init__(method, world)
+        self.estimate = world.mean.copy()
 
     def step(self, world: World) -> None:
         self.estimate[:] = world.mean
-
-    def graph(self) -> Graph:
-        return Graph(np.zeros(len(self.estimate) + 1, np.int64), np.empty(0, np.uint32), check=False)
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return np.arange(len(self.estimate))
 
 
 class LocalAgent(Agent):
     def step(self, sample: float) -> Round:
         self.observe(sample)
         self.estimate = self.mean
-        yield from ()  # nothing to say to anybody
+        yield from ()  # it sends nothing

@@ -1,8 +1,8 @@
-"""Oracle: what could be known at best.
+"""Oracle: the best possible estimate if the classes were known.
 
-From the perspective of agent a: somebody tells it who shares its mean; it reports the mean of all their samples so far,
-y_a = sum of n_l X_l / sum of n_l over its class. MSE sigma^2 / (t |class|). Nobody can run it; everybody is measured
-against it.
+From the perspective of agent a: it is told which agents share its mean, and reports the mean of all their samples so
+far, y_a = sum of n_l X_l / sum of n_l over its class. MSE sigma^2 / (t |class|). No device can run it; it
+is what methods that find the classes are compared with.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 from colme._core.jit import at, kernel
 from colme.errors import MethodError
 from colme.graphs import Graph, from_edges
-from colme.method import EVERYONE, Agent, Method, Place, Round, World
+from colme.method import EVERYONE, Agent, Method, Place, Round, State, World
 
 
 class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
     """y = the mean of the class."""
 
     label: ClassVar[str] = "oracle"
-    bears_loss: ClassVar[bool] = True
+    color: ClassVar[str] = "#009E73"
+    baseline: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
 
     def start(self, world: World, graph: Graph) -> OracleState:
-        return OracleState(world, graph)
+        return OracleState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
         return OracleAgent(place)
@@ -45,25 +47,24 @@ def class_means(mean, count, class_, total, weight):
         total[c] = total[c] / weight[c] if weight[c] > 0.0 else np.nan
 
 
-class OracleState:
-    saved: ClassVar[tuple[str, ...]] = ("estimate",)
-    wrong_share = 0.0
+class OracleState(State):
     lost_share = 0.0
     isolated = 0
 
-    def __init__(self, world: World, graph: Graph):
+    def __init__(self, method: Oracle, world: World, graph: Graph):
+        super().__init__(method, world)
+        self.estimate = np.full(world.n_agents, np.nan)
         if not world.classes_known:
             raise MethodError(
-                "the oracle must be told who shares a mean: the classes are not known. "
+                "the oracle must be told the classes, and they are not known here. "
                 "Try colme.Recording(samples, classes=...) or means=..."
             )
-        self.estimate = np.full(world.n_agents, np.nan)
         self.class_, self._given = world.class_, graph
         n_classes = int(world.class_.max()) + 1
         self._total, self._weight = np.empty(n_classes), np.empty(n_classes)
 
     def step(self, world: World) -> None:
-        count = world.samples
+        count = world.n_samples
         class_means(world.mean, count, self.class_, self._total, self._weight)
         np.take(self._total, self.class_, out=self.estimate)
         if world.count is not None:
@@ -79,7 +80,7 @@ class OracleState:
 
 
 class OracleAgent(Agent):
-    """Must be told its class, and everybody's class, count and mean: only a simulation can do that."""
+    """Needs every agent's class, count and mean: only a simulation can provide them."""
 
     def step(self, sample: float) -> Round:
         self.observe(sample)

@@ -1,15 +1,15 @@
-"""Everything that a method file needs, in one place. `_skeleton` shows how it fits together."""
+"""Everything that a method file needs, in one place. `skeleton` shows how it fits together."""
 
-from colme._core.jit import at, equation, kernel, lanes_like
+from colme._core.jit import at, equation, kernel
 from colme._core.neighbor_table import block_of
 from colme.confidence import too_far
 from colme.graphs import Graph
-from colme.method import EVERYONE, Agent, Inbox, Method, Place, Round, State, World
+from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, Round, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
+from colme.methods.intervals import IntervalAgent, IntervalMethod, IntervalState, PruningState, parted
 
 __all__ = [
     "EVERYONE", "Agent", "ConsensusAgent", "ConsensusMethod", "ConsensusState", "Graph", "Inbox", "IntervalAgent",
-    "IntervalMethod", "Method", "Place", "PruningState", "Round", "State", "World", "at", "block_of", "equation",
-    "kernel", "lanes_like", "parted", "too_far",
+    "IntervalMethod", "IntervalState", "Method", "NeighborState", "Place", "PruningState", "Round", "State", "World",
+    "at", "block_of", "equation", "kernel", "parted", "too_far",
 ]  # fmt: skip

@@ -2,16 +2,17 @@
 
 Censuses have numbers, and so have their rounds. From the perspective of agent a, at its own tick t:
 
-(1) when its last census is a fifth old it begins the next: the next number, and its own ballot as votes
-(2) who hears of a newer number joins with its own ballot, once it is done with the one before
-(3) it goes on to round k + 1 when all neighbors that it hears have told it their votes of round k, by the equation of
-    `colme.census.method`, momentum included. So that nobody misses a round, all tell the votes of the last two: who
-    waits for me is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not heard
-    is replaced by oneself; one that is further ahead is heard as it is, in a plain average without momentum
-(4) after the last round it explains the votes by tribes, as ever, but goes on telling them
+(1) when its last census is a fifth old it begins the next: the next number, and its own binned mean as the histogram
+(2) an agent that hears of a newer number joins with its own binned mean, once it is done with the one before
+(3) it goes on to round k + 1 when all neighbors that it hears have sent their masses of round k, by the equation of
+    `colme.census.method`, momentum included. So that no agent misses a round, all send the masses of the last two: a
+    neighbor that waits is at most one round behind. After some ticks it no longer waits, and a neighbor that it has not
+    heard is replaced by the agent itself; one that is further ahead is heard as it is, in a plain average without
+    momentum
+(4) after the last round it fits a mixture to its histogram, as ever, but goes on sending the masses
 
 What is late, lost or told twice therefore costs time and changes nothing. Where somebody no longer waited, or lies,
-momentum could make votes grow, or fall below zero: such votes are cut off at zero and scaled to one in all.
+momentum could make masses grow, or fall below zero: such masses are clipped at zero and scaled to one in all.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
-from colme.census.array import Plan
-from colme.census.histogram import at_most_one
-from colme.census.method import Census, CensusAgent, Votes
+from colme.census.histogram import clip_masses
+from colme.census.method import Census, CensusAgent, HistogramMessage
+from colme.census.schedule import Schedule
 from colme.method import Place, Round
 from colme.node.security.trust import PAUSE
 
@@ -35,8 +36,8 @@ JUMP = 2**40
 
 
 class Poll(NamedTuple):
-    """What a neighbor needs to hear: `Votes` and those of the round before; in which census, begun at which step of
-    whom, how long ago; of which round; and at which step of my own."""
+    """What a neighbor needs to hear: `HistogramMessage` and the masses of the round before; in which census, begun at
+    which step of whom, how long ago; of which round; and at which step of my own."""
 
     codes: NDArray[Any]
     values: NDArray[Any]
@@ -48,45 +49,45 @@ class Poll(NamedTuple):
     round: int
     epoch: int
 
-    def of_round(self, number: int) -> Votes:
-        """The votes of this round, or of a later one."""
-        return Votes(self.codes, self.values if self.round == number else self.before, self.degree)
+    def of_round(self, number: int) -> HistogramMessage:
+        """The masses of this round, or of a later one."""
+        return HistogramMessage(self.codes, self.values if self.round == number else self.before, self.degree)
 
 
-class RollingPlan(Plan):
-    """As `Plan`, but the first census begins later, and is not shorter: rounds take longer, so one sample each that is
-    counted at once would keep everybody from counting more."""
+class RollingSchedule(Schedule):
+    """As `Schedule`, but the first census begins later, and is not shorter: rounds take longer, so one sample each that
+    is counted at once would keep everybody from counting more."""
 
-    def begins(self, t: int, last: int) -> bool:
-        return t >= self.rounds and super().begins(t, last)
+    def starts(self, t: int, last: int) -> bool:
+        return t >= self.rounds and super().starts(t, last)
 
     def rounds_at(self, t: int) -> int:
-        return self.rounds if self.has_ballots(t) else 1
+        return self.rounds if self.bins_means(t) else 1
 
 
 class RollingCensus(CensusAgent):
-    """Per-agent form, driven by whatever was heard last. A restart forgets the votes, and joins again."""
+    """Per-agent form, driven by whatever was heard last. A restart forgets the masses, and joins again."""
 
     saved: ClassVar[tuple[str, ...]] = (*CensusAgent.saved, "census", "start", "joined")
 
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)
-        self.plan = RollingPlan(*self.plan)
+        self.schedule = RollingSchedule(*self.schedule)
         self.census = 0  # its number
         self.start = 0  # when it began, in my own ticks
         self.joined = 0  # when I did
-        self.round = 0  # of the votes, also when it is over
-        self.waited = 0  # ticks, for the votes of others in this round
+        self.round = 0  # of the masses, also when it is over
+        self.waited = 0  # ticks, for the masses of others in this round
 
     @property
     def poll(self) -> Poll:
-        occupied = (self.votes != 0) | (self.before != 0)
-        codes, votes, before = (each[occupied] for each in (self.codes, self.votes, self.before))
+        occupied = (self.masses != 0) | (self.previous != 0)
+        codes, masses, before = (each[occupied] for each in (self.codes, self.masses, self.previous))
         since = max(self.t - self.start, 0)
-        return Poll(codes, votes, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
+        return Poll(codes, masses, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
 
     def resume(self) -> None:
-        """After a restart: the votes are gone, so the last census is joined anew if others still tell of it."""
+        """After a restart: the masses are gone, so the last census is joined anew if others still tell of it."""
         self.census = max(self.census - 1, 0)
 
     def step(self, sample: float) -> Round:
@@ -101,12 +102,12 @@ class RollingCensus(CensusAgent):
             if self.census < newest.census:
                 began = statistics.median_low([self.t, *(poll.epoch for poll in inbox.values())])
                 self._join(newest.census, min(newest.began, began), newest.since)  # (2)
-            elif self.plan.begins(self.t - self.start + self.began, self.began):
+            elif self.schedule.starts(self.t - self.start + self.began, self.began):
                 self._join(self.census + 1, self.t, 0)  # (1)
         self.waited += 1
         while self.rounds >= 0 and self._ready(inbox):
             self._next_round(self._same(inbox))  # (3), (4)
-        self.estimate = self._estimate()
+        self.estimate = self._posterior_mean()
 
     def _same(self, inbox: dict[Hashable, Poll]) -> dict[Hashable, Poll]:
         """Who is in the same census, and not behind."""
@@ -118,26 +119,26 @@ class RollingCensus(CensusAgent):
 
     @property
     def _patience(self) -> float:
-        return max(PATIENCE, (self.plan.refresh - 1.0) * self.t / self.plan.rounds)
+        return max(PATIENCE, (self.schedule.refresh - 1.0) * self.t / self.schedule.rounds)
 
     def _next_round(self, same: dict[Hashable, Poll]) -> None:
         even = all(poll.round <= self.round + 1 for poll in same.values())
         self._average({b: poll.of_round(self.round) for b, poll in same.items()}, plain=not even)
-        self.votes = at_most_one(self.codes, self.votes)
+        self.masses = clip_masses(self.codes, self.masses)
         self.round, self.waited = self.round + 1, 0
-        self._count_round()
+        self._end_round()
 
     def _lose_patience(self, newest: Poll) -> None:
         """Nobody else is as far in this census. If others are in the next, or if it takes too long, end this one: half
         of its rounds are worth a fit."""
-        rounds = self.plan.rounds_at(self.began)
+        rounds = self.schedule.rounds_at(self.began)
         if newest.census > self.census or self.waited >= self._patience * rounds:
             if 2 * self.rounds >= rounds:
-                self._finish()
+                self._complete_census()
             self.rounds = -1
 
     def _join(self, census: int, began: int, since: int) -> None:
-        self._vote()
+        self._start_census()
         self.census, self.began = census, began
         self.start, self.joined = self.t - min(since, JUMP), self.t
         self.round = self.waited = 0

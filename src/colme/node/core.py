@@ -63,7 +63,7 @@ class Parting(msgspec.Struct):
 class Core:
     """One agent.
 
-    method       any that only speaks with neighbors: CLColME, CColME, Census, Local
+    method       any with a message adapter: its agents only talk to neighbors
     name         of this agent, and the `neighbors` that it begins with
     n_agents     of the whole network; `degree`: the largest in it (default: this agent's own)
     sigma, width, kurtosis   what is known of the samples, as in a recording; `unit`: a scale that all agents know
@@ -94,7 +94,7 @@ class Core:
         self.method, self.name, self.origin = method, name, origin
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
-        self.agent, self._dialect = device_agent(method, place)
+        self.agent, self._adapter = device_agent(method, place)
         self.refused: Counter[str] = Counter()
         self.urgent = False  # something must be saved before anybody is told
         self.marks: dict[str, tuple[int, int, int]] = {}  # of the newest record of everybody
@@ -104,7 +104,7 @@ class Core:
     @property
     def neighbors(self) -> list[str]:
         """Not given up, in the order in which they are added up."""
-        return list(self._dialect.neighbors)
+        return list(self._adapter.neighbors)
 
     @property
     def estimate(self) -> float:
@@ -131,7 +131,7 @@ class Core:
         """A new neighbor, unless it was given up before."""
         if name == self.name or name in self.partings:
             return False
-        self._dialect.meet(name)
+        self._adapter.meet(name)
         return True
 
     def part(self, name: str, now: float) -> None:
@@ -140,7 +140,7 @@ class Core:
 
     def forget(self, name: str) -> None:
         """A neighbor no more, though it was not given up: it may be met again."""
-        self._dialect.forget(name)
+        self._adapter.forget(name)
         self._heard.pop(name, None)
 
     def observe(self, sample: float) -> None:
@@ -157,12 +157,12 @@ class Core:
         self.urgent = False
         new = [b for b in self.neighbors if b in records and self._hear(b, records[b], now)]  # (1)
         answers, parted = self._listen(control, now)
-        spoken = new if self._dialect.once else self.fresh(now)
+        spoken = new if self._adapter.once else self.fresh(now)
         before = self.neighbors
         used = {b: self._heard[b].record for b in spoken if b not in parted}
         self._step(self._checked(sample), used, parted)  # (2)
         lost = set(before).difference(self.neighbors)
-        self._dialect.after(used, bool(lost))
+        self._adapter.after(used, bool(lost))
         for b in lost:
             self.partings[b] = Parting(known=b in parted, at=now)
             self._heard.pop(b, None)
@@ -171,8 +171,8 @@ class Core:
 
     def record(self) -> Record:
         """My state now."""
-        agent, degree = self.agent, len(self._dialect.neighbors)
-        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self._dialect.state())
+        agent, degree = self.agent, len(self._adapter.neighbors)
+        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self._adapter.state())
 
     def _checked(self, sample: float) -> float:
         x = float(sample) - self.origin
@@ -191,7 +191,7 @@ class Core:
         if record.age_mark <= self.marks.get(name, (0, 0, 0)):
             self.refused["old"] += 1
             return False
-        sense = self._dialect.heard(record, self.agent.t + 1)  # the step that begins now
+        sense = self._adapter.heard(record, self.agent.t + 1)  # the step that begins now
         if sense is None:
             self.refused["sense"] += 1
             return False
@@ -209,7 +209,7 @@ class Core:
                 self.refused[error.reason] += 1
                 continue
             parting = self.partings.get(name)
-            if not self._dialect.cuts or (parting is None and name not in self._dialect.neighbors):
+            if not self._adapter.cuts or (parting is None and name not in self._adapter.neighbors):
                 self.refused["stranger"] += 1
             elif message.kind == CUT:
                 heard.add(name)
@@ -223,15 +223,18 @@ class Core:
         return [(name, self._message(CUT_HEARD)) for name in sorted(heard)], parted
 
     def _step(self, sample: float, used: Mapping[str, Record], parted: set[str]) -> None:
+        if not self._adapter.hears_cuts:
+            for b in parted:
+                self._adapter.forget(b)
         inbox: Any = None  # the first send of a generator must be None; later ones deliver the inbox
         step, exchange = self.agent.step(sample), 0
         try:
             while True:
-                step.send(inbox)
-                inbox = {b: self._dialect.said(record, exchange) for b, record in used.items()}
+                self._adapter.sent(step.send(inbox), exchange)
+                inbox = {b: self._adapter.said(record, exchange) for b, record in used.items()}
                 inbox = {b: message for b, message in inbox.items() if message is not SILENCE}
-                inbox = self._dialect.believed(inbox)
-                if exchange == 0:
+                inbox = self._adapter.believed(inbox)
+                if exchange == 0 and self._adapter.hears_cuts:
                     inbox |= dict.fromkeys(parted, PARTED)
                 exchange += 1
         except StopIteration:
@@ -271,7 +274,7 @@ class Core:
             | {
                 "core": freeze(self, self._SAVED),
                 "agent": freeze(self.agent, self.agent.saved),
-                "dialect": freeze(self._dialect, self._dialect.saved),
+                "adapter": freeze(self._adapter, self._adapter.saved),
                 "partings": {name: parting.known for name, parting in self.partings.items()},
             }
         )
@@ -283,8 +286,9 @@ class Core:
         try:
             thaw(self, self._SAVED, saved["core"])
             thaw(self.agent, self.agent.saved, saved["agent"])
-            thaw(self._dialect, self._dialect.saved, saved["dialect"])
+            adapter = "adapter" if "adapter" in saved else "dialect"  # as 0.6.0 called it
+            thaw(self._adapter, self._adapter.saved, saved[adapter])
             self.partings = {name: Parting(known=known) for name, known in saved["partings"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
-        self._dialect.resume([b for b in names if b not in self.partings])
+        self._adapter.resume([b for b in names if b not in self.partings])

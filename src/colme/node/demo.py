@@ -25,9 +25,9 @@ import numpy as np
 
 from colme.errors import NodeError, positive, whole
 from colme.graphs import random_regular_graph
+from colme.lockstep import lockstep
 from colme.methods import CLColME
 from colme.node.config.plan import method_table, to_toml
-from colme.node.lockstep import lockstep
 from colme.node.net.zenoh_settings import runtime
 
 MEANS = (0.0, 3.0)

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from colme.census.posterior import Tribes
 from colme.errors import CheckpointError, shorten
 
 
@@ -28,8 +27,6 @@ def thaw(holder: Any, names: tuple[str, ...], values: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Tribes):
-        return {"tribes": [_plain(each) for each in value]}
     if isinstance(value, np.ndarray):
         return {"type": value.dtype.str, "shape": list(value.shape), "bytes": value.tobytes()}
     if isinstance(value, np.generic):
@@ -46,8 +43,6 @@ def _plain(value: Any) -> Any:
 def _lively(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if "tribes" in value:
-        return Tribes(*map(_lively, value["tribes"]))
     if "tuple" in value:
         return tuple(map(_lively, value["tuple"]))
     if "items" in value:

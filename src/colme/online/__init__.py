@@ -1,4 +1,4 @@
-"""In your own loop: `CollaborativeMean` learns sample by sample, whoever sends one."""
+"""Online estimation: `CollaborativeMean` learns sample by sample, from any agent at any time."""
 
 from colme.online.model import CollaborativeMean
 

@@ -1,4 +1,4 @@
-"""Who is there: labels, the rows of all agents, and how agents appear, leave and are merged."""
+"""The agents of an online model: their labels and rows, and how agents are added, forgotten and merged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label, Labels
 from colme.consensus import START
 from colme.errors import UnknownAgent, nearest
 from colme.graphs import Graph
@@ -37,11 +38,8 @@ from colme.online.kernel import (
     unlink_pair,
 )
 
-Label = str | int
-Labels = list[Label] | NDArray[np.int64]
-"""Of many rows; an array where they are whole numbers close to each other."""
 _ASKED = 10_000
-"""Labels that are searched for the nearest one to an unknown."""
+"""Labels that are searched for the nearest one to an unknown label."""
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
@@ -50,24 +48,24 @@ _EMPTY_NUMBERS[RESTART] = START
 
 
 class _Index(dict[Label, int]):
-    """Slots by label; a label that is not there gets the next slot."""
+    """Slots by label; a new label gets the next slot."""
 
-    def __init__(self, crowd: Crowd):
+    def __init__(self, table: AgentTable):
         super().__init__()
-        self.crowd = crowd
+        self.table = table
 
     def __missing__(self, label: Label) -> int:
-        return self.crowd.admit(label)
+        return self.table.admit(label)
 
 
-class Crowd:
+class AgentTable:
     """The agents of a model. A slot is a row of its arrays; `roster[:n_agents]` are the slots in use."""
 
     arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors")
-    """Which grow with the agents."""
+    """Arrays with one row per slot."""
 
     def __init__(self, width: int | None):
-        """`width`: neighbors that an agent has room for; None: no graph at all."""
+        """`width`: neighbors that an agent has room for; None: there is no graph."""
         self.index = _Index(self)
         self.labels: list[Label | None] = []
         self.free: list[int] = []
@@ -75,7 +73,7 @@ class Crowd:
         self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
-        self.book, self.pool = np.zeros(4, np.int64), np.zeros(2)
+        self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     @property
     def n_agents(self) -> int:
@@ -83,25 +81,25 @@ class Crowd:
 
     @property
     def present(self) -> NDArray[np.int64]:
-        """The slots of all agents, in the order of arrival but for those who took the place of one who left."""
-        return self.roster[: self.book[PRESENT]]
+        """The slots of all agents, in the order of arrival; the last one replaces a forgotten agent."""
+        return self.roster[: self.counters[PRESENT]]
 
     def labels_of(self, slots: NDArray[np.int64]) -> list[Label]:
         return [self.labels[slot] for slot in slots.tolist()]
 
     def slot(self, label: Label) -> int:
-        """Of an agent that has been heard, or a refusal."""
+        """The slot of a known agent, or a refusal."""
         found = self.index.get(label)
         if found is not None:
             return found
         names = [name for name, _ in zip(self.index, range(_ASKED), strict=False)]
         close = nearest(label, map(str, names))
         remedy = "Learn a sample of it first." if close is None else f"Did you mean {_as_typed(close, names)!r}?"
-        heard = {0: "nobody has", 1: "1 other has"}.get(self.n_agents, f"{self.n_agents:,} others have")
-        raise UnknownAgent(f"unknown agent {label!r}: {heard} been heard. {remedy}")
+        known = {0: "no agent is", 1: "1 other agent is"}.get(self.n_agents, f"{self.n_agents:,} other agents are")
+        raise UnknownAgent(f"unknown agent {label!r}: {known} known. {remedy}")
 
     def admit(self, label: Label) -> int:
-        """A slot for a newcomer. It is in the roster from its first event on."""
+        """A slot for a new agent. It is in the roster from its first event on."""
         if self.free:
             slot = self.free.pop()
             self.labels[slot] = label
@@ -112,7 +110,7 @@ class Crowd:
         return slot
 
     def slots_of(self, labels: Labels) -> NDArray[np.int64]:
-        """Of all labels, newcomers included, in the order in which they appear."""
+        """The slots of all labels, new ones included, in the order in which they appear."""
         if isinstance(labels, list):
             return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
         low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
@@ -123,11 +121,11 @@ class Crowd:
         return slots[known]
 
     def newest(self, n: int) -> list[Label]:
-        """The labels of the last admissions, the latest first."""
+        """The labels of the last n admissions, the latest first."""
         return list(itertools.islice(reversed(self.index), n))
 
     def withdraw(self, n_agents: int, n_slots: int) -> None:
-        """Undo the last admissions, of agents without an event: so many agents and slots there were before."""
+        """Undo the last admissions, of agents without an event, back to this number of agents and slots."""
         for label in self.newest(self.n_agents - n_agents):
             slot = self.index.pop(label)
             self.labels[slot] = None
@@ -136,7 +134,7 @@ class Crowd:
         del self.labels[n_slots:]
 
     def reserve(self) -> None:
-        """Room in all arrays for every slot."""
+        """Make room in all arrays for every slot."""
         have, need = len(self.agents), len(self.labels)
         if need <= have:
             return
@@ -150,26 +148,26 @@ class Crowd:
                 setattr(self, name, new)
 
     def forget(self, slot: int) -> None:
-        """An agent leaves, and its edges with it. The last in the roster takes its place there."""
+        """Remove an agent and its edges. The last agent in the roster takes its place there."""
         label = self.labels[slot]
         if self.neighbors is not None:
             unlink_all(self.neighbors, self.numbers, slot)
-        self.book[PRESENT] -= 1
-        last = self.roster[self.book[PRESENT]]
+        self.counters[PRESENT] -= 1
+        last = self.roster[self.counters[PRESENT]]
         self.roster[self.places[slot]], self.places[last] = last, self.places[slot]
         self.places[slot] = -1
         self.agents[slot], self.numbers[slot] = _EMPTY_AGENT, _EMPTY_NUMBERS
-        sum_pool(self.agents, self.present, self.pool)  # subtracting would leave the rounding of what is gone
+        sum_pool(self.agents, self.present, self.pool)  # subtracting would leave rounding errors behind
         del self.index[label]  # type: ignore[arg-type]
         self.labels[slot] = None
         self.free.append(slot)
 
     def least_recent(self) -> int:
-        """Who has not been heard for longest."""
+        """The slot of the agent whose last event is the oldest."""
         return int(self.present[np.argmin(self.numbers[self.present, HEARD])])
 
     def settle(self, labels: list[Label], edges: NDArray[np.int64]) -> None:
-        """Everybody and every edge of a given graph, before the first event."""
+        """Enter all agents and edges of a given graph, before the first event."""
         for label in labels:
             self.admit(label)
         self.reserve()
@@ -179,11 +177,11 @@ class Crowd:
             link(self.neighbors, self.numbers, self.agents, a, b)
 
     def _enter(self, slots: NDArray[np.int64]) -> None:
-        first = int(self.book[PRESENT])
+        first = int(self.counters[PRESENT])
         self.places[slots] = np.arange(first, first + len(slots))
         self.roster[first : first + len(slots)] = slots
-        self.book[PRESENT] += len(slots)
-        self.book[ARRIVED] += len(slots)
+        self.counters[PRESENT] += len(slots)
+        self.counters[ARRIVED] += len(slots)
 
     def graph(self) -> Graph:
         """The kept edges; agents by slot."""
@@ -195,9 +193,11 @@ class Crowd:
         there = np.arange(self.neighbors.shape[1]) < degree[:, None]
         return Graph(indptr, self.neighbors[:n][there].astype(np.uint32), check=False)
 
-    def merge(self, other: Crowd, half_life: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Add what another crowd learned from other samples. Returns the slots of its agents here and there, and who of
-        them is new here."""
+    def merge(
+        self, other: AgentTable, half_life: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Add what another table learned from other samples. Returns the slots of its agents here and there, and which
+        of them are new here."""
         theirs = other.present
         mine = np.array([self.index[label] for label in other.labels_of(theirs)], np.int64)
         self.reserve()
@@ -206,17 +206,17 @@ class Crowd:
         self.agents[mine] = combined(self.agents[mine], other.agents[theirs], half_life)
         self.numbers[mine, COUNT] += other.numbers[theirs, COUNT]
         self.numbers[mine, HEARD] = np.maximum(
-            self.numbers[mine, HEARD], self.book[EVENTS] + other.numbers[theirs, HEARD]
+            self.numbers[mine, HEARD], self.counters[EVENTS] + other.numbers[theirs, HEARD]
         )
-        self.book[EVENTS] += other.book[EVENTS]
+        self.counters[EVENTS] += other.counters[EVENTS]
         sum_pool(self.agents, self.present, self.pool)
         return mine, theirs, new
 
     def merge_edges(
-        self, other: Crowd, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_], given: bool
+        self, other: AgentTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_], given: bool
     ) -> None:
-        """Of a given graph the edges that both have kept; else the own ones, and as there is room those of newcomers.
-        Every clock restarts."""
+        """Of a given graph, keep the edges that both have kept; else keep the own ones and, where there is room, add
+        those of new agents. All clocks restart."""
         assert self.neighbors is not None
         to = np.full(len(other.labels), -1)
         to[theirs] = mine
@@ -230,7 +230,7 @@ class Crowd:
                 if a in came or b in came:
                     link(self.neighbors, self.numbers, self.agents, a, b)
         here = self.present
-        self.agents[here, STAMP] = self.numbers[here, CUT] = self.book[LAST_CUT] = self.book[EVENTS]
+        self.agents[here, STAMP] = self.numbers[here, CUT] = self.counters[LAST_CUT] = self.counters[EVENTS]
         self.numbers[here, RESTART] = np.maximum(self.numbers[here, COUNT] + 1, START)
 
 
@@ -257,7 +257,7 @@ def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -
 
 
 def lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An uninitialised array that begins with a line of the cache, so that a row of 64 bytes is one line, not two."""
+    """An uninitialized array aligned to a cache line, so that a row of 64 bytes lies in one line, not two."""
     n_bytes = math.prod(shape) * dtype.itemsize
     raw = np.empty(n_bytes + 64, np.uint8)
     first = -raw.ctypes.data % 64

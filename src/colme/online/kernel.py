@@ -1,19 +1,19 @@
-"""One event of one agent, and any number of them in one compiled loop.
+"""The compiled loop over events: what one sample of one agent changes.
 
-All that an agent holds lies in two rows: `agents[a]`, one line of the cache, and `numbers[a]`; its neighbors are
-`neighbors[a, :numbers[a, DEGREE]]`. What its neighbors hear of it is what it wrote there at its own last event.
+The state of an agent is two rows, `agents[a]` (one cache line) and `numbers[a]`; its neighbors are
+`neighbors[a, :numbers[a, DEGREE]]`. Neighbors see what it wrote there at its own last event.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from colme._core.jit import equation, helper, kernel
 from colme._core.random import LINK, philox
-from colme.census.array import add_square, variance_of_mean
+from colme.census.sample_variance import add_square, variance_of_mean
 from colme.confidence import fourth_moment_radius, laplace_radius, too_far
 from colme.consensus import (
     CLOCKS,
@@ -29,25 +29,46 @@ from colme.samples import running_mean
 u64 = np.uint64
 
 MEAN, RADIUS, ESTIMATE, STAMP, WEIGHT, WEIGHT_2, SQUARE, TIME = range(8)
-"""Columns of `agents`. STAMP: the event of the last restart it knows of. WEIGHT, WEIGHT_2: sums of the samples' weights
-and of their squares. SQUARE: weighted sum of squared deviations."""
+"""Columns of `agents`. STAMP: the event of the last restart that the agent knows of. WEIGHT, WEIGHT_2: sums of the
+samples' weights and of their squares. SQUARE: weighted sum of squared deviations."""
 COUNT, RESTART, CUT, HEARD, DEGREE = range(5)
 """Columns of `numbers`. COUNT: own samples. RESTART: the own sample at which its clock restarted. CUT: the event at
 which it last lost a neighbor to pruning. HEARD: its last event."""
 EVENTS, PRESENT, ARRIVED, LAST_CUT = range(4)
-"""Places in `book`: events so far, agents now, agents ever, the last event that cut an edge."""
+"""Entries of `counters`: events so far, agents now, agents ever, the last event that cut an edge."""
 SQUARES, FREEDOM = range(2)
-"""Places in `pool`: everybody's squared deviations, and their degrees of freedom."""
+"""Entries of `pool`: squared deviations of all agents together, and their degrees of freedom."""
 BURN_IN = 30.0
 """Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
 GOSSIP, GLOBAL, OWN = (CLOCKS.index(name) for name in ("gossip", "global", "own"))
 TRIES = 4
-"""Agents that a newcomer asks per neighbor that it wants, at most."""
+"""Agents that a new agent asks per neighbor that it looks for, at most."""
+
+
+class Parameters(NamedTuple):
+    """What `learn_events` needs to know of a method; the defaults are those of a method without neighbors."""
+
+    gamma: float = 1.0
+    """The level of the intervals."""
+    shared: bool = False
+    """gamma is divided by the number of agents so far."""
+    kurtosis: float = -1.0
+    """Of the fourth-moment bound; negative: Laplace's bound."""
+    clock: int = 0
+    """Place in `colme.consensus.CLOCKS`."""
+    alpha: float = -1.0
+    """Of a constant clock; negative: the clock decides."""
+    step: float = 0.0
+    """The step of the consensus."""
+    metropolis: bool = False
+    """Neighbors are weighed by Metropolis' weights."""
+    degree: int = 0
+    """Neighbors that an agent looks for; 0: the graph is given."""
 
 
 @equation
 def effective(weight: Any, weight_2: Any) -> Any:
-    """How many equally weighted samples are worth as much: n itself without forgetting."""
+    """The effective number of samples, (sum w)^2 / sum w^2: n itself without forgetting."""
     return weight * weight / weight_2
 
 
@@ -109,7 +130,7 @@ def fill_noise(agents, which, sigma, pool, out):
 
 @kernel
 def sum_pool(agents, which, pool):
-    """Everybody's squared deviations and degrees of freedom, from the beginning."""
+    """Compute the pooled squared deviations and degrees of freedom of these agents from scratch."""
     pool[SQUARES] = pool[FREEDOM] = 0.0
     for i in range(which.size):
         freedom, square = _freedom(agents[which[i]])
@@ -165,7 +186,7 @@ def _observe(row, sample, time, half_life, pool):
 
 @helper
 def _place_of(neighbors, numbers, a, b):
-    """Where b stands in a's row; -1 if it does not."""
+    """The position of b among a's neighbors; -1: it is none."""
     for j in range(numbers[a, DEGREE]):
         if neighbors[a, j] == b:
             return j
@@ -174,7 +195,7 @@ def _place_of(neighbors, numbers, a, b):
 
 @helper
 def _drop(neighbors, numbers, a, j):
-    """The j-th neighbor of a leaves its row; the others keep their order."""
+    """Remove the j-th neighbor from a's row; the others keep their order."""
     numbers[a, DEGREE] -= 1
     for i in range(j, numbers[a, DEGREE]):
         neighbors[a, i] = neighbors[a, i + 1]
@@ -203,7 +224,8 @@ def unlink_pair(neighbors, numbers, a, b):
 
 @kernel
 def link(neighbors, numbers, agents, a, b):
-    """A new edge, unless there is one, one of the two has no room, or their intervals part. Whether there is."""
+    """Add an edge, unless it exists, one of the two has no room, or their intervals do not overlap. Returns whether it
+    was added."""
     width = neighbors.shape[1]
     if a == b or numbers[a, DEGREE] >= width or numbers[b, DEGREE] >= width:
         return False
@@ -219,22 +241,22 @@ def link(neighbors, numbers, agents, a, b):
 
 
 @helper
-def _cut_strangers(neighbors, numbers, agents, book, a):
-    """Equation (2): end the edges to those whose interval parts from a's."""
+def _prune(neighbors, numbers, agents, counters, a):
+    """Equation (2): end the edges to agents whose interval does not overlap a's."""
     j = 0
     while j < numbers[a, DEGREE]:
         b = neighbors[a, j]
         if too_far(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS]):
             unlink(neighbors, numbers, a, j)
-            numbers[a, CUT] = numbers[b, CUT] = book[LAST_CUT] = book[EVENTS]
+            numbers[a, CUT] = numbers[b, CUT] = counters[LAST_CUT] = counters[EVENTS]
         else:
             j += 1
 
 
 @helper
-def _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key_0, key_1):
-    """Ask random agents to become neighbors until a has as many as it wants, or has asked so often."""
-    event, n = u64(book[EVENTS]), u64(book[PRESENT])
+def _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1):
+    """Ask random agents to become neighbors, until a has as many as wanted or has asked `tries` agents."""
+    event, n = u64(counters[EVENTS]), u64(counters[PRESENT])
     for number in range(tries):
         if numbers[a, DEGREE] >= wanted or n == u64(0):
             break
@@ -243,22 +265,22 @@ def _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key
 
 
 @helper
-def _rate(neighbors, numbers, agents, book, a, clock, fixed):
-    """Equation (3): alpha, after a has heard of restarts."""
+def _rate(neighbors, numbers, agents, counters, a, clock, fixed):
+    """Equation (3): alpha, after a has learned of its neighbors' restarts."""
     if fixed >= 0.0:
         return fixed
     stamp = agents[a, STAMP]
     if clock == OWN or clock == GOSSIP or clock == GLOBAL:
         stamp = max(stamp, float(numbers[a, CUT]))
     if clock == GLOBAL:
-        stamp = max(stamp, float(book[LAST_CUT]))
+        stamp = max(stamp, float(counters[LAST_CUT]))
     if clock == GOSSIP:
         for j in range(numbers[a, DEGREE]):
             stamp = max(stamp, agents[neighbors[a, j], STAMP])
     if stamp > agents[a, STAMP]:
         agents[a, STAMP], numbers[a, RESTART] = stamp, max(numbers[a, COUNT], START)
     restart = numbers[a, RESTART]
-    # what is forgotten cannot be averaged: no more steps since the restart than samples that still count
+    # no more steps since the restart than the effective number of samples: forgotten ones are not averaged
     n = effective(agents[a, WEIGHT], agents[a, WEIGHT_2])
     return clock_rate(min(float(numbers[a, COUNT]), restart - 1 + n), restart)
 
@@ -279,35 +301,40 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 
 @kernel
 def learn_events(
-    slots, values, times, agents, numbers, roster, places, book, pool, neighbors, half_life, sigma, gamma, shared,
-    kurtosis, clock, fixed, step, metropolis, degree, key_0, key_1,
+    slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
+    key_0, key_1,
 ):  # fmt: skip
-    """Event by event: agent slots[i] sees values[i]. `neighbors` None: only samples are counted.
+    """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter).
 
-    gamma     the level of intervals, divided by the number of agents ever where they share it (`shared`)
-    degree    neighbors that an agent wants; 0: the graph is given
+    agents .. pool  as described at the top of this file, updated in place
+    neighbors       None: only samples are counted
+    half_life       of a sample's weight, in the unit of times; negative: nothing is forgotten
+    sigma           the known scale of a sample; NaN: estimated
+    parameters      of the method
+    key_0, key_1    the seed of the random choice of neighbors
     """
+    degree = parameters.degree
     for i in range(slots.size):
         a = slots[i]
         row = agents[a]
-        book[EVENTS] += 1
+        counters[EVENTS] += 1
         numbers[a, COUNT] += 1
-        numbers[a, HEARD] = book[EVENTS]
+        numbers[a, HEARD] = counters[EVENTS]
         is_new = places[a] < 0
         if is_new:
-            book[ARRIVED] += 1
+            counters[ARRIVED] += 1
         _observe(row, values[i], 0.0 if times is None else times[i], half_life, pool)  # (1)
         if neighbors is not None:
-            level = gamma / book[ARRIVED] if shared else gamma
+            level = parameters.gamma / counters[ARRIVED] if parameters.shared else parameters.gamma
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, kurtosis)
-            _cut_strangers(neighbors, numbers, agents, book, a)
+            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, parameters.kurtosis)
+            _prune(neighbors, numbers, agents, counters, a)
             if degree > 0:
                 half = (degree + 1) // 2
                 wanted, tries = (half, TRIES * half) if is_new else (degree, 1)
-                _look_around(neighbors, numbers, agents, roster, book, a, wanted, tries, key_0, key_1)
-            alpha = _rate(neighbors, numbers, agents, book, a, clock, fixed)
-            _average(neighbors, numbers, agents, a, alpha, step, metropolis)
+                _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1)
+            alpha = _rate(neighbors, numbers, agents, counters, a, parameters.clock, parameters.alpha)
+            _average(neighbors, numbers, agents, a, alpha, parameters.step, parameters.metropolis)
         if is_new:
-            roster[book[PRESENT]], places[a] = a, book[PRESENT]
-            book[PRESENT] += 1
+            roster[counters[PRESENT]], places[a] = a, counters[PRESENT]
+            counters[PRESENT] += 1

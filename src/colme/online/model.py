@@ -1,31 +1,32 @@
-"""`CollaborativeMean`: samples come one by one, from anybody, at any time; everybody's mean is there when asked for.
+"""`CollaborativeMean`: learns from samples that arrive one by one, from any agent at any time.
 
-There is no common step. An event is one sample x of one agent a, and nothing happens but at events:
+There is no common step. An event is one sample x of one agent a, and the state changes only at events:
 
-(1) a counts its sample:                            n_a <- n_a + 1,  X_a <- X_a + (x - X_a) / n_a
-(2) a drops the neighbors whose interval parts from its own, at both ends: |X_a - X_b| > R_a + R_b
-(3) its clock gives                                 alpha = k / (k + 1), k own samples since the last restart
-(4) it leans towards the kept neighbors:            z = y_a + b * sum over kept j of (y_j - y_a)
+(1) a updates its count and mean:                   n_a <- n_a + 1,  X_a <- X_a + (x - X_a) / n_a
+(2) edges to neighbors whose interval does not overlap a's are cut, at both ends: |X_a - X_b| > R_a + R_b
+(3) a's clock gives                                 alpha = k / (k + 1), k own samples since the last restart
+(4) a moves towards the kept neighbors:             z = y_a + b * sum over kept j of (y_j - y_a)
 (5) and towards its own mean:                       y_a <- (1 - alpha) X_a + alpha z
 
-X_b, R_b and y_b are what b said at its own last event. That is CL-colME, whose equations these are; C-colME has
-Metropolis' weights in (4); Local has only (1), and so has the census, whose other equations are worked out when
-somebody asks (`colme.online.rules`).
+X_b, R_b and y_b are what b published at its own last event. These are the equations of CL-colME; C-colME has
+Metropolis' weights in (4). Local has only (1), and so has the census, whose other equations are evaluated when an
+estimate is asked for (`colme.online.rules`).
 
-Clocks. A step is an own sample. A cut has the number of its event. "own": an agent restarts at its first event after it
-lost a neighbor to a cut, its own or the other's. "gossip": it also restarts when a kept neighbor knows of a later cut
-than it does itself. "global": when there was a cut anywhere. At a restart k = 1.
+Clocks. A step is an own sample. A cut is dated by the number of its event. "own": an agent restarts at its first event
+after it lost a neighbor to a cut, made by either end. "gossip": it also restarts when a kept neighbor knows of a later
+cut than it does itself. "global": when there was a cut anywhere. At a restart k = 1.
 
-Neighbors. With `degree`, a newcomer asks random agents until (degree + 1) // 2 have become its neighbors, and whoever
-has fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. Whoever is asked
-agrees if it has fewer than 1.5 degree neighbors and the two intervals touch. So nobody stays alone for long. Who is
-asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
+Neighbors. With `degree`, a new agent asks random agents until (degree + 1) // 2 have become its neighbors, and an agent
+with fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. The agent that is
+asked accepts if it has fewer than 1.5 degree neighbors and the two intervals overlap. So no agent stays isolated for
+long. Which agents are asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
 
-Scale. If sigma is not known, each agent estimates its own, moderated by that of all (`colme.census.array`); no edge
-is cut before all agents together have 30 degrees of freedom. As everything is in one process, that is simply known.
+Scale. If sigma is not known, each agent estimates its own, moderated by the pooled one
+(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
+in one process, so the pooled variance is simply available.
 
-Level. "edge" and "population" divide delta by the agents that have ever come, at the time when an agent works out its
-radius; intervals that hold at all times need no more for edges that are drawn later.
+Level. "edge" and "population" divide delta by the number of agents so far, at the time when an agent computes its
+radius; intervals that hold at all times need no more for edges that are added later.
 
 Forgetting. With `half_life` a sample's weight halves in this time, in units of `t` (seconds for dates); n is then the
 effective number (sum w)^2 / sum w^2, and k is at most n.
@@ -43,17 +44,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
 from colme._core.files import read_arrays, write_arrays
 from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
 from colme.graphs import Graph, from_edges
 from colme.methods import Census, Method
-from colme.online.agents import Crowd, Label, Labels
-from colme.online.columns import as_events, as_label, as_time, as_value, columns_of
+from colme.online.agents import AgentTable
 from colme.online.files import FORMAT, method_of, pack, unpack
-from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, first_backwards, learn_events
-from colme.online.rules import ConsensusRule, rule_of
+from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, Parameters, first_backwards, learn_events
+from colme.online.rules import rule_of
 from colme.online.views import AgentView
 from colme.scenario import check_seed
 
@@ -61,7 +62,7 @@ _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
 
 
 class CollaborativeMean:
-    """Everybody's mean, better than their own samples give it, from a stream of samples.
+    """An estimate of each agent's mean from a stream of samples, better than its own samples give.
 
     method      Census() (the default), CLColME(..), CColME(..) or Local()
     degree      neighbors that an agent looks for (CL-colME and C-colME)
@@ -69,13 +70,13 @@ class CollaborativeMean:
     sigma       the scale of the samples, if it is known and the method does not carry it; else it is estimated
     half_life   time in which a sample's weight halves; every sample then needs a time
     level       of the intervals: the probability with which they hold
-    max_agents  when there are so many and another one comes, the one not heard for longest is forgotten
-    seed        decides who asks whom
+    max_agents  when another agent comes beyond this number, the one with the oldest last sample is forgotten
+    seed        of the random choice of neighbors
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
     agent. Memory is that of the agents, a few hundred bytes each; samples are not kept.
 
-    Threads may share a model: every call does its work alone and whole. Compiled work lets other threads run.
+    Threads may share a model: calls are atomic. Compiled work releases the GIL.
 
     >>> model = CollaborativeMean(sigma=1.0)
     >>> for day in range(20):
@@ -110,15 +111,15 @@ class CollaborativeMean:
         self._lock = RLock()
         labels, edges = ([], None) if graph is None else _named(graph)
         if graph is not None and max_agents is not None:
-            raise MethodError("max_agents= with graph=: a graph says who there is. Leave max_agents out.")
+            raise MethodError("max_agents= with graph=: a graph fixes the agents. Leave max_agents out.")
         self._open(labels, edges)
 
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._crowd = self._rule.crowd = Crowd(self._rule.width if isinstance(self._rule, ConsensusRule) else None)
+        self._table = self._rule.table = AgentTable(self._rule.max_neighbors)
         if edges is not None:
-            self._crowd.settle(labels, edges.edges())
+            self._table.settle(labels, edges.edges())
 
     def __repr__(self) -> str:
         told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0}
@@ -139,7 +140,7 @@ class CollaborativeMean:
 
         frame: a data frame or a dict of arrays, with agent, value and time the names of its columns; or no frame, and
         agent, value and time arrays. Rows without a value (NaN, None) are left out. Anything else that cannot be
-        learned refuses all rows before one is learned.
+        learned refuses all rows before one is learned; messages count rows from 1.
         """
         columns = {"agent": agent, "value": value, "time": time}
         if frame is not None:
@@ -160,39 +161,39 @@ class CollaborativeMean:
         return self.half_life is not None
 
     def _learn(self, labels: Labels, values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
-        crowd = self._crowd
-        n_agents, n_slots = crowd.n_agents, len(crowd.labels)
-        slots = crowd.slots_of(labels)
-        came = crowd.n_agents - n_agents
+        table = self._table
+        n_agents, n_slots = table.n_agents, len(table.labels)
+        slots = table.slots_of(labels)
+        came = table.n_agents - n_agents
         if came and self.has_graph:
-            first = crowd.newest(came)[-1]
-            crowd.withdraw(n_agents, n_slots)
-            crowd.slot(first)  # which refuses it
-        if came and self.max_agents is not None and crowd.n_agents > self.max_agents:
-            crowd.withdraw(n_agents, n_slots)
+            first = table.newest(came)[-1]
+            table.withdraw(n_agents, n_slots)
+            table.slot(first)  # which refuses it
+        if came and self.max_agents is not None and table.n_agents > self.max_agents:
+            table.withdraw(n_agents, n_slots)
             self._learn_and_forget(labels if isinstance(labels, list) else labels.tolist(), values, times)
             return
-        crowd.reserve()
-        if times is not None and (row := first_backwards(slots, times, crowd.agents)) >= 0:
-            label = crowd.labels[slots[row]]
-            crowd.withdraw(n_agents, n_slots)
+        table.reserve()
+        if times is not None and (row := first_backwards(slots, times, table.agents)) >= 0:
+            label = table.labels[slots[row]]
+            table.withdraw(n_agents, n_slots)
             _refuse_backwards(label, times[row])
         self._run(slots, values, times)
 
     def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
-        crowd = self._crowd
+        table = self._table
         learn_events(
-            slots, values, times, crowd.agents, crowd.numbers, crowd.roster, crowd.places, crowd.book, crowd.pool,
-            crowd.neighbors, self.half_life or -1.0, self._rule.sigma, *self._rule.law, *key_of(self.seed),
+            slots, values, times, table.agents, table.numbers, table.roster, table.places, table.counters, table.pool,
+            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, *key_of(self.seed),
         )  # fmt: skip
 
     def _learn_and_forget(
         self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
     ) -> None:
-        """In pieces, with somebody forgotten between two of them."""
-        crowd = self._crowd
+        """Learn in pieces; an agent is forgotten between two of them."""
+        table = self._table
         if times is not None:
-            latest = {label: crowd.agents[crowd.index[label], TIME] for label in crowd.index.keys() & set(labels)}
+            latest = {label: table.agents[table.index[label], TIME] for label in table.index.keys() & set(labels)}
             for label, time in zip(labels, times.tolist(), strict=True):
                 if time < latest.get(label, time):
                     _refuse_backwards(label, time)
@@ -200,28 +201,27 @@ class CollaborativeMean:
         slots = np.empty(len(labels), np.int64)
         first = 0
         for row, label in enumerate(labels):
-            if label not in crowd.index and crowd.n_agents == self.max_agents:
-                crowd.reserve()
+            if label not in table.index and table.n_agents == self.max_agents:
+                table.reserve()
                 self._run(slots[first:row], values[first:row], None if times is None else times[first:row])
-                crowd.forget(crowd.least_recent())
+                table.forget(table.least_recent())
                 first = row
-            slots[row] = crowd.index[label]
-        crowd.reserve()
+            slots[row] = table.index[label]
+        table.reserve()
         self._run(slots[first:], values[first:], None if times is None else times[first:])
 
     def forget(self, agent: Any) -> None:
-        """An agent leaves: its samples, its estimate and its edges are gone."""
+        """Remove an agent: its samples, its estimate and its edges."""
         with self._lock:
-            self._crowd.forget(self._crowd.slot(as_label(agent)))
-            if isinstance(self._rule, ConsensusRule):
-                self._rule.renew()
+            self._table.forget(self._table.slot(as_label(agent)))
+            self._rule.edges_changed()
 
     def merge(self, other: CollaborativeMean) -> None:
         """Add what another model learned from other samples, of the same or of other agents.
 
-        Counts, means and variances are those of all samples together. Who is new brings its edges along, as far as
-        there is room; of a given graph the edges stay that both have kept. Estimates of agents that both know are
-        averaged by their weights, and every clock restarts.
+        Counts, means and variances are those of all samples together. New agents bring their edges along, as far as
+        there is room; of a given graph, the edges remain that both models have kept. Estimates of agents that both know
+        are averaged by their weights, and all clocks restart.
         """
         if not isinstance(other, CollaborativeMean) or other is self:
             raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Try one from load().")
@@ -232,34 +232,34 @@ class CollaborativeMean:
                                "both models alike.")  # fmt: skip
         first, second = sorted((self, other), key=id)  # the same order in every thread
         with first._lock, second._lock:
-            crowd, came = self._crowd, other._crowd
-            together = len(crowd.index.keys() | came.index.keys())
-            if self.has_graph and crowd.index.keys() != came.index.keys():
+            table, came = self._table, other._table
+            together = len(table.index.keys() | came.index.keys())
+            if self.has_graph and table.index.keys() != came.index.keys():
                 raise RunError("cannot merge: the graphs have different agents. Make both models with the same graph.")
             if self.max_agents is not None and together > self.max_agents:
                 raise RunError(f"cannot merge: there would be {together} agents, and max_agents={self.max_agents}. "
                                "Forget some first.")  # fmt: skip
-            merged = crowd.merge(came, self.half_life or -1.0)
-            if isinstance(self._rule, ConsensusRule):
-                self._rule.tell_radii()
-                crowd.merge_edges(came, *merged, given=self.has_graph)
+            merged = table.merge(came, self.half_life or -1.0)
+            if table.neighbors is not None:
+                self._rule.update_radii()
+                table.merge_edges(came, *merged, given=self.has_graph)
             self._rule.renew()
 
     # what it knows
 
     @property
     def n_agents(self) -> int:
-        return self._crowd.n_agents
+        return self._table.n_agents
 
     @property
     def mean_(self) -> AgentView[float]:
         """Local means; NaN without a sample."""
-        return self._view(lambda slots: self._crowd.agents[slots, MEAN])
+        return self._view(lambda slots: self._table.agents[slots, MEAN])
 
     @property
     def count_(self) -> AgentView[int]:
         """Samples seen."""
-        return self._view(lambda slots: self._crowd.numbers[slots, COUNT])
+        return self._view(lambda slots: self._table.numbers[slots, COUNT])
 
     @property
     def estimate_(self) -> AgentView[float]:
@@ -276,7 +276,7 @@ class CollaborativeMean:
             lower, upper = self._rule.interval(slots, self.level)
             return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
-        return AgentView(self._crowd, self._lock, ends)
+        return AgentView(self._table, self._lock, ends)
 
     @property
     def groups_(self) -> AgentView[int]:
@@ -284,25 +284,25 @@ class CollaborativeMean:
         return self._view(lambda slots: self._rule.group(slots)[0])
 
     def _view(self, answer: Any) -> AgentView[Any]:
-        return AgentView(self._crowd, self._lock, lambda slots: answer(slots).tolist())
+        return AgentView(self._table, self._lock, lambda slots: answer(slots).tolist())
 
     def neighbors(self, agent: Any) -> tuple[Label, ...]:
-        """Who an agent averages with now; nobody in methods that need no edges."""
+        """The neighbors that an agent averages with now; empty for methods that need no edges."""
         with self._lock:
-            crowd, slot = self._crowd, self._crowd.slot(as_label(agent))
-            if crowd.neighbors is None:
+            table, slot = self._table, self._table.slot(as_label(agent))
+            if table.neighbors is None:
                 return ()
-            return tuple(crowd.labels_of(crowd.neighbors[slot, : crowd.numbers[slot, DEGREE]].astype(np.int64)))
+            return tuple(table.labels_of(table.neighbors[slot, : table.numbers[slot, DEGREE]].astype(np.int64)))
 
     def to_columns(self) -> dict[str, Any]:
-        """Everything about everybody: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
+        """All results: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
         with self._lock:
-            crowd, rule = self._crowd, self._rule
-            slots = crowd.present.copy()
+            table, rule = self._table, self._rule
+            slots = table.present.copy()
             lower, upper = rule.interval(slots, self.level)
             group, probability = rule.group(slots)
             return {
-                "agent": crowd.labels_of(slots), "n": crowd.numbers[slots, COUNT], "mean": crowd.agents[slots, MEAN],
+                "agent": table.labels_of(slots), "n": table.numbers[slots, COUNT], "mean": table.agents[slots, MEAN],
                 "estimate": rule.estimate(slots), "lower": lower, "upper": upper, "group": group,
                 "probability": probability,
             }  # fmt: skip
@@ -313,8 +313,9 @@ class CollaborativeMean:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             head = {name: getattr(self, name) for name in _FIELDS}
-            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph, "law": list(self._rule.law)}
-            arrays = pack(self._crowd) | self._rule.snapshot()
+            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph}
+            head |= {"parameters": self._rule.parameters._asdict()}
+            arrays = pack(self._table) | self._rule.snapshot()
             write_arrays(path, FORMAT, head, arrays)
 
     @classmethod
@@ -324,15 +325,16 @@ class CollaborativeMean:
         where = Path(path)
         try:
             fields = {name: head[name] for name in _FIELDS}
-            method, given, law = head["method"], head["given"], tuple(head["law"])
-        except KeyError as error:
+            method, given = head["method"], head["given"]
+            parameters = Parameters(*head["law"]) if "law" in head else Parameters(**head["parameters"])  # law: 0.6.0
+        except (KeyError, TypeError) as error:
             raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
         model = cls(method_of(method, where), **fields)
-        rule, crowd = model._rule, model._crowd
-        model.has_graph, rule.law = given, law
-        if crowd.neighbors is not None and "neighbors" in arrays:
-            crowd.neighbors = np.empty((0, arrays["neighbors"].shape[1]), np.int32)
-        unpack(crowd, arrays, where)
+        rule, table = model._rule, model._table
+        model.has_graph, rule.parameters = given, parameters
+        if table.neighbors is not None and "neighbors" in arrays:
+            table.neighbors = np.empty((0, arrays["neighbors"].shape[1]), np.int32)
+        unpack(table, arrays, where)
         try:
             rule.restore(arrays)
         except KeyError as error:

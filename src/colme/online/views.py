@@ -1,4 +1,4 @@
-"""What a model knows, by the label of an agent: read-only mappings that are always up to date."""
+"""Read-only mappings from the label of an agent to what the model knows about it, always up to date."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.online.agents import Crowd, Label
-from colme.online.columns import as_label
+from colme._core.columns import Label, as_label
+from colme.online.agents import AgentTable
 
 T = TypeVar("T")
 
 
 class AgentView(Mapping[Label, T]):
-    """Label to answer. Asked for one agent it looks at that one; `items` and `values` look at all at once."""
+    """A mapping from labels to answers. One agent is looked up alone; `items` and `values` compute all at once."""
 
-    def __init__(self, crowd: Crowd, lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
-        self._crowd, self._lock, self._answer = crowd, lock, answer
+    def __init__(self, table: AgentTable, lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
+        self._table, self._lock, self._answer = table, lock, answer
 
     def __getitem__(self, agent: Any) -> T:
         with self._lock:
-            return self._answer(np.array([self._crowd.slot(as_label(agent))]))[0]
+            return self._answer(np.array([self._table.slot(as_label(agent))]))[0]
 
     def __contains__(self, agent: object) -> bool:
         with self._lock:
-            return self._crowd.index.get(agent) is not None  # type: ignore[call-overload]
+            return self._table.index.get(agent) is not None  # type: ignore[call-overload]
 
     def __len__(self) -> int:
-        return self._crowd.n_agents
+        return self._table.n_agents
 
     def __iter__(self) -> Iterator[Label]:
         with self._lock:
-            return iter(self._crowd.labels_of(self._crowd.present))
+            return iter(self._table.labels_of(self._table.present))
 
     def items(self) -> ItemsView[Label, T]:
         return _Items(self)
@@ -43,10 +43,10 @@ class AgentView(Mapping[Label, T]):
         return _Values(self)
 
     def everything(self) -> list[tuple[Label, T]]:
-        """All of it, as of now."""
+        """All items, as of now."""
         with self._lock:
-            present = self._crowd.present.copy()
-            return list(zip(self._crowd.labels_of(present), self._answer(present), strict=True))
+            present = self._table.present.copy()
+            return list(zip(self._table.labels_of(present), self._answer(present), strict=True))
 
     def __repr__(self) -> str:
         return repr(dict(self.everything()))

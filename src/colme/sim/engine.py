@@ -28,7 +28,7 @@ from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Perception
 from colme.sim.trace import Final, Trace
 
-CHECKPOINT = "colme checkpoint 2"
+CHECKPOINT = "colme checkpoint 3"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
 
@@ -81,12 +81,13 @@ class Run:
             loss=stream.loss,
             seed=seed,
             moments=Moments(n) if any(method.needs_moments for method in methods) else None,
+            draw=self._samples_of,
         )
         for method in methods:
-            if stream.loss > 0 and not method.bears_loss:
+            if stream.loss > 0 and not method.tolerates_loss:
                 raise MethodError(
                     f"{method.label} with loss={stream.loss:g}: it is simulated on perfect networks only. "
-                    "Try loss=0, or a method that bears loss: Census()."
+                    "Try loss=0, or a method that tolerates loss: Census()."
                 )
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
@@ -160,13 +161,14 @@ class Run:
             errors = self.judge.estimates(state.estimate, self.world.truth)
         if self.world.classes_known:
             shares = state.wrong_share, state.lost_share
-        of_some = getattr(state, "n_groups", nan), self._coverage(state), getattr(state, "numbers", nan)
-        return *errors, *shares, state.isolated, *of_some
+        coverage = nan if self.world.truth is None else state.coverage(self.world.truth, LEVEL)
+        return *errors, *shares, state.isolated, state.n_groups, coverage, state.numbers
 
-    def _coverage(self, state: State) -> float:
-        if self.world.truth is None or not hasattr(state, "covered"):
-            return nan
-        return float(state.covered(self.world.truth, LEVEL))
+    def _samples_of(self, t: int) -> NDArray[np.float64]:
+        """What every agent sees at step t."""
+        out = np.empty((1, self.stream.n_agents))
+        self.stream.fill(out, t)
+        return out[0]
 
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
@@ -239,11 +241,11 @@ class Run:
 
 
 def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:
-    """What only methods with intervals of their own know."""
-    if not hasattr(state, "interval"):
+    """What only methods with posterior intervals know."""
+    known = state.posterior(LEVEL)
+    if known is None:
         return {}
-    lower, upper = state.interval(LEVEL)
-    return {"probability": state.probability, "lower": lower + origin, "upper": upper + origin}  # type: ignore[attr-defined]
+    return {"probability": known.probability, "lower": known.lower + origin, "upper": known.upper + origin}
 
 
 def marches(state: State) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from colme._core.files import read_arrays, write_arrays
 from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
-from colme.methods import METHODS, Method
+from colme.methods import METHODS, Method, method_from
 from colme.metrics import METRICS
 
 FORMAT = "colme trace 1"
@@ -187,7 +187,5 @@ def _labels(methods: list[Any]) -> list[str]:
 
 def decode_method(data: dict[str, Any]) -> Method | dict[str, Any]:
     """A method from its plain form; a method that is not one of ours stays plain."""
-    for method in METHODS:
-        if method.__struct_config__.tag == data.get("method"):
-            return msgspec.convert(data, method)
-    return data
+    known = data.get("method") in {method.__struct_config__.tag for method in METHODS}
+    return method_from(data) if known else data

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from colme.confidence import BURN_IN
 from colme.errors import SampleError
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.methods import Method, Oracle
+from colme.lockstep import lockstep
+from colme.methods import Method
 from colme.methods.intervals import IntervalMethod
-from colme.node.lockstep import lockstep
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario
@@ -32,7 +32,7 @@ from colme.sim.sampling import BLOCK
 from colme.sim.simulation import simulate
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
-"""Estimates (steps, agents) from (samples, graph, classes, sigma), by somebody who shares no code with the method."""
+"""Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
 N, STEPS, SIGMA = 24, 60, 0.5
 WIDTH = 2.0 * math.sqrt(3.0) * SIGMA
@@ -123,7 +123,7 @@ def agent_form_equals_array_form(case: Case) -> None:
     worlds = [("plain", case.samples, SIGMA, 0.0), ("gaps", case.gappy(), SIGMA, 0.0),
               ("unequal sigma", case.samples, unequal, 0.0),
               ("unequal noise", case.uneven(), SIGMA, 0.0)]  # fmt: skip
-    if case.method.bears_loss:
+    if case.method.tolerates_loss:
         worlds.append(("lost messages", case.gappy(), SIGMA, 0.3))
     for name, samples, sigma, loss in worlds:
         origin = Recording(samples).origin
@@ -194,7 +194,7 @@ def relabelling_relabels(case: Case) -> None:
     """Agents have no favorite numbers (but for methods that go round by number, such as colME)."""
     names = np.random.default_rng(8).permutation(N)
     old = np.argsort(names)
-    if case.method.goes_round:
+    if case.method.by_name:
         return
     wanted = case.run(case.samples)
     got = case.run(case.samples[:, old], graph=case.graph.relabel(names), classes=case.classes[old])
@@ -205,7 +205,7 @@ def shift_and_scale_pass_through(case: Case) -> None:
     """Celsius or Fahrenheit: estimates of c x + d are c times the estimates of x, plus d."""
     wanted = case.run(case.samples)
     spread = float(np.abs(case.samples).max())
-    for scale, shift in ((1.0, 1e6), (1024.0 if case.method.counts_in_ones else 1000.0, 0.0), (0.5, -40.0)):
+    for scale, shift in ((1.0, 1e6), (1024.0 if case.method.unit_matters else 1000.0, 0.0), (0.5, -40.0)):
         got = case.run(scale * case.samples + shift, sigma=scale * SIGMA, width=scale * WIDTH)
         rounding = HEARD * scale * spread + 1e-12 * abs(shift)  # the shifted samples themselves are rounded
         _same(got, scale * wanted + shift, f"{scale} x + {shift}", rounding)
@@ -241,16 +241,16 @@ def mass_is_conserved(case: Case) -> None:
 
 def alone_is_local(case: Case) -> None:
     """An agent without neighbors, or the only one there is, reports its own mean."""
-    nobody = from_edges([], 1)
+    single = from_edges([], 1)
     samples = case.samples[:, :1]
-    estimates = case.run(samples, graph=nobody, classes=np.zeros(1, int))
+    estimates = case.run(samples, graph=single, classes=np.zeros(1, int))
     counts = np.arange(1, STEPS + 1)[:, None]
     local = np.cumsum(case.samples, axis=0) / counts
     _same(estimates, local[:, :1], "one agent", 1e-12)
-    if not case.method.goes_round:  # whoever may ask everybody needs no neighbors
+    if not case.method.by_name:  # agents that may query any other need no neighbors
         edges = case.graph.edges()
         without_first = from_edges(edges[(edges != 0).all(axis=1)], N)
-        if not isinstance(case.method, Oracle):
+        if not case.method.baseline:
             _same(case.run(case.samples, graph=without_first)[:, 0], local[:, 0], "an agent without neighbors", 1e-12)
 
 

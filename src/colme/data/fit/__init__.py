@@ -1,1 +1,1 @@
-"""From samples to estimates: noise, priors, estimators, the choice between them, groups."""
+"""From samples to estimates: noise, priors, estimators, the choice between them, groups, diagnosis."""

@@ -1,4 +1,4 @@
-"""What is odd about a table: agents whose samples are not what a mean is made for."""
+"""`diagnose`: flags for agents with unusual samples, and autocorrelation, drift and count dependence of the table."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
-from colme.data.fit.variances import Noise, t_quantile, trigamma
+from colme.data.fit.noise import Noise, t_quantile, trigamma
 from colme.data.read.table import Table
 from colme.data.report.result import FLAGS
 
 Floats = NDArray[np.float64]
 _FAR = 5.0
-"""Standard deviations from which a mean or a variance is odd: by chance, two in a million are."""
+"""Standard deviations beyond which a mean or a variance is unusual: by chance, 0.6 in a million are."""
 _MOVED = 3.0
-"""Standard errors of the mean of the others by which one sample moves the mean."""
+"""A dominant sample moves the mean by this many standard errors of the mean of the other samples."""
 _FEW = 5
-"""With fewer samples, there are no others to compare one sample with."""
+"""Fewest samples to judge one sample by the others."""
 _LONG = 20
-"""Samples from which an autocorrelation can be told of one agent."""
+"""Fewest samples to estimate the autocorrelation of one agent."""
 _CHANCE, _SURE = 0.05, 0.001
-"""Levels of the test of halves: for the share of agents that drift, and for one agent's flag."""
+"""Levels of the test of early against late halves: for the share of agents that drift, and for an agent's flag."""
 _RARE = 0.05
-"""If more agents than this have no variance at all, it is the way of the table and not a fault."""
+"""If a larger share of agents has zero variance, it is normal for the table and not a fault."""
 
 
 class Diagnosis(NamedTuple):
-    """Flags by agent, and what holds for all."""
+    """The flags of each agent, and three numbers about the whole table."""
 
     flags: NDArray[np.uint8]
     autocorrelation: float
@@ -37,8 +37,8 @@ class Diagnosis(NamedTuple):
     count_correlation: float
 
 
-class _Look(NamedTuple):
-    """One row per agent, every sample counted once: around its mean, the sum of squares and of products of consecutive
+class _Deviations(NamedTuple):
+    """By agent, without weights: the mean, and around it the sum of squares, the sum of products of consecutive
     deviations, the largest deviation, and the mean of the first half minus that of the second."""
 
     mean: Floats
@@ -49,7 +49,7 @@ class _Look(NamedTuple):
 
 
 @kernel
-def _look(start, value, mean, square, lag, farthest, gap):
+def _fill(start, value, mean, square, lag, farthest, gap):
     for a in range(start.size - 1):
         first, last = start[a], start[a + 1]
         middle, total = first + (last - first) // 2, 0.0
@@ -70,10 +70,10 @@ def _look(start, value, mean, square, lag, farthest, gap):
 
 
 def diagnose(table: Table, noise: Noise, *, ordered: bool) -> Diagnosis:
-    """Look at every sample. `ordered`: the order of samples means something."""
+    """The diagnosis of a table. `ordered`: the samples are in order of time."""
     n = np.diff(table.start)
-    seen = _Look(*(np.zeros(len(n)) for _ in range(5)))
-    _look(table.start, table.value, *seen)
+    seen = _Deviations(*(np.zeros(len(n)) for _ in range(5)))
+    _fill(table.start, table.value, *seen)
     freedom = np.maximum(n - 1, 0)
     sample = (noise.freedom * noise.common + seen.square) / (noise.freedom + freedom)
     stuck = (n > 1) & (seen.square == 0.0)
@@ -85,7 +85,7 @@ def diagnose(table: Table, noise: Noise, *, ordered: bool) -> Diagnosis:
     }
     autocorrelation = drift = math.nan
     if ordered:
-        # around their own mean, the products of independent samples add up to - square / n
+        # around the sample mean, the products of independent samples sum to - square / n on average
         joint, known = seen.lag + seen.square / np.maximum(n, 1), (n > 2) & (seen.square > 0.0)
         autocorrelation = float(joint[known].sum() / seen.square[known].sum()) if known.any() else math.nan
         marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * seen.square / np.sqrt(np.maximum(n, 1)))
@@ -97,14 +97,14 @@ def diagnose(table: Table, noise: Noise, *, ordered: bool) -> Diagnosis:
 
 
 def _far(mean: Floats, variance: Floats) -> NDArray[np.bool_]:
-    """Whose mean is far from everybody's. The middle and the spread of means are those of the middle half."""
+    """Agents whose mean is far from the others, by the median and the interquartile range of all means."""
     low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75]) if len(mean) else np.zeros(3)
     spread = (high - low) / 1.349  # of a normal distribution
     return np.asarray(np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance))
 
 
 def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise) -> NDArray[np.bool_]:
-    """Whose variance is unlike everybody's: its logarithm varies by trigamma(d / 2) for d degrees of freedom."""
+    """Agents with an unusual variance: the logarithm of one with d degrees of freedom has variance trigamma(d / 2)."""
     known = (freedom > 0.0) & ~stuck & (noise.common > 0.0)
     half = 0.5 * np.where(known, freedom, 1.0)
     away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(noise.common if noise.common > 0.0 else 1.0)
@@ -112,19 +112,19 @@ def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise
     return np.asarray((known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE)))
 
 
-def _dominant(n: NDArray[np.int64], seen: _Look, sample: Floats) -> NDArray[np.bool_]:
-    """Of whom one sample moves the mean by more than its error without that sample."""
+def _dominant(n: NDArray[np.int64], seen: _Deviations, sample: Floats) -> NDArray[np.bool_]:
+    """Agents with one sample that moves the mean by `_MOVED` standard errors of the mean of the other samples."""
     others = np.maximum(n - 1, 1)
-    moved = np.abs(seen.farthest) / others  # the mean without it is so far away
+    moved = np.abs(seen.farthest) / others  # the distance to the mean without it
     square = np.maximum(seen.square - np.square(seen.farthest) * n / others, 0.0) / np.maximum(n - 2, 1)
-    # an agent whose other samples are all the same would be a case for one that differs by anything
+    # a floor: where all other samples are equal, any difference at all would count
     return np.asarray((n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
 
 
 def _drifting(
     n: NDArray[np.int64], gap: Floats, sample: Floats, freedom: Floats
 ) -> tuple[NDArray[np.bool_], float]:  # fmt: skip
-    """(whose halves surely differ, the share of agents whose halves differ beyond chance), by the t-test."""
+    """(agents whose halves differ at level `_SURE`, the share of agents that drift beyond chance), by the t-test."""
     known = (n > 3) & (sample > 0.0)
     if not known.any():
         return known, math.nan
@@ -136,7 +136,7 @@ def _drifting(
 
 
 def _count_correlation(n: NDArray[np.int64], mean: Floats) -> float:
-    """Of log n with the mean."""
+    """The correlation of log n with the mean; NaN if either is constant."""
     there = n > 0
     if there.sum() < 3 or np.ptp(n[there]) == 0 or np.ptp(mean[there]) == 0.0:
         return math.nan

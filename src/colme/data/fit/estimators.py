@@ -1,7 +1,8 @@
-"""Ways to better a mean, behind one interface: evidence in, an estimate per agent out, an error on request.
+"""Estimators of all agents' means behind one interface, and the simple ones: local, pooled, shrinkage.
 
-Each is a frozen struct with `fit(evidence) -> Fit`. All see counts only through the variance of a mean, so agents may
-have one sample or a million. What is known beforehand (covariates, labels) is taken off first, see `prior`.
+An `Estimator` is a frozen struct with `fit(agents: AgentStatistics) -> Fit`. Estimators see counts only through the
+variance of a mean, so agents may have one sample or a million. What covariates and labels explain is subtracted first,
+see `colme.data.fit.prior`. The other estimators are in `census` and `overlaps`.
 """
 
 from __future__ import annotations
@@ -17,45 +18,44 @@ from numpy.typing import NDArray
 from colme.data.fit.prior import Prior
 
 Floats = NDArray[np.float64]
-METHODS = ("local", "pooled", "shrinkage", "census", "one-hop", "cl-colme")
+ESTIMATORS = ("local", "pooled", "shrinkage", "census", "one-hop", "cl-colme")
+"""The names of all estimators."""
 
 
-class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """What estimators know: agents with at least one sample each."""
+class AgentStatistics(msgspec.Struct, frozen=True, eq=False):
+    """What an estimator is given: statistics of agents with at least one sample each."""
 
     mean: Floats
     noise: Floats
     """Variance of the mean."""
-    sample: Floats
-    """Variance of a sample."""
     worth: Floats
-    """Independent samples that the mean is worth."""
+    """Effective sample size: the number of independent samples with a mean as precise."""
     prior: Prior
-    """What is known of agents beside their samples."""
-    found: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What takes long to work out of it and several ask for."""
+    """Covariates and known labels."""
+    cache: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Results that are costly and that several estimators need."""
 
 
 class Fit(Protocol):
-    """What an estimator found."""
+    """The estimates of an estimator."""
 
     @property
     def estimate(self) -> Floats: ...
 
     @property
     def borrowed(self) -> Floats:
-        """Weight on others."""
+        """The weight of other agents in each estimate."""
 
     @property
     def groups(self) -> NDArray[np.int64] | None:
-        """Only of estimators that make their own."""
+        """The group of each agent, if the estimator forms groups itself."""
 
     def error(self) -> Floats:
-        """Standard error of each estimate."""
+        """The standard error of each estimate."""
 
 
 class PlainFit(msgspec.Struct, frozen=True):
-    """Where the variance of estimates has a formula."""
+    """Estimates whose variances have a formula."""
 
     estimate: Floats
     borrowed: Floats
@@ -67,14 +67,14 @@ class PlainFit(msgspec.Struct, frozen=True):
 
 
 class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A way to better a mean. `variance`: whose variances it believes."""
+    """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
     name: ClassVar[str]
     variance: str = "moderated"
 
     @abstractmethod
-    def fit(self, evidence: Evidence) -> Fit:
-        """What it makes of the evidence."""
+    def fit(self, agents: AgentStatistics) -> Fit:
+        """The estimates for these agents."""
 
     @property
     def label(self) -> str:
@@ -82,36 +82,36 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class LocalMean(Estimator, frozen=True, kw_only=True):
-    """Everybody for himself: the floor."""
+    """Every agent's own mean: no collaboration."""
 
     name = "local"
 
-    def fit(self, evidence: Evidence) -> Fit:
-        return PlainFit(evidence.mean, np.zeros(len(evidence.mean)), evidence.noise)
+    def fit(self, agents: AgentStatistics) -> Fit:
+        return PlainFit(agents.mean, np.zeros(len(agents.mean)), agents.noise)
 
 
 class Pooled(Estimator, frozen=True, kw_only=True):
-    """One mean for all (or for all of a label, or on the plane of the covariates)."""
+    """One mean for all agents (with labels, one for each label; with covariates, a linear regression on them)."""
 
     name = "pooled"
 
-    def fit(self, evidence: Evidence) -> Fit:
-        found = evidence.prior.fit(evidence.mean, evidence.noise, spread=0.0)
-        return PlainFit(found.mean, np.ones(len(evidence.mean)), found.variance)
+    def fit(self, agents: AgentStatistics) -> Fit:
+        found = agents.prior.fit(agents.mean, agents.noise, spread=0.0)
+        return PlainFit(found.mean, np.ones(len(agents.mean)), found.variance)
 
 
 class Shrinkage(Estimator, frozen=True, kw_only=True):
-    """Normal empirical Bayes: means are drawn from N(prior mean, tau^2), tau by maximum likelihood (Morris 1983)."""
+    """Normal empirical Bayes (Morris 1983): true means are N(prior mean, tau^2), with tau by maximum likelihood."""
 
     name = "shrinkage"
 
-    def fit(self, evidence: Evidence) -> Fit:
-        found = evidence.prior.fit(evidence.mean, evidence.noise)
-        kept = found.spread / (found.spread + evidence.noise)
-        away = evidence.mean - found.mean
-        # if no spread was seen, it may be as large as the mean of half a normal around zero
+    def fit(self, agents: AgentStatistics) -> Fit:
+        found = agents.prior.fit(agents.mean, agents.noise)
+        kept = found.spread / (found.spread + agents.noise)
+        away = agents.mean - found.mean
+        # if the estimated spread is zero, the true one may be as large as the mean of a half-normal distribution
         spread = max(found.spread, math.sqrt(2.0 / math.pi) * found.spread_error)
-        believed = spread / (spread + evidence.noise)
-        doubt = np.square((1.0 - believed) * (found.spread_error / (spread + evidence.noise)))
-        variance = believed * evidence.noise + np.square(1.0 - kept) * found.variance + doubt * np.square(away)
+        believed = spread / (spread + agents.noise)
+        from_spread = np.square((1.0 - believed) * (found.spread_error / (spread + agents.noise)))
+        variance = believed * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)
         return PlainFit(found.mean + kept * away, 1.0 - kept, variance)

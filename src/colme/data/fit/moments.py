@@ -1,11 +1,12 @@
-"""What is kept of an agent's samples: counts, mean and squares, fold by fold, in one pass over the rows.
+"""`fold_moments`: counts, means and sums of squares of each agent's samples by fold, in one pass over the rows.
 
-A sample has a precision p (its weight: variance sigma^2 / p) and a freshness g (1, or halved every half-life). Then
+A sample has a precision p (its weight: its variance is sigma^2 / p) and a decay g (1 for the latest, halved every
+half-life). Then
 
     mean = sum(g p x) / sum(g p),   its variance = sigma^2 sum(g^2 p) / sum(g p)^2,
     E square = sigma^2 (sum(g) - sum(g^2 p) / sum(g p)),   square = sum(g p (x - mean)^2).
 
-All of them merge (Chan et al. 1979), so leaving out a fold costs nothing.
+All of these merge (Chan et al. 1979), so leaving out a fold needs no second pass.
 """
 
 from __future__ import annotations
@@ -22,50 +23,48 @@ from colme.data.read.table import Table
 
 N_FOLDS = 5
 _OLDEST = 200.0
-"""Half-lives after which a sample gets no less fresh: its squared weight must stay a number."""
+"""Half-lives after which the decay stops, so that squared weights do not underflow."""
 
 
 class FoldMoments(NamedTuple):
-    """One row per agent (and a column per fold, if they are not merged)."""
+    """Moments of samples: a row per agent, and a column per fold unless the folds are merged."""
 
     n: NDArray[np.int64]
     weight: NDArray[np.float64]
     """sum(g p)."""
     spread: NDArray[np.float64]
     """sum(g^2 p)."""
-    fresh: NDArray[np.float64]
+    decay: NDArray[np.float64]
     """sum(g)."""
     mean: NDArray[np.float64]
-    """NaN without a sample, if merged."""
+    """NaN without a sample, if the folds are merged."""
     square: NDArray[np.float64]
 
     @property
     def worth(self) -> NDArray[np.float64]:
-        """Samples that the mean is worth: its variance is sigma^2 / worth."""
+        """The effective sample size: the variance of the mean is sigma^2 / worth."""
         return self.weight * self.weight / np.where(self.spread > 0.0, self.spread, 1.0)
 
     @property
     def freedom(self) -> NDArray[np.float64]:
         """E square / sigma^2: n - 1 for plain samples."""
-        return np.maximum(self.fresh - self.spread / np.where(self.weight > 0.0, self.weight, 1.0), 0.0)
+        return np.maximum(self.decay - self.spread / np.where(self.weight > 0.0, self.weight, 1.0), 0.0)
 
-    @property
-    def deviation_square(self) -> NDArray[np.float64]:
-        """An agent's own variance of a sample; NaN where it has less than two samples."""
-        known = self.n > 1
-        return np.where(known, self.square / np.where(known, self.freedom, 1.0), np.nan)
+    def select(self, agents: NDArray[np.bool_]) -> FoldMoments:
+        """The moments of some agents."""
+        return FoldMoments(self.n[agents], *(part[agents] for part in self[1:]))
 
     def merged(self, folds: slice | list[int]) -> FoldMoments:
         """The samples of these folds together."""
         some = [part[:, folds] for part in self]
-        n, weight, spread, fresh = (part.sum(axis=1) for part in some[:4])
+        n, weight, spread, decay = (part.sum(axis=1) for part in some[:4])
         mean = (some[1] * some[4]).sum(axis=1) / np.where(weight > 0.0, weight, 1.0)
         square = (some[5] + some[1] * np.square(some[4] - mean[:, None])).sum(axis=1)
-        return FoldMoments(n, weight, spread, fresh, np.where(n > 0, mean, np.nan), square)
+        return FoldMoments(n, weight, spread, decay, np.where(n > 0, mean, np.nan), square)
 
 
 @kernel
-def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, fresh, mean, square):
+def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, decay, mean, square):
     n_folds = n.shape[1]
     order = np.empty(n_folds, np.int64)
     for a in range(start.size - 1):
@@ -74,7 +73,7 @@ def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, fr
             if forward:
                 f = i * n_folds // size if size >= n_folds else n_folds - size + i
             else:
-                if i % n_folds == 0:  # every n_folds samples in a row fall into different folds, in random order
+                if i % n_folds == 0:  # each run of n_folds samples falls into different folds, in random order
                     w0, w1, _, _ = philox(np.uint32(a), np.uint32(i // n_folds), np.uint32(a >> 32), 0, k0, k1)
                     words = np.uint64(w0) << np.uint64(32) | np.uint64(w1)
                     order[:] = np.arange(n_folds)
@@ -91,14 +90,14 @@ def _fill(start, value, time, weight, rate, forward, k0, k1, n, mass, spread, fr
             n[a, f] += 1
             mass[a, f] += w
             spread[a, f] += g * w
-            fresh[a, f] += g
+            decay[a, f] += g
             d = value[first + i] - mean[a, f]
             mean[a, f] += d * (w / mass[a, f])
             square[a, f] += w * d * (value[first + i] - mean[a, f])
 
 
 def fold_moments(table: Table, *, forward: bool, seed: int = 0, half_life: float | None = None) -> FoldMoments:
-    """The moments of every agent's folds: random ones, or stretches of time (the last ones, if samples are few)."""
+    """The moments of every agent by fold: random folds, or periods of time (the last ones, if samples are few)."""
     shape = (len(table.start) - 1, N_FOLDS)
     out = FoldMoments(np.zeros(shape, np.int64), *(np.zeros(shape) for _ in range(5)))
     rate = 0.0 if half_life is None else 1.0 / half_life

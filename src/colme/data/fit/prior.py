@@ -1,4 +1,4 @@
-"""What is known of agents beside their samples: a prior mean from covariates and labels, and a spread around it."""
+"""`Prior`: a normal prior for every agent's mean, from covariates and known labels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _ROUNDS = 100
-_EXACT = 1e-8
+_TOLERANCE = 1e-8
 _ROUNDING = 1e-12
-"""A covariate of which a smaller share is left beside labels is constant within them."""
+"""A covariate whose variation within labels is a smaller share of the whole counts as constant within them."""
 
 
 class FittedPrior(NamedTuple):
@@ -19,7 +19,7 @@ class FittedPrior(NamedTuple):
 
     mean: Floats
     variance: Floats
-    """Of the prior mean, as far as its error is known: that of a weighted mean of the label."""
+    """Variance of the prior mean, from the regression."""
     spread: float
     """tau^2: variance of true means around the prior mean."""
     spread_error: float
@@ -27,7 +27,7 @@ class FittedPrior(NamedTuple):
 
     @property
     def offset(self) -> Floats:
-        """The prior mean relative to the middle of all: what covariates and labels explain."""
+        """The prior mean relative to the median of all: what covariates and labels explain."""
         return self.mean - float(np.median(self.mean))
 
 
@@ -37,13 +37,13 @@ class Prior(NamedTuple):
     label: NDArray[np.int64] | None = None
     covariates: Floats | None = None
 
-    def of(self, agents: NDArray[np.bool_]) -> Prior:
-        """The same of some agents."""
+    def select(self, agents: NDArray[np.bool_]) -> Prior:
+        """The prior of some agents."""
         label = None if self.label is None else np.unique(self.label[agents], return_inverse=True)[1]
         return Prior(label, None if self.covariates is None else self.covariates[agents])
 
     def fit(self, mean: Floats, noise: Floats, spread: float | None = None) -> FittedPrior:
-        """Prior mean by weighted least squares, spread (if not given) by maximum likelihood: Fisher's scoring."""
+        """Prior mean by weighted least squares; spread, if not given, by maximum likelihood (Fisher scoring)."""
         given = spread is not None
         value, error = (spread if spread is not None else float(np.var(mean))), 0.0
         for _ in range(1 if given else _ROUNDS):
@@ -54,10 +54,10 @@ class Prior(NamedTuple):
             if given:
                 break
             away = np.square(mean - place)
-            lost = 1.0 - weight * variance  # a fitted mean is nearer than the true one
+            lost = 1.0 - weight * variance  # the fitted mean is closer to the data than the true one
             step = float((np.square(weight) * away - weight * lost).sum()) / information
             before, value = value, max(0.0, value + step)
-            if abs(value - before) <= _EXACT * (value + float(noise.min())):
+            if abs(value - before) <= _TOLERANCE * (value + float(noise.min())):
                 break
         return FittedPrior(place, variance, value, float(error))
 
@@ -71,7 +71,7 @@ class Prior(NamedTuple):
 
         residual, variance = centered(mean), (1.0 / total)[label]
         if self.covariates is not None:
-            # the theorem of Frisch, Waugh and Lovell: regress what is left on what is left
+            # Frisch, Waugh and Lovell: regress residuals on residuals
             design = np.stack([centered(column) for column in self.covariates.T], axis=1)
             scale, whole = (np.sqrt((weight[:, None] * part**2).sum(axis=0)) for part in (design, self.covariates))
             design = design / np.where(scale > _ROUNDING * whole, scale, np.inf)
@@ -83,8 +83,8 @@ class Prior(NamedTuple):
         return mean - residual, variance
 
 
-def standard(covariates: Floats) -> Floats:
-    """Columns around zero and of size one, whatever their unit; zero where a column is constant."""
+def standardized(covariates: Floats) -> Floats:
+    """Columns centered at zero and scaled to at most one, whatever their unit; zero where a column is constant."""
     size = np.maximum(np.abs(covariates).max(axis=0), 1e-300)
     away = covariates / size
     away = away - away.mean(axis=0)

@@ -1,1 +1,1 @@
-"""From a table, wherever it is, to samples agent by agent."""
+"""From a table, wherever it is, to samples by agent."""

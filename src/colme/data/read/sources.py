@@ -1,4 +1,4 @@
-"""Tables from wherever they are: files, frames of any library, dicts of arrays, iterators of all these."""
+"""`open_source`: a table from wherever it is: a file, a data frame, a dict of arrays, or an iterator of these."""
 
 from __future__ import annotations
 
@@ -6,62 +6,56 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from colme.data.read import batches as table_batches
-from colme.data.read.batches import Batch, Source, check_columns
+from colme._core.columns import TABLE, check_lengths, is_missing, open_table
+from colme.data.read import batches
+from colme.data.read.batches import Batch, BatchSource
 from colme.data.read.batches import pyarrow as pa
 from colme.data.read.files import open_file
-from colme.errors import DataError, missing_extra, shorten
-
-NAME = "the table"
-"""What has no name of its own."""
+from colme.errors import DataError, shorten
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any) -> BatchSource:
     """A file, a folder of Parquet files, "-" (CSV from stdin), a frame, a dict of arrays, or an iterator of these."""
     if isinstance(source, str | os.PathLike):
         return open_file(source)
-    found = _open_one(source)
+    found = _open_in_memory(source)
     if found is not None:
         return found
     if not hasattr(source, "__iter__"):
-        raise _no_table(source)
-    return Source(NAME, None, lambda wanted: _each(iter(source), wanted), lambda done: None)
+        raise _not_a_table(source)
+    return BatchSource(TABLE, None, lambda wanted: _chain(iter(source), wanted), lambda done: None)
 
 
-def _open_one(thing: Any) -> Source | None:
-    """One table in memory; None if it is none."""
-    if isinstance(thing, Mapping):
-        return _in_memory(list(thing), lambda name: as_array(_listed(thing[name], name)))
-    if isinstance(thing, pa.Table | pa.RecordBatch):
-        return _in_memory(thing.schema.names, lambda name: as_array(thing.column(name)))
-    if isinstance(thing, pa.RecordBatchReader):
-        return Source(NAME, thing.schema.names, lambda wanted: _of_reader(thing, wanted), lambda done: None)
-    frame = _narwhal(thing)
+def _open_in_memory(table: Any) -> BatchSource | None:
+    """A table in memory; None if it is not one."""
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return _sliced(table.schema.names, lambda name: as_array(table.column(name)))
+    if isinstance(table, pa.RecordBatchReader):
+        return BatchSource(TABLE, table.schema.names, lambda wanted: _of_reader(table, wanted), lambda done: None)
+    frame = open_table(table)
     if frame is not None:
-        return _in_memory(list(frame.columns), lambda name: _column(frame, name))
-    if hasattr(thing, "__arrow_c_stream__"):
+        convert = _of_dict if isinstance(table, Mapping) else _of_series
+        return _sliced(frame.names, lambda name: convert(frame.column(name), name))
+    if hasattr(table, "__arrow_c_stream__"):
         try:
-            return _open_one(pa.RecordBatchReader.from_stream(thing))
-        except pa.ArrowException:  # one column
-            raise _no_table(thing) from None
+            return _open_in_memory(pa.RecordBatchReader.from_stream(table))
+        except pa.ArrowException:  # a single column
+            raise _not_a_table(table) from None
     return None
 
 
-def _in_memory(columns: list[Any], column: Callable[[Any], Any]) -> Source:
+def _sliced(columns: list[Any], column: Callable[[Any], Any]) -> BatchSource:
+    """Whole columns, cut into batches."""
     n_rows: int | None = None
 
-    def batches(wanted: Sequence[Hashable]) -> Iterator[Batch]:
+    def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
         nonlocal n_rows
         whole = {name: column(name) for name in wanted}
-        lengths = {len(each) for each in whole.values()}
-        if len(lengths) != 1:
-            words = ", ".join(f"{name!r} has {len(each)}" for name, each in whole.items())
-            raise DataError(f"columns differ in length: {words}. Give one value per row and column.")
-        (n_rows,) = lengths
-        for k in range(0, n_rows, table_batches.BATCH):
-            yield {name: each.slice(k, table_batches.BATCH) for name, each in whole.items()}
+        n_rows = check_lengths(whole)
+        for k in range(0, n_rows, batches.BATCH_ROWS):
+            yield {name: each.slice(k, batches.BATCH_ROWS) for name, each in whole.items()}
 
-    return Source(NAME, columns, batches, lambda done: n_rows)
+    return BatchSource(TABLE, columns, read, lambda done: n_rows)
 
 
 def _of_reader(reader: Any, wanted: Sequence[Hashable]) -> Iterator[Batch]:
@@ -69,53 +63,32 @@ def _of_reader(reader: Any, wanted: Sequence[Hashable]) -> Iterator[Batch]:
         yield {name: batch.column(name) for name in wanted}
 
 
-def _each(things: Iterator[Any], wanted: Sequence[Hashable]) -> Iterator[Batch]:
-    for thing in things:
-        found = None if isinstance(thing, str) else _open_one(thing)
+def _chain(tables: Iterator[Any], wanted: Sequence[Hashable]) -> Iterator[Batch]:
+    for table in tables:
+        found = None if isinstance(table, str) else _open_in_memory(table)
         if found is None:
-            raise _no_table(thing)
+            raise _not_a_table(table)
         yield from found.read(wanted)
 
 
-def _narwhal(thing: Any) -> Any:
-    """A frame of any library that narwhals knows, or None."""
-    try:
-        import narwhals
-    except ImportError:
-        if type(thing).__module__.partition(".")[0] in ("pandas", "polars"):
-            raise missing_extra("narwhals", "data", "reading frames") from None
-        return None
-    try:
-        frame = narwhals.from_native(thing, pass_through=True)
-    except ValueError:  # pandas allows two columns of a name, narwhals does not
-        names = list(thing.columns)
-        check_columns([name for name in names if names.count(name) > 1], names, NAME)
-        raise
-    if isinstance(frame, narwhals.LazyFrame):
-        frame = frame.collect()
-    return frame if isinstance(frame, narwhals.DataFrame) else None
-
-
-def _column(frame: Any, name: Any) -> Any:
-    series = frame.get_column(name)
+def _of_series(series: Any, _: Hashable) -> Any:
     try:
         return as_array(series.to_arrow())
-    except (pa.ArrowException, TypeError, ValueError):  # objects of several kinds
+    except (pa.ArrowException, TypeError, ValueError):  # objects of several types
         return as_array(series.to_list())
 
 
-def _listed(column: Any, name: Hashable) -> Any:
-    """A column of a dict, or a refusal."""
+def _of_dict(column: Any, name: Hashable) -> Any:
     if isinstance(column, str | bytes) or not hasattr(column, "__iter__") or getattr(column, "ndim", 1) != 1:
         raise DataError(
-            f"column {name!r} is {shorten(column)}: it must be a list or an array of one dimension. Of rows that are "
-            "dicts, make a frame first."
+            f"column {name!r} is {shorten(column)}: it must be a list or a one-dimensional array. If the rows are "
+            "dicts, make a data frame of them first."
         )
-    return column
+    return as_array(column)
 
 
 def as_array(column: Any) -> Any:
-    """One Arrow array; values of several kinds become text."""
+    """One Arrow array; values of several types become text."""
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks()
     if isinstance(column, pa.Array):
@@ -123,12 +96,12 @@ def as_array(column: Any) -> Any:
     try:
         made = pa.array(column, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
-        made = pa.array([None if each is None or each != each else str(each) for each in column], pa.string())
+        made = pa.array([None if is_missing(each) else str(each) for each in column], pa.string())
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
-def _no_table(thing: object) -> DataError:
+def _not_a_table(thing: object) -> DataError:
     return DataError(
-        f"{shorten(thing)} is no table: it must be a file, a frame, a dict of arrays or an iterator of these. "
+        f"{shorten(thing)} is not a table: it must be a file, a data frame, a dict of arrays or an iterator of these. "
         "Try a path to a CSV or Parquet file."
     )

@@ -1,4 +1,4 @@
-"""A table of samples, read from anywhere: rows in any order become each agent's samples in order of time."""
+"""`read_table`: from a table anywhere, with rows in any order, to the samples of each agent in order of time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from colme.errors import ColumnError, shorten
 
 MEMORY = 1 << 30
-"""Bytes of rows that are kept in memory; more go to a temporary file."""
+"""Bytes of rows that are kept in memory; the rest goes to a temporary file."""
 NAMED = 5
-"""Agents that a note names."""
+"""Agents that a note lists by name."""
 
 Progress = Callable[[int, int | None], object]
-"""Called with the rows done and their number as far as it is known."""
+"""Called with (done, total); total is None while it is not known."""
 
 
 class Names(NamedTuple):
-    """The names of the columns."""
+    """The names of the columns that are read."""
 
     agent: str | tuple[str, ...]
     value: str
@@ -32,16 +32,16 @@ class Names(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Samples agent by agent; within an agent in order of time, or of the rows if no time was given.
+    """Samples sorted by agent; within an agent by time, or in the order of the rows if no time was given.
 
-    labels      whose they are, one per agent, in order of first appearance
-    start       samples of agent a are value[start[a]:start[a + 1]]
-    value       finite; may be a memmap
-    time        seconds since the first row's, or plain numbers; None if no time was given
-    weight      a sample of weight w counts as w samples; None: each is one
-    label       known group of each agent, -1 if not known; None if not given
-    covariates  (n_agents, n_covariates): each agent's means
-    notes       what reading did, a sentence each
+    labels      the label of each agent, in order of first appearance
+    start       the samples of agent a are value[start[a]:start[a + 1]]
+    value       the samples, all finite; may be a memmap
+    time        seconds since the first row, or plain numbers; None if no time was given
+    weight      a sample of weight w counts as w samples; None: every weight is 1
+    label       known group of each agent, -1 if unknown; None if no labels were given
+    covariates  (n_agents, n_covariates): the mean of each covariate for each agent
+    notes       what was done to the rows (left out, sorted, ...), one sentence each
     """
 
     labels: NDArray[Any]
@@ -73,18 +73,18 @@ def read_table(
 ) -> Table:
     """The samples of a table, agent by agent.
 
-    source      a file (CSV, TSV, Parquet, Arrow; text may be packed), a folder of Parquet files, "-" (CSV from stdin),
-                a frame of pandas, polars, pyarrow or another library, a dict of arrays, or an iterator of such batches
-    agent       the column that says whose sample it is; several make labels like "DM / 3"
+    source      a file (CSV, TSV, Parquet, Arrow; text may be compressed), a folder of Parquet files, "-" (CSV from
+                stdin), a data frame (pandas, polars, pyarrow, ...), a dict of arrays, or an iterator of such batches
+    agent       the column that identifies the agent; several columns make labels like "DM / 3"
     value       the column of samples
-    time        the column by which an agent's samples are put in order: dates or numbers
-    weight      the column that says for how many samples one counts
+    time        the column by which an agent's samples are sorted: dates or numbers
+    weight      the column of weights: a sample of weight w counts as w samples
     label       the column of known groups, one per agent
-    covariates  columns of numbers that may tell something about an agent's mean
-    memory      bytes; rows beyond go to a temporary file
+    covariates  columns of numbers that may predict an agent's mean
+    memory      bytes of rows kept in memory; the rest goes to a temporary file
 
     Rows without agent, value, time or weight are left out, and `notes` says how many. Infinite values, negative
-    weights, text where a number must be and agents with two labels are refused. Rows are counted from 1.
+    weights, text in a column of numbers and agents with two labels are refused. Messages count rows from 1.
     """
     agents = agent if isinstance(agent, list | tuple) and agent else (agent,)
     columns = covariates if isinstance(covariates, list | tuple) else (covariates,)
@@ -96,17 +96,17 @@ def read_table(
         label=None if label is None else _name(label, "label"),
         covariates=tuple(_name(each, "covariates") for each in columns),
     )
-    from colme.data.read.reading import Reading  # pyarrow is imported when something is read
+    from colme.data.read.reader import TableReader  # imports pyarrow, which is only needed to read
 
-    with contextlib.closing(Reading(source, names, memory)) as reading:
-        for _ in reading:
+    with contextlib.closing(TableReader(source, names, memory)) as reader:
+        for _ in reader:
             if progress is not None:
-                progress(reading.n_rows, reading.total)
-        return reading.table()
+                progress(reader.n_rows, reader.total)
+        return reader.table()
 
 
 def _name(name: Any, what: str) -> Any:
-    """The name of a column, or a refusal."""
+    """The name of a column; anything that cannot be one is refused."""
     if not isinstance(name, Hashable) or name in (None, "", ()):
-        raise ColumnError(f"{what}={shorten(name)}: it must name a column. Try one of the table's names.")
+        raise ColumnError(f"{what}={shorten(name)}: it must be the name of a column. Try one of the table's columns.")
     return name

@@ -1,1 +1,1 @@
-"""What is said of a table: the result, sentences, files."""
+"""The result of an estimate: columns and summary, sentences, files."""

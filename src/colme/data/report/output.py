@@ -1,4 +1,4 @@
-"""Results to take home: Parquet, CSV or JSON, whole or not there."""
+"""`save_result`: write a result to Parquet, CSV or JSON, completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDINGS = (".parquet", ".csv", ".json")
 
 
 def check_ending(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
-    """Refuse a target that cannot be written, before the work is done."""
+    """Refuse a file that could not be written, before the work begins."""
     if path.suffix.lower() not in endings:
         raise DataError(f"{path.name} has an unknown ending: it must be one of {' '.join(endings)}. Rename it.")
     check_writable(path)
@@ -34,7 +34,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> Path:
 
 
 def json_of(result: Result) -> bytes:
-    """{"summary": ..., "agents": [...]}; NaN and infinity, which are no JSON, are null."""
+    """{"summary": ..., "agents": [...]}; NaN and infinity, which JSON does not have, are null."""
     columns = {name: values.tolist() for name, values in result.to_columns().items()}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     whole = {"summary": msgspec.to_builtins(result.summary), "agents": rows}
@@ -42,7 +42,7 @@ def json_of(result: Result) -> bytes:
 
 
 def csv_of(result: Result) -> bytes:
-    """A row per agent."""
+    """One row per agent."""
     _, table = _arrow(result)
     from pyarrow import csv
 
@@ -52,7 +52,7 @@ def csv_of(result: Result) -> bytes:
 
 
 def parquet_of(result: Result) -> bytes:
-    """A row per agent, and the summary as JSON under the key "colme" of the metadata."""
+    """One row per agent, and the summary as JSON under the key "colme" of the metadata."""
     pyarrow, table = _arrow(result)
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""What is known of every agent in the end, and of the table as a whole."""
+"""`Result` and `Summary`: the estimates of all agents, and what was found about the table."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from colme.errors import ColmeError, missing_extra, one_of
 
 Floats = NDArray[np.float64]
 FLAGS = ("one sample", "zero variance", "faulty", "dominant sample", "autocorrelated", "drifting")
-"""What may be odd about an agent; flag i is bit i of `Result.flags`.
+"""What may be unusual about an agent; flag i is bit i of `Result.flags`.
 
-one sample       nothing is known of its variance but what others tell
-zero variance    all its samples are the same
-faulty           its mean is far from everybody's and its variance is unlike everybody's
-dominant sample  without one of its samples, its mean would be another
-autocorrelated   its samples resemble the ones before
-drifting         its first and its second half have different means
+one sample       its variance is estimated from the other agents only
+zero variance    all its samples are equal
+faulty           its mean is far from the other means, and its variance is unlike the other variances
+dominant sample  one sample shifts its mean substantially
+autocorrelated   consecutive samples are correlated
+drifting         the means of its first and its second half differ
 """
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An estimator's cross-validated error relative to the local mean's, with its standard error."""
+    """An estimator's cross-validated error relative to that of the local means, with its standard error."""
 
     name: str
     ratio: float
@@ -35,50 +35,52 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The honest word on a table."""
+    """What was found about a table as a whole, and how the estimates were made."""
 
     method: str
     """The name of the method, as `estimate` takes it."""
     variance: str
-    """Whose variances it believes: "pooled" or "moderated"."""
+    """The variances that it uses: "pooled" or "moderated"."""
     why: str
     gain: float
-    """1 - cross-validated error / that of the local means."""
+    """1 - cross-validated error / error of the local means."""
     gain_se: float
     candidates: tuple[Candidate, ...]
     folds: str
-    """Of the cross-validation: "random" or "forward" (time order)."""
+    """The folds of the cross-validation: "random" or "forward" (time order)."""
     level: float
-    """Of the intervals."""
+    """The level of the intervals."""
     stretch: float
-    """By what standard errors were multiplied to hold this level in cross-validation."""
+    """The factor by which standard errors were multiplied to reach this level in cross-validation."""
     n_agents: int
     n_samples: int
     n_groups: int | None
-    """None: groups were not looked for."""
+    """None: groups were not searched for."""
     groups_sentence: str
     sigma: float
-    """Standard deviation of a sample within agents; NaN if nobody has two samples."""
+    """Standard deviation of a sample within agents; NaN if no agent has two samples."""
     tau: float
-    """Standard deviation of true means between agents; NaN if it cannot be told."""
+    """Standard deviation of the true means between agents; NaN if it cannot be estimated."""
     n_half: float
-    """Samples at which an agent's own mean is as good as what the others tell: sigma^2 / tau^2; NaN if unknown."""
+    """Samples from which on an agent's own mean is as accurate as the prediction from the population: sigma^2 / tau^2;
+    NaN if unknown."""
     autocorrelation: float
-    """Between an agent's consecutive samples; NaN without time."""
+    """Correlation of consecutive samples of an agent; NaN without time."""
     effective_share: float
-    """Independent samples that a sample is worth, from how much early and late means differ; 1 without time."""
+    """The number of independent samples that one sample is worth, from how much early and late means differ; 1 without
+    time."""
     drift: float
-    """Share of agents whose first and second half differ, beyond chance; NaN without time."""
+    """Share of agents whose first and second half differ beyond chance; NaN without time."""
     count_correlation: float
-    """Of log n with the mean; NaN if all counts are the same."""
+    """Correlation of log n with the mean; NaN if all counts are equal."""
     faulty: tuple[str, ...]
     """The first few agents that look faulty."""
     dominant: tuple[str, ...]
-    """The first few agents of which one sample decides the mean."""
+    """The first few agents with a dominant sample."""
     zero_variance: int
-    """Agents with two samples or more, all the same."""
+    """The number of agents with two or more samples, all equal."""
     flagged: dict[str, int]
-    """How many agents have each flag."""
+    """The number of agents with each flag."""
     half_life: float | None
     notes: tuple[str, ...]
 
@@ -86,12 +88,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One row per agent, and a summary.
 
-    agent        whose
-    n, mean      its samples and their mean
-    estimate     the better mean, between lower and upper with probability `level`
-    group        which group it belongs to (-1: none), with what probability
-    borrowed     the weight of others in the estimate, 0 to 1
-    flags        what is odd about it: bit i stands for FLAGS[i]
+    agent         its label
+    n, mean       the number of its samples and their mean
+    estimate      the estimate of its mean
+    lower, upper  the interval that contains the true mean with probability `level`
+    group         its group (-1: none), with `probability`
+    borrowed      the weight of other agents in the estimate, 0 to 1
+    flags         what is unusual about it: bit i stands for FLAGS[i]
     """
 
     agent: NDArray[Any]
@@ -108,21 +111,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Names
 
     def flagged(self, flag: str) -> NDArray[np.bool_]:
-        """Which agents have a flag."""
+        """Whether each agent has a flag."""
         one_of(flag, FLAGS, "flag")
         return np.asarray(self.flags >> FLAGS.index(flag) & 1, bool)
 
-    def flag_words(self) -> NDArray[Any]:
-        """The flags of each agent in words, with commas between."""
-        words = [", ".join(flag for i, flag in enumerate(FLAGS) if mask >> i & 1) for mask in range(1 << len(FLAGS))]
-        return np.array(words, object)[self.flags]
+    def flag_names(self) -> NDArray[Any]:
+        """The names of the flags of each agent, separated by commas."""
+        names = [", ".join(flag for i, flag in enumerate(FLAGS) if mask >> i & 1) for mask in range(1 << len(FLAGS))]
+        return np.array(names, object)[self.flags]
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """Every column of the result; flags in words."""
-        return {name: self.flag_words() if name == "flags" else getattr(self, name) for name in COLUMNS}
+        """Every column of the result, flags by name."""
+        return {name: self.flag_names() if name == "flags" else getattr(self, name) for name in COLUMNS}
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """The columns as a data frame of pandas, polars or pyarrow."""
+        """The columns as a pandas or polars data frame, or a pyarrow table."""
         one_of(backend, BACKENDS, "backend", ColmeError)
         columns = self.to_columns()
         try:
@@ -138,9 +141,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
             return pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns.items()})
         except ImportError as error:
-            raise missing_extra(backend, "data", f"a frame of {backend}") from error
+            raise missing_extra(backend, "data", f"a {backend} frame") from error
 
     def __repr__(self) -> str:
         s = self.summary
-        words = f"{s.method}: gain {s.gain:.0%}, {s.groups_sentence}"
-        return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {words}>"
+        found = f"{s.method}: gain {s.gain:.0%}, {s.groups_sentence}"
+        return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {found}>"

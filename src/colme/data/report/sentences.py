@@ -1,8 +1,11 @@
-"""What a result says, in sentences: the same ones on the screen, in the report and in a notebook."""
+"""`headline` and `sentences`: a result in words, the same on the screen, on the page and in a notebook."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,71 +13,86 @@ import numpy as np
 from colme.data.report.result import Result
 
 NAMED = 5
-"""Agents that a sentence names."""
+"""Agents that a sentence lists by name."""
+NAME_LENGTH = 40
+"""Width of an agent's name in a sentence, in characters."""
 VAGUE = 0.5
-"""A standard error with which a gain may be nothing or everything."""
+"""A gain with a larger standard error is not quantified."""
 WEAK = 0.1
-"""A correlation that nobody needs to care about."""
+"""Correlations below this are not worth mentioning."""
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+"""Invisible characters that reorder the text around them."""
 
 
 def headline(result: Result) -> str:
-    """The result in a sentence or two."""
+    """The result in one or two sentences."""
     summary = result.summary
-    if summary.why == "local was asked for":
-        return "Every agent keeps its own mean: local was asked for."
+    if summary.method == "local" and (summary.why == "local was requested" or not summary.candidates):
+        return f"Every agent keeps its own mean: {summary.why}."
     if summary.method == "local":
-        return f"Collaboration does not help here: every agent keeps its own mean. {said(summary.why)}"
-    groups = said(summary.groups_sentence)
+        return f"Collaboration does not help here: every agent keeps its own mean. {as_sentence(summary.why)}"
+    groups = as_sentence(summary.groups_sentence)
     if not summary.candidates:
-        return f"Whether collaboration helps is not known: too few agents have two samples. {groups}"
+        return f"Whether collaboration helps is unknown: too few agents have two samples. {groups}"
     if summary.gain_se > VAGUE and summary.gain > 0:
-        vague = "Collaboration seems to help, but how much cannot be told: the standard error of the gain is "
+        vague = "Collaboration seems to help, but the gain is too uncertain to quantify: its standard error is "
         return f"{vague}{percent(summary.gain_se)}. {groups}"
     sure = abs(summary.gain) > summary.gain_se
-    verdict = ("helps" if summary.gain > 0 else "harms") if sure else "hardly matters"
+    verdict = ("helps" if summary.gain > 0 else "hurts") if sure else "makes little difference"
     than = f"{_less(summary.gain)} error than the agents' own means (standard error {percent(summary.gain_se)})"
     return f"Collaboration {verdict}: {than}. {groups}"
 
 
 def sentences(result: Result) -> dict[str, str]:
-    """What was found, topic by topic; topics that have nothing to say are left out."""
+    """What was found, topic by topic; topics with nothing to report are left out."""
     summary = result.summary
     found = {
-        "Table": f"{_count(summary.n_samples, 'sample')} of {_count(summary.n_agents, 'agent')}{_counts(result)}.",
-        "Method": said(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
+        "Table": f"{_count(summary.n_samples, 'sample')} from {_count(summary.n_agents, 'agent')}{_counts(result)}.",
+        "Method": as_sentence(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
         "Gain": _gain(result),
-        "Groups": said(summary.groups_sentence),
+        "Groups": as_sentence(summary.groups_sentence),
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
         "Drift": _drift(summary.drift, summary.half_life),
-        "Counts": _informative(summary.count_correlation, summary.n_agents),
-        "Faulty-looking": _named(summary.faulty, summary.flagged.get("faulty", 0), "looks", "look", "faulty"),
-        "Zero variance": _many(summary.zero_variance, "has samples that are all the same",
-                               "have samples that are all the same"),
-        "Dominant samples": _named(summary.dominant, summary.flagged.get("dominant sample", 0), "owes its mean",
-                                   "owe their means", "to a single sample"),
+        "Counts": _count_dependence(summary.count_correlation, summary.n_agents),
+        "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
+                          "{n} agents look faulty"),
+        "Zero variance": _zero_variance(summary.zero_variance),
+        "Dominant samples": _listed(summary.dominant, summary.flagged.get("dominant sample", 0),
+                                    "One sample dominates the mean of 1 agent",
+                                    "One sample dominates the mean of each of {n} agents"),
     }  # fmt: skip
-    return {topic: words for topic, words in found.items() if words}
+    return {topic: text for topic, text in found.items() if text}
 
 
-def said(words: str) -> str:
-    """As a sentence: a capital and a full stop."""
-    words = words.strip().rstrip(".")
-    return words[:1].upper() + words[1:] + "." if words else ""
+def as_sentence(text: str) -> str:
+    """The text with a capital letter at the beginning and a full stop at the end."""
+    text = text.strip().rstrip(".")
+    return text[:1].upper() + text[1:] + "." if text else ""
 
 
 def percent(share: float) -> str:
     if not math.isfinite(share):
         return "an unknown share"
     fine = abs(share) < 0.1 or 0.9 < abs(share) < 1.0
-    return f"{100 * share:.1f} %" if fine else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f}%" if fine else f"{100 * share:.0f}%"
 
 
 def decimals(result: Result) -> int:
-    """Digits after the point with which estimates are worth printing: two of a typical radius."""
+    """Digits after the point for printing estimates: two significant digits of the median radius."""
     radius = (result.upper - result.lower) / 2
     radius = radius[np.isfinite(radius) & (radius > 0)]
     return int(np.clip(1 - math.floor(math.log10(np.median(radius))), 0, 9)) if len(radius) else 3
+
+
+def number_format(result: Result) -> str:
+    """The format of means and estimates: `decimals`, or five significant digits where these would be very long."""
+    finite = np.abs(np.concatenate([result.mean, result.estimate]))
+    largest = float(finite.max(initial=0.0, where=np.isfinite(finite)))
+    if largest >= 1e9 or 0.0 < largest < 1e-6:
+        return ".5g"
+    whole_digits = math.floor(math.log10(max(largest, 1.0))) + 1
+    return f",.{min(decimals(result), 12 - whole_digits)}f"
 
 
 def most_changed(result: Result, n: int) -> list[int]:
@@ -83,11 +101,23 @@ def most_changed(result: Result, n: int) -> list[int]:
     return [int(a) for a in np.argsort(-change, kind="stable")[:n]]
 
 
+def safe_name(name: object, length: int = NAME_LENGTH) -> str:
+    """A name from the user's data on one line: long ones end in "…", and characters that would move the cursor, reorder
+    the text or break the line are replaced. East Asian wide characters count as two."""
+    text = "".join(" " if each in "\t\n\r" else "�" if _unprintable(each) else each for each in str(name))
+    ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text))
+    return text if not ends or ends[-1] <= length else text[: bisect.bisect_right(ends, length - 1)] + "…"
+
+
+def _unprintable(character: str) -> bool:
+    return character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+
+
 def _counts(result: Result) -> str:
     low, middle, high = np.quantile(result.n, [0.0, 0.5, 1.0], method="nearest")
     if len(result.n) == 1:
         return ""
-    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each, half of them at most {middle:,}"
+    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each (median {middle:,})"
 
 
 def _count(n: int, what: str) -> str:
@@ -100,13 +130,13 @@ def _gain(result: Result) -> str:
         return ""
     folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
     return (
-        f"{_less(summary.gain)} error than local means, standard error {percent(summary.gain_se)}, cross-validated "
-        f"within each agent's samples, {folds}."
+        f"{_less(summary.gain)} error than the local means (standard error {percent(summary.gain_se)}), by "
+        f"cross-validation within each agent's samples, {folds}."
     )
 
 
 def _less(gain: float) -> str:
-    """In cross-validation a gain may seem to be more than everything, by chance."""
+    """In cross-validation, a gain may exceed 100% by chance."""
     gain = min(gain, 1.0)
     return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
 
@@ -116,12 +146,16 @@ def _n_half(result: Result) -> str:
     if math.isnan(n_half):
         return ""
     if not math.isfinite(n_half):
-        return "Agents do not differ beyond noise: the others tell as much as any number of own samples."
+        return "Agents do not differ beyond noise: the common mean is as accurate as any number of own samples."
     if n_half < 1.0:
-        return f"Agents differ so much that one own sample tells more than the crowd does (n_half = {n_half:.2g})."
+        return (
+            "Agents differ so much that one sample of its own says more about an agent than the overall mean does "
+            f"(n_half = {n_half:.2g})."
+        )
     below = float(np.mean(result.n < n_half))
+    about = f"{n_half:.2g}" if n_half < 10.0 else f"{n_half:,.0f}"
     return (
-        f"An agent's own mean is as good as what the others tell from {n_half:,.3g} samples on; "
+        f"From about {about} samples on, an agent's own mean is as accurate as what the population predicts for it; "
         f"{percent(below)} of the agents have fewer."
     )
 
@@ -130,33 +164,36 @@ def _autocorrelation(value: float, worth: float) -> str:
     if not math.isfinite(value):
         return ""
     if abs(value) < WEAK:
-        return f"Consecutive samples hardly resemble each other ({value:.2f})."
-    alike = "resemble each other" if value > 0 else "alternate"
-    return f"Consecutive samples {alike} ({value:.2f}): a sample is worth {worth:.2g} independent ones."
+        return f"Consecutive samples are hardly correlated ({value:.2f})."
+    how = "correlated" if value > 0 else "negatively correlated"
+    return f"Consecutive samples are {how} ({value:.2f}): one sample is worth {worth:.2g} independent ones."
 
 
 def _drift(share: float, half_life: float | None) -> str:
     if not math.isfinite(share):
         return ""
     if share < 0.01:
-        return "Early and late samples of an agent agree up to chance."
-    remedy = "" if half_life is not None else " A half-life would forget the past."
+        return "Early and late samples of the agents agree within chance."
+    remedy = "" if half_life is not None else " A half-life would give recent samples more weight."
     return f"About {percent(share)} of the agents drift: early and late samples differ beyond chance.{remedy}"
 
 
-def _informative(value: float, n_agents: int) -> str:
+def _count_dependence(value: float, n_agents: int) -> str:
     if not math.isfinite(value) or abs(value) < max(WEAK, 2.0 / math.sqrt(n_agents)):
         return ""
     more = "larger" if value > 0 else "smaller"
     return f"Agents with more samples have {more} means (correlation {value:.2f}): the covariate 'log n' may help."
 
 
-def _many(n: int, one: str, several: str) -> str:
-    return "" if n == 0 else f"{n:,} agent {one}." if n == 1 else f"{n:,} agents {several}."
+def _zero_variance(n: int) -> str:
+    return "" if n == 0 else f"{_count(n, 'agent')} {'has' if n == 1 else 'have'} samples that are all equal."
 
 
-def _named(agents: Sequence[str], n: int, one: str, several: str, what: str) -> str:
+def _listed(agents: Sequence[str], n: int, one: str, several: str) -> str:
+    """A sentence that lists the first few of n agents; empty if there are none."""
     n = max(n, len(agents))
-    named = agents[:NAMED]
-    words = ", ".join(named) + (f" and {n - len(named):,} more" if n > len(named) else "")
-    return _many(n, f"{one} {what}: {words}", f"{several} {what}: {words}")
+    if n == 0:
+        return ""
+    named = [safe_name(each) for each in agents[:NAMED]]
+    names = ", ".join(named) + (f" and {n - len(named):,} more" if n > len(named) else "")
+    return f"{one if n == 1 else several.format(n=f'{n:,}')}: {names}."

@@ -1,6 +1,6 @@
-"""One page about a table: the finding in words, the figure, the candidates, the diagnosis, every agent.
+"""`write_estimate_page`: one HTML page about an estimate: findings, figure, candidates, notes, and a table of agents.
 
-The page needs nothing but itself. Its only script sorts and searches the table of agents.
+The page is self-contained. Its only script sorts and searches the table of agents.
 """
 
 from __future__ import annotations
@@ -18,57 +18,49 @@ from numpy.typing import NDArray
 
 from colme._core.files import write_text
 from colme.data.report.result import Result, Summary
-from colme.data.report.sentences import decimals, headline, most_changed, said, sentences
+from colme.data.report.sentences import as_sentence, headline, most_changed, number_format, safe_name, sentences
 from colme.lab.pages.experiment_page import table_html
 from colme.lab.provenance import versions
 
 MOST = 2000
-"""Agents in the table."""
+"""Agents in the table, at most."""
 COLUMNS = ("agent", "samples", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 
 
 def write_estimate_page(
     result: Result, path: str | os.PathLike[str], *, title: str = "", command: str = ""
 ) -> Path:  # fmt: skip
-    """Write the page. `command`: what was typed, for whoever wants to do it again."""
+    """Write the page. `command`: the command line that made it, shown under "Do it again"."""
     target = Path(path)
     write_text(target, estimate_page(result, title=title, command=command))
     return target
 
 
 def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
-    """The HTML."""
+    """The page as HTML."""
     from colme.lab import plots
+    from colme.lab.plots.estimates import estimates_caption
 
     names = result.names
     agent = " and ".join(map(str, names.agent)) if isinstance(names.agent, tuple) else names.agent
-    title = title or f"{names.value} by {agent}"
-    caption = _caption(result)
+    title = title or safe_name(f"{names.value} by {agent}", 200)
+    caption = estimates_caption(result)
     picture = plots.as_svg(plots.plot_estimates(result), caption)
     parts = [
         f"<h1>{escape(str(title))}</h1>",
         f'<p class="headline">{escape(headline(result))}</p>',
         f'<figure id="estimates">\n{picture}\n<figcaption><b>Figure 1.</b> {escape(caption)}</figcaption>\n</figure>',
-        "<h2>What was found</h2>",
+        "<h2>Findings</h2>",
         _definitions(sentences(result)),
         *_candidates(result),
         *_notes(result),
-        "<h2>Every agent</h2>" if len(result.agent) <= MOST else "<h2>Agents</h2>",
+        "<h2>Agents</h2>",
         *_agents(result),
         *(["<h2>Do it again</h2>", f"<pre>{escape(command)}</pre>"] if command else []),
         f"<footer>Made with colme {escape(versions()['colme'])}.</footer>",
     ]
     page = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(title=escape(str(title)), body="\n".join(parts))
-
-
-def _caption(result: Result) -> str:
-    from colme.lab.plots.estimates import LISTED
-
-    many = len(result.agent) > LISTED
-    how = "Arrows go from an agent's own mean" + (", on the dotted line," if many else "")
-    color = " Colors are groups." if result.group.max(initial=-1) > 0 else ""
-    return f"{how} to its estimate; bars are {100 * result.summary.level:g} % intervals.{color}"
 
 
 def _definitions(found: dict[str, str]) -> str:
@@ -82,20 +74,20 @@ def _candidates(result: Result) -> list[str]:
         return []
     ranked = sorted(summary.candidates, key=lambda each: each.ratio)
     rows = [
-        {"method": each.name, "error / local": each.ratio, "standard error": each.se, "": _chosen(each.name, summary)}
+        {"method": each.name, "relative error": each.ratio, "standard error": each.se, "": _chosen(each.name, summary)}
         for each in ranked
     ]
-    note = "Cross-validated squared error relative to that of local means: below 1, collaboration helps."
+    note = "Cross-validated squared error relative to that of the local means: below 1, collaboration helps."
     return ["<h2>Candidates</h2>", table_html(rows, note)]
 
 
 def _chosen(name: str, summary: Summary) -> str:
-    """A candidate's name may say whose variances it believes."""
+    """The name of a candidate includes the kind of variance, except for local."""
     return "chosen" if name in (summary.method, f"{summary.method} ({summary.variance} variance)") else ""
 
 
 def _notes(result: Result) -> list[str]:
-    notes = [f"<li>{escape(said(each))}</li>" for each in result.summary.notes]
+    notes = [f"<li>{escape(as_sentence(each))}</li>" for each in result.summary.notes]
     return ["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []
 
 
@@ -103,13 +95,13 @@ def _agents(result: Result) -> list[str]:
     shown, parts = chosen_agents(result), []
     if len(shown) < len(result.agent):
         parts.append(
-            f'<p class="note">{len(shown):,} of {len(result.agent):,}: those with rare flags, then those whose '
-            "estimates differ most from their own means. All of them: colme estimate ... -o agents.csv</p>"
+            f'<p class="note">{len(shown):,} of {len(result.agent):,} agents: those with rare flags, then those whose '
+            "estimates differ most from their own means. To get all of them, write a file: colme estimate ... "
+            "-o agents.csv</p>"
         )
-    digits = decimals(result)
-    words = result.flag_words()
+    form, flags = number_format(result), result.flag_names()
     head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in COLUMNS)
-    rows = [_row(result, int(a), str(words[a]), digits) for a in shown]
+    rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
     fragment = string.Template(resources.files("colme.lab.pages").joinpath("agents.html").read_text(encoding="utf-8"))
@@ -117,7 +109,7 @@ def _agents(result: Result) -> list[str]:
 
 
 def chosen_agents(result: Result) -> NDArray[np.int64]:
-    """All agents in their order; of more than MOST, those with rare flags and those that changed most."""
+    """All agents in order; if there are more than `MOST`, those with rare flags and those that changed most."""
     if len(result.agent) <= MOST:
         return np.arange(len(result.agent))
     counts = np.bincount(result.flags, minlength=256)
@@ -126,23 +118,23 @@ def chosen_agents(result: Result) -> NDArray[np.int64]:
     return np.array([*rare.tolist(), *rest][:MOST], np.int64)
 
 
-def _row(result: Result, a: int, flags: str, digits: int) -> str:
+def _row(result: Result, a: int, flags: str, form: str) -> str:
     from colme.lab.plots.estimates import color_of
 
-    def number(value: float, places: int) -> str:
+    def number(value: float, form: str) -> str:
         known = math.isfinite(value)
-        text = f"{value:,.{places}f}" if known else "-"
+        text = f"{value:{form}}" if known else "-"
         return f'<td class="number" data-v="{value if known else ""}">{text}</td>'
 
-    group = int(result.group[a])
+    group, name = int(result.group[a]), escape(safe_name(result.agent[a], 300))
     dot = f'<span class="dot" style="background:{color_of(group)}"></span>{group}' if group >= 0 else "-"
     cells: list[Any] = [
-        f"<td>{escape(str(result.agent[a]))}</td>",
-        number(float(result.n[a]), 0),
-        *(number(float(getattr(result, name)[a]), digits) for name in ("mean", "estimate", "lower", "upper")),
+        f'<td class="name" title="{name}"><bdi>{name}</bdi></td>',
+        number(float(result.n[a]), ",.0f"),
+        *(number(float(getattr(result, each)[a]), form) for each in ("mean", "estimate", "lower", "upper")),
         f'<td data-v="{group}">{dot}</td>',
-        number(float(result.probability[a]) if group >= 0 else math.nan, 2),
-        number(float(result.borrowed[a]), 2),
+        number(float(result.probability[a]) if group >= 0 else math.nan, ".2f"),
+        number(float(result.borrowed[a]), ".2f"),
         f'<td class="words">{escape(flags)}</td>',
     ]
     return "<tr>" + "".join(cells) + "</tr>"

@@ -7,7 +7,7 @@ touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_m
 from colme.lab.plots import _extras as _extras  # first: it says what is missing
 from colme.lab.plots._style import STYLE
 from colme.lab.plots.before_after import Separation, plot_graph, separation
-from colme.lab.plots.census import PARTS, Explained, explain_census, plot_census
+from colme.lab.plots.census import PARTS, ExplainedCensus, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.fleet import fleet_table, plot_fleet
@@ -36,7 +36,7 @@ from colme.lab.plots.versus import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
-    "PARTS", "PICTURES", "RELATIVE", "STYLE", "Explained", "Separation", "as_svg", "averaging_table", "csv_of",
+    "PARTS", "PICTURES", "RELATIVE", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",
     "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
     "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_error_rate",
     "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",

@@ -1,4 +1,4 @@
-"""What collaboration did to a table: from each agent's own mean to its estimate, with its interval, groups in color."""
+"""`plot_estimates`: from each agent's own mean to its estimate, with intervals, colored by group."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from colme.data.report.result import Result
+from colme.data.report.sentences import safe_name
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade
 
 LISTED = 40
-"""Agents up to which each has a line with its name."""
+"""Up to this many agents, each one has a line with its name."""
 ARROWS = 32
-"""Agents with arrow and interval in a cloud, at most."""
+"""Agents with an arrow and an interval in a scatter plot, at most."""
 RASTER = 2000
-"""Dots from which on they are an image inside the vector file."""
+"""From this many dots on, they are an image inside the vector file."""
 TAILS = 0.005
-"""Share of own means on either side that may lie outside the frame."""
-LETTERS = 28
-"""Of an agent's name."""
+"""Share of own means at either end that may lie outside the frame."""
+LETTERS = 24
+"""Width of a name, in characters."""
 TOLD = 12
-"""Groups whose names are written."""
+"""Groups that are labeled, at most."""
 
 
 def estimates_table(result: Result) -> pd.DataFrame:
-    """The agents whose arrows and intervals are drawn: all, or some whose own means are evenly spaced."""
+    """The agents whose arrows and intervals are drawn: all, or some with evenly spaced own means."""
     if not isinstance(result, Result):
-        raise ColmeError(f"result={shorten(result)}: it must be what colme.estimate gives. Try plot_estimates(result).")
+        raise ColmeError(
+            f"result={shorten(result)}: it must be a result of colme.estimate. Try plot_estimates(colme.estimate(...))."
+        )
     frame = pd.DataFrame({name: values for name, values in result.to_columns().items() if name != "flags"})
     frame = frame[np.isfinite(frame["mean"]) & np.isfinite(frame["estimate"])]
     if len(frame) <= LISTED:
@@ -49,16 +53,47 @@ def estimates_table(result: Result) -> pd.DataFrame:
 
 
 def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
-    """A line per agent with its name; or, if they are many, own means against estimates in a cloud."""
+    """One line per agent with its name; or, for many agents, a scatter plot of estimates against own means."""
     table = estimates_table(result)
     few = len(result.agent) <= LISTED
-    size = (6.0, 0.9 + 0.17 * max(len(table), 3)) if few else (5.6, 4.6)
+    longest = max((len(_name(each)) for each in table["agent"]), default=0) if few else 0
+    size = (6.0 + 0.07 * max(longest - 12, 0), 0.9 + 0.17 * max(len(table), 3)) if few else (5.6, 4.6)
     with canvas(ax, size=size) as ax:
         if few:
             _draw_list(ax, result, table)
         else:
-            _draw_cloud(ax, result, table)
+            _draw_scatter(ax, result, table)
     return ax
+
+
+def estimates_caption(result: Result) -> str:
+    """What the figure of this result shows, in sentences."""
+    table, level = estimates_table(result), f"{100 * result.summary.level:g}% interval"
+    known = np.isfinite(result.mean) & np.isfinite(result.estimate)
+    bounded = np.isfinite(table["lower"]) & np.isfinite(table["upper"])
+    if len(result.agent) <= LISTED:
+        bar = f"; the bar is the {level}" if bounded.any() else ""
+        parts = [
+            "One line per agent, in order of the estimates.",
+            f"An arrow goes from the own mean (open circle) to the estimate (dot){bar}.",
+        ]
+    else:
+        mean = result.mean[known]
+        low, high = _frame(mean, result.estimate[known])
+        outside = int(np.count_nonzero((mean < low) | (mean > high)))
+        bars = f", and a bar shows the {level}" if bounded.any() else ""
+        parts = [
+            f"The estimate of each of {len(mean):,} agents against the mean of its own samples.",
+            "On the dotted line, both are equal.",
+            f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate{bars}.",
+        ]
+        if outside:
+            parts.append(f"{outside:,} own means lie outside the frame.")
+    if not bounded.all():
+        parts.append("Unbounded intervals are not drawn.")
+    if result.group.max(initial=-1) > 0:
+        parts.append("Colors are groups.")
+    return " ".join(parts)
 
 
 def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
@@ -69,24 +104,24 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
         _arrow(ax, (table["mean"][row], row), (table["estimate"][row], row), color)
     ax.scatter(table["mean"], rows, s=13, facecolor="white", edgecolor=colors, linewidth=0.9, zorder=3)
     ax.scatter(table["estimate"], rows, s=17, color=colors, linewidth=0, zorder=4)
-    ax.set_yticks(rows, [_safe(f"{who} ({n:,})") for who, n in zip(table["agent"], table["n"], strict=True)])
+    ax.set_yticks(rows, [_name(who) + f" ({n:,})" for who, n in zip(table["agent"], table["n"], strict=True)])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(-0.8, len(table) - 0.2)
     ax.grid(False, axis="y")
     ax.xaxis.set_major_formatter(plain)
-    ax.set_xlabel(_safe(f"{result.names.value} (in brackets: samples)"))
+    ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
     _name_groups(ax, rows, table["group"].to_numpy(), ax.get_xlim()[1])
     _key(ax, result)
 
 
-def _draw_cloud(ax: Axes, result: Result, table: pd.DataFrame) -> None:
+def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     known = np.isfinite(result.mean) & np.isfinite(result.estimate)
     mean, estimate, group = result.mean[known], result.estimate[known], result.group[known]
     low, high = _frame(mean, estimate)
-    crowd = np.clip(600.0 / len(mean), 0.02, 0.8)
-    order = np.random.default_rng(0).permutation(len(mean))  # or the last group would hide the others
+    opacity = np.clip(600.0 / len(mean), 0.06, 0.8)
+    order = np.random.default_rng(0).permutation(len(mean))  # so that no group hides the others
     dots = ax.scatter(mean[order], estimate[order], s=9 if len(mean) < RASTER else 4, c=_colors(group[order]),
-                      alpha=max(crowd, 0.06), linewidth=0, zorder=2)  # fmt: skip
+                      alpha=opacity, linewidth=0, zorder=2)  # fmt: skip
     dots.set_rasterized(len(mean) >= RASTER)
     ax.plot([low, high], [low, high], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
     colors = [shade(color, -0.35) for color in _colors(table["group"].to_numpy())]
@@ -99,19 +134,19 @@ def _draw_cloud(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.set(xlim=(low, high), ylim=(low, high))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(plain)
-    ax.set_xlabel(_safe(f"{result.names.value}: mean of the agent's own samples"))
+    ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
     outside = int(np.count_nonzero((mean < low) | (mean > high)))
     beyond = f" {outside:,} own means lie outside the frame." if outside else ""
-    words = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
-    ax.set_title("\n".join(textwrap.wrap(words, 72)), fontsize=8, color="#555555", loc="left", pad=20)
+    title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
+    ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left", pad=20)
     _key(ax, result)
     if not _name_groups(ax, estimate, group, high):
-        ax.set_ylabel(f"estimate ({group.max() + 1} groups in colors that repeat)")
+        ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
 
 
 def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[float, float]:
-    """The same limits on both axes: flatness is shrinkage."""
+    """The same limits on both axes, so that a flat cloud of dots shows shrinkage."""
     low, high = np.quantile(mean, [TAILS, 1 - TAILS])
     bottom, top = np.quantile(estimate, [TAILS, 1 - TAILS])
     low, high = min(low, bottom), max(high, top)
@@ -120,7 +155,7 @@ def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[fl
 
 
 def _within(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Intervals; one that is unbounded has no length."""
+    """The intervals; unbounded ones get length zero."""
     good = np.isfinite(table["lower"]) & np.isfinite(table["upper"])
     return table["lower"].where(good, table["estimate"]), table["upper"].where(good, table["estimate"])
 
@@ -133,11 +168,11 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], color
 
 
 def _key(ax: Axes, result: Result) -> None:
-    """What the signs mean, above the frame."""
-    level = f"{100 * result.summary.level:g} % interval"
+    """The legend, above the frame."""
+    level = f"{100 * result.summary.level:g}% interval"
     few = len(result.agent) <= LISTED
     dark: Any = {"color": "#333333", "marker": "o", "linewidth": 0}
-    start = Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="own mean as it is")
+    start = Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="estimate = own mean")
     if few:
         start = Line2D([], [], markersize=3.6, markerfacecolor="white", label="own mean", **dark)
     end = Line2D([], [], markersize=4, label="estimate", **dark)
@@ -147,7 +182,7 @@ def _key(ax: Axes, result: Result) -> None:
 
 
 def _name_groups(ax: Axes, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
-    """Right of the frame, at their middle heights. False: there are too many."""
+    """Label the groups right of the frame, at their median heights; False if there are too many."""
     found, count = np.unique(group[group >= 0], return_counts=True)
     if 1 < len(found) <= TOLD:
         labels = [
@@ -168,14 +203,16 @@ def color_of(group: int) -> str:
 
 
 def _colors(group: NDArray[np.int64]) -> Any:
-    """A color for each agent's group; without groups all are alike."""
+    """The color of each agent's group; one color without groups."""
     if not len(group) or group.max() < 0:
         return [BLUE] * len(group)
     table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
     return table[group + 1].tolist()
 
 
-def _safe(text: str) -> str:
-    """A user's words: $ is a dollar, and names end somewhere."""
-    short = text if len(text) <= 2 * LETTERS else text[: 2 * LETTERS - 1] + "…"
-    return short.replace("$", r"\$")
+def _name(name: object) -> str:
+    """A name from the user's data, shortened; $ is a dollar sign and not TeX, and characters that the font lacks become
+    replacement characters."""
+    font = get_font(findfont(FontProperties()))
+    drawable = "".join(each if font.get_char_index(ord(each)) else "�" for each in safe_name(name, LETTERS))
+    return drawable.replace("$", r"\$")

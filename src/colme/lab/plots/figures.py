@@ -176,7 +176,7 @@ def graph(subject: Subject) -> Drawing:
 
 
 def census(subject: Subject) -> Drawing:
-    """How a census works: a ballot, the votes of one agent round by round, the tribes, the posterior."""
+    """How a census works: one agent's bins, its histogram round by round, the mixture, the posterior."""
     from matplotlib.figure import Figure
 
     from colme.lab import plots

@@ -37,13 +37,13 @@ import msgspec
 from colme._core.configuration import Configuration
 from colme._core.fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.methods import METHODS, Census, Local, Method
+from colme.methods import METHODS, Method
 from colme.node.config import presets
 from colme.node.config.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via, check_keys
 from colme.node.hosts.frame import MOST_BYTES
 from colme.node.membership.join import Join
+from colme.node.messages.adapters import most_items
 from colme.node.messages.membership import MOST_LETTER
-from colme.node.messages.wire import MOST_ITEMS
 from colme.node.names import Endpoint, check_name, is_unspecified
 
 
@@ -128,7 +128,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def _check_join(self, join: Join) -> None:
         if self.host is not None:
             raise NodeError("[host] and [join]: a host has the neighbors of its file. Leave [join] out.")
-        if isinstance(self.method, Local):
+        if self.method.baseline:
             raise NodeError(f"join with method={self.method!r}: it has no neighbors. Leave [join] out.")
         if join.admit == "certified" and self.tls is None:
             raise NodeError("join.admit='certified': without keys nobody proves a name. Add [tls], or admit members.")
@@ -283,7 +283,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def max_record(self) -> int:
         if self.host is not None:
             return self.limits.max_record or MOST_BYTES
-        n_items = MOST_ITEMS if isinstance(self.method, Census) else self.max_neighbors
+        n_items = most_items(self.method, self.max_neighbors)
         letter = 0 if self.join is None else MOST_LETTER
         return self.limits.max_record or max(presets.max_record(n_items), letter)
 

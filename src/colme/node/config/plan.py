@@ -27,7 +27,7 @@ import msgspec
 
 from colme.errors import NodeError, missing_extra, shorten
 from colme.graphs import Graph, random_regular_graph
-from colme.methods import Local, Method
+from colme.method import Method
 from colme.node.config.node_toml import NodeConfig
 from colme.node.core import Core
 from colme.node.hosts.plan import Crowd
@@ -108,7 +108,7 @@ def plan(
     if crowd is not None:
         for table in tables.values():
             table |= crowd.table
-    elif replace and not isinstance(method, Local):
+    elif replace and not method.baseline:
         for i, host in enumerate(hosts):
             tables[host.name]["join"] = _join(host, [*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
     if admit == "certified" and "join" not in tables[hosts[0].name]:

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from colme.consensus import START
 from colme.errors import NodeError, positive, whole
-from colme.methods import CColME, CLColME, Local, Method
+from colme.method import Method
+from colme.methods.consensus import ConsensusMethod
 from colme.node.hosts import kernels as kernels
 from colme.node.hosts.frame import HELLO, LOANS, Frame, pack_frame, unpack_frame
 from colme.node.hosts.graph import HostGraph
@@ -82,7 +83,7 @@ class HostCore:
         self.theirs = np.full(len(self.slots), np.nan) if flowing else None
         self.cut_now = np.zeros(n, bool)
         self.heard_at = np.full(graph.n_ghosts, -math.inf)
-        self.links = Links(graph, name, self.kind, silent=isinstance(method, Local))
+        self.links = Links(graph, name, self.kind, silent=method.baseline)
         self._new = np.zeros(graph.n_ghosts, bool)
         self._spare = np.empty(n, np.float32)
         self._news = np.full((2, n), START, np.int64)
@@ -91,10 +92,10 @@ class HostCore:
         self, method: Method, n_agents: int, n_edges: int, degree: int, sigma: Any, width: Any, kurtosis: float
     ) -> None:
         self.kind, self.clock, self.fixed, self.step_size = HELLO, kernels.STILL, -1.0, 1.0
-        if isinstance(method, Local):
+        if method.baseline:
             self._bound, self._scale = None, 1.0
             return
-        if not isinstance(method, CLColME | CColME) or method.clock == "global" or method.needs_moments:
+        if not isinstance(method, ConsensusMethod) or method.clock == "global" or method.needs_moments:
             raise NodeError(
                 f"{method!r} cannot run for many agents in one process. Try CLColME() or CColME() that compare means "
                 "and have another clock than the global one, or Local()."
@@ -103,10 +104,9 @@ class HostCore:
         self._scale = method.scale_for(sigma, width)
         self.clock = {"gossip": kernels.GOSSIP, "own": kernels.OWN}.get(method.clock, kernels.STILL)
         self.fixed = -1.0 if method.alpha is None else method.alpha
-        if isinstance(method, CLColME):
-            check_device_step(method, degree)
-            self.step_size = 1.0 / degree if isinstance(method.step, str) else method.step
-            self.kind = LOANS if method.consensus == "flow" else HELLO
+        check_device_step(method, degree)
+        self.step_size = method.step_size(1.0 / degree)
+        self.kind = LOANS if getattr(method, "consensus", None) == "flow" else HELLO
 
     @property
     def n_agents(self) -> int:
@@ -216,7 +216,7 @@ class HostCore:
         self.use = np.ones(len(self.means), bool)
         if ghosts is not None:
             self.use[self.n_agents :] = ghosts
-        if isinstance(self.method, Local):
+        if self.method.baseline:
             return
         graph, before = self.graph, self.alive if self.links.any else None
         kernels.prune(
@@ -229,7 +229,7 @@ class HostCore:
     def average(self, *, together: bool = False) -> None:
         """The rest of the step."""
         graph = self.graph
-        if isinstance(self.method, Local):
+        if self.method.baseline:
             self.estimates[:] = self.means[: self.n_agents]
             return
         if self.flows is not None and self.theirs is not None:
@@ -241,8 +241,8 @@ class HostCore:
         else:
             kernels.lean(
                 graph.indptr, self.slots, self.use, self.heard, self._spare, self.means, self.radius, self.estimates,
-                self.degree, isinstance(self.method, CColME), self.cut_now, self.clock, self.fixed, self.restart,
-                self.generation, self._ceiling(), self._news, together, self.step_size, self.t,
+                self.degree, getattr(self.method, "metropolis", False), self.cut_now, self.clock, self.fixed,
+                self.restart, self.generation, self._ceiling(), self._news, together, self.step_size, self.t,
             )  # fmt: skip
             self.restart[: self.n_agents] = self._news[0]
             if self.clock == kernels.GOSSIP:

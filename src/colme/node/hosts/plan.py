@@ -10,7 +10,7 @@ import numpy as np
 
 from colme.errors import NodeError, whole
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.methods import Local, Method
+from colme.method import Method
 from colme.node.hosts.frame import HELLO, LOANS
 from colme.node.hosts.graph import split
 from colme.node.hosts.links import Links
@@ -35,7 +35,7 @@ class Crowd:
         self.between_hosts: Graph = from_edges(pairs, len(names))
         kind = LOANS if getattr(method, "consensus", "") == "flow" else HELLO
         parts = [
-            Links(each, name, kind, silent=isinstance(method, Local)).n_parts
+            Links(each, name, kind, silent=method.baseline).n_parts
             for each, name in zip(self.graphs, names, strict=True)
         ]
         self.table: dict[str, Any] = {

@@ -1,7 +1,8 @@
-"""How the agents of each method speak in records: what they tell, and what a record says to them.
+"""Message adapters: how the messages of each method's agents become records, and records messages.
 
-`say` puts an agent's state into a record's body, `said` makes a message of one; so the messages that agents exchange in
-lockstep, and those that devices exchange without a common tick, are the same bytes.
+`say` puts an agent's state into a record's body, `said` makes a message of one: so the messages that agents exchange in
+lockstep, and those that devices exchange without a common tick, are the same bytes. A method names its adapter
+(`Method.message_adapter`); `AnyAdapter` serves methods that have none of their own.
 """
 
 from __future__ import annotations
@@ -14,15 +15,25 @@ import msgspec
 import numpy as np
 
 from colme.census.histogram import plausible
-from colme.census.method import CensusAgent, Votes
+from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError
-from colme.methods import Agent, Census, CLColME, Method, Place
+from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, Hello
 from colme.methods.flow import FlowAgent, Loan
 from colme.methods.intervals import PARTED
-from colme.methods.local import LocalAgent
 from colme.node.asynchronous_census import Poll, RollingCensus
-from colme.node.messages.wire import Body, HelloBody, LoansBody, Record, VotesBody, name_hash
+from colme.node.messages.wire import (
+    LARGEST,
+    MOST_ITEMS,
+    AnyBody,
+    Body,
+    Exchange,
+    HelloBody,
+    LoansBody,
+    Record,
+    VotesBody,
+    name_hash,
+)
 from colme.node.security.trust import LENT, PULL, SURPRISE, Restarts, near, own_interval
 
 SILENCE: Final = object()
@@ -34,18 +45,30 @@ NOVICE = 16
 Flows, which remember nothing, need nothing of the kind."""
 
 
-class Dialect:
+class Adapter:
     """Local: nothing is said but the head of a record."""
 
     once: ClassVar[bool] = False
     """A record is used at one tick only, not as long as it is fresh."""
     cuts: ClassVar[bool] = False
     """Edges can be given up."""
+    hears_cuts: ClassVar[bool] = True
+    """Its agents understand `PARTED`; others just lose the neighbor."""
     saved: ClassVar[tuple[str, ...]] = ()
     """What a device must keep beside the agent's own."""
 
     def __init__(self, agent: Agent):
         self.agent: Any = agent
+
+    @classmethod
+    def device_agent(cls, method: Any, place: Place) -> Agent:
+        """The agent of a method for a device, where there is no common tick."""
+        return method.agent(place)
+
+    @classmethod
+    def most_items(cls, max_neighbors: int) -> int:
+        """Items in a record, at most: see `colme.node.messages.wire`."""
+        return max_neighbors
 
     @property
     def neighbors(self) -> list[Any]:
@@ -75,6 +98,9 @@ class Dialect:
         """What they hear in one exchange of a step."""
         return None
 
+    def sent(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
+        """What the agent wanted to send in this exchange of a step, without a common tick."""
+
     def said(self, record: Record, exchange: int) -> Any:
         """The message to me in a record, in this exchange of a step; or SILENCE."""
         return SILENCE
@@ -91,7 +117,7 @@ class Dialect:
         """A tick is over that used these records, and cut an edge or did not."""
 
 
-class ConsensusDialect(Dialect):
+class ConsensusAdapter(Adapter):
     """CL-colME and C-colME. Steps of others mean nothing without a common tick, so restarts of clocks are counted: a
     restart is news if its generation is, and happened as many of my ticks ago as the sender says of its own."""
 
@@ -102,6 +128,11 @@ class ConsensusDialect(Dialect):
     def __init__(self, agent: Agent):
         super().__init__(agent)
         self.restarts = Restarts()
+
+    @classmethod
+    def device_agent(cls, method: Any, place: Place) -> Agent:
+        check_device_step(method, round(1.0 / place.auto_step))
+        return super().device_agent(method, place)
 
     def state(self) -> Body:
         return HelloBody(self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.restarts.generation)
@@ -148,7 +179,7 @@ class ConsensusDialect(Dialect):
         agent.estimate = near(agent.estimate, *own_interval(agent))
 
 
-class FlowDialect(Dialect):
+class FlowAdapter(Adapter):
     """CL-colME by flows: what each neighbor has lent stands in the same record, so it fits the estimate beside it."""
 
     once: ClassVar[bool] = True
@@ -158,6 +189,11 @@ class FlowDialect(Dialect):
     def __init__(self, agent: FlowAgent):
         super().__init__(agent)
         self.me = name_hash(agent.place.agent)
+
+    @classmethod
+    def device_agent(cls, method: Any, place: Place) -> Agent:
+        check_device_step(method, round(1.0 / place.auto_step))
+        return super().device_agent(method, place)
 
     @property
     def neighbors(self) -> list[Any]:
@@ -213,10 +249,18 @@ class FlowDialect(Dialect):
         agent.estimate = near(agent.estimate, center, radius)
 
 
-class CensusDialect(Dialect):
+class CensusAdapter(Adapter):
     """The census: votes, and which census they are for."""
 
     agent: CensusAgent
+
+    @classmethod
+    def device_agent(cls, method: Any, place: Place) -> Agent:
+        return RollingCensus(method, place)
+
+    @classmethod
+    def most_items(cls, max_neighbors: int) -> int:
+        return MOST_ITEMS
 
     def resume(self, names: list[str]) -> None:
         super().resume(names)
@@ -227,8 +271,8 @@ class CensusDialect(Dialect):
         return VotesBody(poll.census, poll.began, poll.since, poll.round, poll.codes, poll.values, poll.before)
 
     def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        votes: Votes = next(iter(outbox.values()))
-        return VotesBody(0, 0, 0, 0, votes.codes, votes.values, np.zeros_like(votes.values))
+        message: HistogramMessage = next(iter(outbox.values()))
+        return VotesBody(0, 0, 0, 0, message.codes, message.masses, np.zeros_like(message.masses))
 
     def said(self, record: Record, exchange: int) -> Any:
         body = record.body
@@ -236,7 +280,7 @@ class CensusDialect(Dialect):
             return SILENCE
         values, before = (each.astype(self.agent.place.exchange) for each in (body.values, body.before))
         if not isinstance(self.agent, RollingCensus):
-            return Votes(body.codes, values, record.degree)
+            return HistogramMessage(body.codes, values, record.degree)
         return Poll(
             body.codes, values, before, record.degree, body.census, body.began, body.since, body.round, record.epoch
         )
@@ -248,38 +292,116 @@ class CensusDialect(Dialect):
 
     def after(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        agent.estimate = near(agent.estimate, agent.latest, SURPRISE * math.sqrt(agent.noise))
+        agent.estimate = near(agent.estimate, agent.current_mean, SURPRISE * math.sqrt(agent.noise))
 
 
-_DIALECTS: dict[Any, type[Dialect]] = {
-    LocalAgent: Dialect, ConsensusAgent: ConsensusDialect, FlowAgent: FlowDialect, CensusAgent: CensusDialect,
-}  # fmt: skip
+class AnyAdapter(Adapter):
+    """Any method: messages of numbers, texts, lists and dictionaries, as MessagePack.
+
+    A message is accepted only if it has the structure of the agent's own last one: the same nesting, lengths, keys and
+    types, and no number beyond `LARGEST`. It is then used as it is: nothing here bounds what a false number can do."""
+
+    cuts: ClassVar[bool] = True
+    hears_cuts: ClassVar[bool] = False
+
+    def __init__(self, agent: Agent):
+        super().__init__(agent)
+        if not hasattr(agent, "neighbors"):
+            raise NodeError(
+                f"{type(agent).__name__} keeps no list of its neighbors, and a node must know them. "
+                "Set self.neighbors = list(place.neighbors) in it."
+            )
+        self.me = name_hash(agent.place.agent)
+        self.told: list[Exchange] = []
+        self.shapes: list[list[Any]] = []
+
+    @classmethod
+    def most_items(cls, max_neighbors: int) -> int:
+        return MOST_ITEMS
+
+    def state(self) -> Body:
+        return AnyBody(self.told)
+
+    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+        self.sent(outbox, 0)
+        return AnyBody(self.told)
+
+    def sent(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
+        messages = {name_hash(b): _plain(message) for b, message in outbox.items()}
+        common = next(iter(messages.values()), None)
+        alike = all(message == common for message in messages.values())
+        del self.told[exchange:], self.shapes[exchange:]
+        self.told.append((common, {}) if alike else (None, messages))
+        self.shapes.append([_shape(message) for message in messages.values()])
+
+    def said(self, record: Record, exchange: int) -> Any:
+        body, place = record.body, exchange - record.turn  # where there are barriers, each exchange has a record
+        if not isinstance(body, AnyBody) or not 0 <= place < min(len(body.exchanges), len(self.shapes)):
+            return SILENCE
+        common, own = body.exchanges[place]
+        message = own.get(self.me, common)
+        return message if _shape(message) in self.shapes[place] else SILENCE
+
+    def heard(self, record: Record, t: int) -> Record | None:
+        return record if isinstance(record.body, AnyBody) else None
 
 
-def dialect_of(method: Method, agent: Agent) -> Dialect:
-    """How this agent speaks, or a refusal."""
-    for kind, dialect in _DIALECTS.items():
-        if isinstance(agent, kind) and getattr(method, "clock", None) != "global":
-            return dialect(agent)
-    raise NodeError(
-        f"{method!r} cannot run on a node: its agents address others than their neighbors, or say what no record "
-        "holds. Try CLColME(), CColME(), Census() or Local()."
-    )
+def _plain(message: Any) -> Any:
+    """A message as MessagePack returns it: lists for tuples, plain numbers for NumPy's."""
+    if isinstance(message, np.generic):
+        return message.item()
+    if isinstance(message, np.ndarray | list | tuple):
+        return [_plain(each) for each in message]
+    if isinstance(message, dict):
+        return {str(key): _plain(each) for key, each in message.items()}
+    return message
 
 
-def device_agent(method: Method, place: Place) -> tuple[Agent, Dialect]:
-    """The agent of a method for a device, where there is no common tick."""
-    if isinstance(method, CLColME):
-        check_device_step(method, round(1.0 / place.auto_step))
-    agent = RollingCensus(method, place) if isinstance(method, Census) else method.agent(place)
-    return agent, dialect_of(method, agent)
+def _shape(message: Any) -> Any:
+    """The structure of a message; no two messages with a number out of range have the same."""
+    if isinstance(message, list):
+        return [_shape(each) for each in message]
+    if isinstance(message, dict):
+        return {key: _shape(each) for key, each in message.items()}
+    if isinstance(message, int | float) and not isinstance(message, bool):
+        return "number" if message != message or abs(message) <= LARGEST or abs(message) == math.inf else object()
+    return type(message).__name__
 
 
-def check_device_step(method: CLColME, degree: int) -> None:
+def adapter_of(method: Method, agent: Agent) -> Adapter:
+    """The adapter for an agent of this method, or a refusal."""
+    adapter: Adapter = _adapter_class(method)(agent)
+    return adapter
+
+
+def device_agent(method: Method, place: Place) -> tuple[Agent, Adapter]:
+    """The agent of a method for a device, where there is no common tick, and its adapter."""
+    kind = _adapter_class(method)
+    agent = kind.device_agent(method, place)
+    return agent, kind(agent)
+
+
+def most_items(method: Method, max_neighbors: int) -> int:
+    """Items in a record of this method, at most."""
+    return _adapter_class(method).most_items(max_neighbors)
+
+
+def _adapter_class(method: Method) -> type[Adapter]:
+    if method.message_adapter is None:
+        raise NodeError(
+            f"{method!r} cannot run on a node: its agents must talk to others than their neighbors, or step together. "
+            "Try CLColME(), CColME(), Census() or Local()."
+        )
+    kind: type[Adapter] = named(method.message_adapter)
+    return kind
+
+
+def check_device_step(method: Any, degree: int) -> None:
     """Without a common tick a step b of consensus must be at most 1 / degree: then estimates lean towards averages of
     what was heard, however old, and flows are stable at any delay (docs/developer/node.md)."""
-    if not isinstance(method.step, str) and method.step * degree > 1.0 + 1e-9:
+    step = method.step_size(1.0 / degree)
+    if not method.metropolis and step * degree > 1.0 + 1e-9:
         raise MethodError(
-            f"step={method.step:g} with up to {degree} neighbors: without a common tick it must be at most "
-            "1 / degree. Try step='auto'."
+            f"step={step:g} with up to {degree} neighbors: without a common tick it must be at most 1 / degree. "
+            "Try step='auto'."
         )

@@ -9,6 +9,7 @@ transport sees to it that nobody publishes under another's. 40 bytes of head, th
     loans  n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
     votes  census u64, began u64, since u64, round u64, n_items x code i64, n_items x vote f32,
            n_items x vote of the round before f32
+    any    MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
 incarnation: starts of the agent; epoch: its steps; turn: the exchange within a step, where there are barriers. Loans
 name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
@@ -26,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError
+from colme.errors import ColmeError, NodeError
 from colme.methods.intervals import AgentIntervals
 
 VERSION: Final = 1
@@ -86,8 +87,19 @@ class VotesBody(msgspec.Struct, frozen=True):
     before: Any
 
 
-Body = HelloBody | LoansBody | VotesBody | None
-_KINDS: tuple[type | None, ...] = (None, HelloBody, LoansBody, VotesBody)
+Exchange = tuple[Any, dict[int, Any]]
+"""The messages in one exchange of a step: the same to all neighbors, and others by `name_hash`."""
+
+
+class AnyBody(msgspec.Struct, frozen=True):
+    """Any method: plain values, exchange by exchange."""
+
+    exchanges: list[Exchange]
+
+
+Body = HelloBody | LoansBody | VotesBody | AnyBody | None
+_KINDS: tuple[type | None, ...] = (None, HelloBody, LoansBody, VotesBody, AnyBody)
+_ANY = msgspec.msgpack.Decoder(list[Exchange])
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -137,6 +149,12 @@ def pack(record: Record) -> bytes:
         items = len(codes)
         tail = _POLL.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
         tail += votes.astype("<f4").tobytes()
+    elif isinstance(body, AnyBody):
+        tail = msgspec.msgpack.encode(body.exchanges)
+        if len(tail) > MOST_BYTES - _HEAD.size:
+            raise NodeError(
+                f"a message of {len(tail)} bytes: a record holds at most {MOST_BYTES - _HEAD.size}. Send less per step."
+            )
     head = _HEAD.pack(
         RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
@@ -160,9 +178,10 @@ def unpack(raw: bytes) -> Record:
     incarnation, epoch, count = numbers
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
-    if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody)) or (items and kind < 2):
+    if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody, AnyBody)) or (items and kind not in (2, 3)):
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
-    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16)[kind]
+    rest = min(len(raw), MOST_BYTES) - _HEAD.size
+    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16, rest)[kind]
     if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
     if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
@@ -188,6 +207,11 @@ def unpack(raw: bytes) -> Record:
         body = LoansBody(intervals, estimate, flows)
     elif kind == 3:
         body = _votes(raw[at:], items)
+    elif kind == 4:
+        try:
+            body = AnyBody(_ANY.decode(raw[at:]))
+        except (msgspec.MsgspecError, RecursionError):
+            raise WireError("value", "a body that is no MessagePack of messages") from None
     return Record(incarnation, epoch, count, mean, degree, body, turn)
 
 

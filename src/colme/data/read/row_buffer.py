@@ -1,4 +1,4 @@
-"""Rows as they come, in memory up to a limit and then in a temporary file that nobody needs to remove."""
+"""`RowBuffer`: rows in memory up to a limit, and beyond it in a temporary file that disappears by itself."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from colme.errors import DataError
 
-PIECE = 1 << 16
-"""Rows that are kept together: batches may be much smaller."""
+CHUNK_ROWS = 1 << 16
+"""Rows that are stored together: batches may be much smaller."""
 
 Columns = tuple[NDArray[Any], ...]
 
 
-class Spool:
-    """Columns of rows, appended batch by batch and read again in the same order as often as one likes."""
+class RowBuffer:
+    """Columns of rows, appended batch by batch; iterating returns them in the same order, any number of times."""
 
     def __init__(self, limit: int):
         self.limit, self.n_rows, self.n_bytes = limit, 0, 0
         self._recent: list[Columns] = []
-        self._pieces: list[Columns] = []
+        self._chunks: list[Columns] = []
         self._file: Any = None
         self._places: list[list[tuple[np.dtype[Any], int, int]]] = []
 
@@ -31,12 +31,12 @@ class Spool:
         self._recent.append(columns)
         self.n_rows += len(columns[0])
         self.n_bytes += sum(column.nbytes for column in columns)
-        if sum(len(each[0]) for each in self._recent) >= PIECE:
-            self._close_piece()
+        if sum(len(each[0]) for each in self._recent) >= CHUNK_ROWS:
+            self._close_chunk()
 
-    def _close_piece(self) -> None:
+    def _close_chunk(self) -> None:
         if self._recent:
-            self._pieces.append(tuple(np.concatenate(parts) for parts in zip(*self._recent, strict=True)))
+            self._chunks.append(tuple(np.concatenate(parts) for parts in zip(*self._recent, strict=True)))
             self._recent = []
         if self.n_bytes > self.limit:
             self._spill()
@@ -45,40 +45,40 @@ class Spool:
         if self._file is None:
             self._file = temporary_file()
         try:
-            for piece in self._pieces:
+            for chunk in self._chunks:
                 places = []
-                for column in piece:
+                for column in chunk:
                     places.append((column.dtype, self._file.tell(), len(column)))
                     self._file.write(column.data)
                 self._places.append(places)
             self._file.flush()
         except OSError as error:
             raise no_room(error) from None
-        self._pieces = []
+        self._chunks = []
 
     def close(self) -> None:
-        """Free everything."""
+        """Free the memory and the temporary file."""
         if self._file is not None:
             self._file.close()
-        self._recent, self._pieces, self._places = [], [], []
+        self._recent, self._chunks, self._places = [], [], []
 
     @property
     def on_disk(self) -> bool:
         return self._file is not None
 
     def __iter__(self) -> Iterator[Columns]:
-        self._close_piece()
+        self._close_chunk()
         for places in self._places:
             found = []
             for dtype, offset, n in places:
                 self._file.seek(offset)
                 found.append(np.fromfile(self._file, dtype, n))
             yield tuple(found)
-        yield from self._pieces
+        yield from self._chunks
 
 
 def temporary_file() -> Any:
-    """Gone with the last one who has it, even after a crash."""
+    """A file without a name, which the system removes when it is closed, even after a crash."""
     try:
         return tempfile.TemporaryFile(prefix="colme-", buffering=0)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The reading of one table: batch by batch, what is kept of every row, and what is said about the rest."""
+"""`TableReader`: read a table batch by batch, check every row, keep what is needed, count what is left out."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of, numbers, refuse
 from colme.data.read.batches import Batch
-from colme.data.read.columns import Coder, Where, coder_of, numbers, refuse
 from colme.data.read.grouping import group_rows
+from colme.data.read.row_buffer import RowBuffer
 from colme.data.read.sources import open_source
-from colme.data.read.spool import Spool
 from colme.data.read.table import NAMED, Names, Table
-from colme.data.read.times import Clock
+from colme.data.read.times import TimeColumn
 from colme.errors import DataError
 
 LARGEST = 1e300
-"""Values beyond leave no room for their sums."""
+"""Bound on values: sums of larger ones could overflow."""
 HEAVIEST = 1e30
-"""Weights beyond, or below its inverse, leave no room for the squares of their sums."""
+"""Bound on weights, and its inverse from below: squares of sums of others could overflow."""
 
 
-class Reading:
-    """Iterate to read, then ask for the table."""
+class TableReader:
+    """Reads all batches while it is iterated over; then `table` returns the samples by agent."""
 
     def __init__(self, source: Any, names: Names, memory: int):
         self.names = names
@@ -35,8 +35,8 @@ class Reading:
         self.batches = self.source.read(wanted)
         self.n_rows = 0
         self.left_out = {"agent": 0, "value": 0, "time": 0, "weight": 0, "zero": 0}
-        self.coder, self.clock, self.groups = coder_of(len(self.agent)), Clock(), Coder()
-        self.rows = Spool(memory)
+        self.agents, self.times, self.groups = encoder_of(len(self.agent)), TimeColumn(), LabelEncoder()
+        self.rows = RowBuffer(memory)
         self.count: NDArray[np.int64] = np.zeros(0, np.int64)
         self.label: NDArray[np.int64] = np.zeros(0, np.int64)
         self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
@@ -46,34 +46,34 @@ class Reading:
 
     @property
     def total(self) -> int | None:
-        """Rows in all, as far as it is known."""
+        """The number of rows in all, if known."""
         return self.source.total(self.n_rows)
 
     def __iter__(self) -> Iterator[None]:
         for batch in self.batches:
             n_rows = len(next(iter(batch.values())))
             if n_rows:
-                self._take(batch)
+                self._add(batch)
                 self.n_rows += n_rows
             yield
 
-    def _take(self, batch: Batch) -> None:
+    def _add(self, batch: Batch) -> None:
         names = self.names
-        code = self.coder.codes([batch[each] for each in self.agent], [self._where(each) for each in self.agent])
-        value = self._numbers(batch, names.value, f"values must be finite, and below {LARGEST:g}. Leave the row out.")
+        code = self.agents.codes([batch[each] for each in self.agent], [self._where(each) for each in self.agent])
+        value = self._numbers(batch, names.value, f"values must be finite and below {LARGEST:g}. Leave the row out.")
         keep, columns = self._keep(code >= 0, "agent"), [value]
         self._grow()
         if names.label is not None:
-            self._take_labels(code, batch[names.label])
+            self._add_labels(code, batch[names.label])
         keep &= self._keep(~np.isnan(value), "value", keep)
         if names.time is not None:
-            time = self.clock.times(batch[names.time], self._where(names.time))
+            time = self.times.times(batch[names.time], self._where(names.time))
             refuse(np.isinf(time), time, self._where(names.time), "times must be finite. Leave the row out.")
             keep &= self._keep(~np.isnan(time), "time", keep)
             columns = [time, value]
         if names.weight is not None:
-            weight = self._numbers(batch, names.weight, "weights must be finite. Leave the row out, or repair it.")
-            rule = "weights must be positive. Leave the row out, or repair it."
+            weight = self._numbers(batch, names.weight, "weights must be finite. Correct it, or leave the row out.")
+            rule = "weights must not be negative. Correct it, or leave the row out."
             refuse(weight < 0, weight, self._where(names.weight), rule)
             extreme = (weight > HEAVIEST) | ((weight > 0) & (weight < 1 / HEAVIEST))
             rule = f"weights must lie between {1 / HEAVIEST:g} and {HEAVIEST:g}, or be 0. Try another unit."
@@ -101,17 +101,17 @@ class Reading:
     def _keep(
         self, good: NDArray[np.bool_], what: str, among: NDArray[np.bool_] | None = None
     ) -> NDArray[np.bool_]:  # fmt: skip
-        """Count what is left out, every row once."""
+        """Count the rows that are left out, each one once."""
         self.left_out[what] += int(np.count_nonzero(~good if among is None else ~good & among))
         return good
 
     def _grow(self) -> None:
-        new = len(self.coder) - len(self.count)
+        new = len(self.agents) - len(self.count)
         self.count = np.append(self.count, np.zeros(new, np.int64))
         self.label = np.append(self.label, np.full(new, -1))
         self.sums = np.vstack([self.sums, np.zeros((new, self.sums.shape[1]))])
 
-    def _take_labels(self, code: NDArray[np.int64], array: Any) -> None:
+    def _add_labels(self, code: NDArray[np.int64], array: Any) -> None:
         where = self._where(self.names.label)
         group = self.groups.codes([array], [where])
         known = np.flatnonzero((code >= 0) & (group >= 0))
@@ -121,24 +121,26 @@ class Reading:
         other = self.label[code[known]] != group[known]
         if other.any():
             i = known[np.argmax(other)]
-            agent = self.coder.labels(text=self.source.text)[code[i]]
+            agent = self.agents.labels(text=self.source.text)[code[i]]
             both = self.groups.labels(text=False)[[self.label[code[i]], group[i]]]
             raise DataError(
-                f"{where.at(i)} is {both[1]!s:.40}, but {agent!s:.40} had {both[0]!s:.40} before: an agent has one "
-                "label. Repair it, or leave the column out."
+                f"{where.at(i)} is {both[1]!s:.40}, but {agent!s:.40} had {both[0]!s:.40} before: an agent can have "
+                "only one label. Correct it, or leave the column out."
             )
 
     def table(self) -> Table:
-        """All rows, agent by agent."""
-        self._refuse_nothing()
+        """The samples of all rows, agent by agent."""
+        self._check_not_empty()
         names, there = self.names, self.count > 0
         by_time = names.time is not None
         grouped = group_rows(self.rows, self.count, by_time=by_time)
         self.rows.close()
-        labels = self.coder.labels(text=self.source.text)
+        labels = self.agents.labels(text=self.source.text)
         weight = grouped.columns[-1] if names.weight is not None else None
         if names.label is not None and not (self.label[there] >= 0).any():
-            raise DataError(f"{names.label} of {self.source.name} has no label: known groups need some. Leave it out.")
+            raise DataError(
+                f"{names.label} of {self.source.name} has no label: a column of known groups needs some. Leave it out."
+            )
         covariates, notes = self._covariates(there)
         return Table(
             labels[there],
@@ -152,10 +154,10 @@ class Reading:
             names,
         )
 
-    def _refuse_nothing(self) -> None:
+    def _check_not_empty(self) -> None:
         name = self.source.name
         if self.n_rows == 0:
-            raise DataError(f"{name} has no rows: a table needs at least one. Check how it was written.")
+            raise DataError(f"{name} has no rows: a table needs at least one. Write it again.")
         if not self.count.sum():
             causes = {key: n for key, n in self.left_out.items() if n}
             key = max(causes, key=lambda each: causes[each])
@@ -168,7 +170,7 @@ class Reading:
         return str(self.names.weight if key == "zero" else getattr(self.names, key))
 
     def _covariates(self, there: NDArray[np.bool_]) -> tuple[NDArray[np.float64] | None, list[str]]:
-        """Agents' means; whoever has none gets the mean of the others."""
+        """Each agent's mean of every covariate; agents without one get the mean of the others."""
         if not self.names.covariates:
             return None, []
         total, n = self.sums[there, 0::2], self.sums[there, 1::2]
@@ -176,10 +178,10 @@ class Reading:
         for k, name in enumerate(self.names.covariates):
             missing = n[:, k] == 0
             if missing.all():
-                raise DataError(f"{name} of {self.source.name} has no number: a covariate needs some. Leave it out.")
+                raise DataError(f"{name} of {self.source.name} has no numbers: a covariate needs some. Leave it out.")
             if missing.any():
                 found[missing, k] = found[~missing, k].mean()
-                notes.append(f"{_agents(int(missing.sum()))} without any {name} got the mean of the others.")
+                notes.append(f"{_agents(int(missing.sum()))} without {name} got the mean of the other agents.")
         return found, notes
 
     def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
@@ -189,15 +191,17 @@ class Reading:
                 what = {"agent": " or ".join(map(str, self.agent)), "zero": "a weight above 0"}.get(key)
                 notes.append(f"{_rows(n)} without {what or self._column(key)} {_were(n)} left out.")
         if n := len(empty):
-            words = ", ".join(f"{each!s:.40}" for each in empty[:NAMED])
-            words += f" and {n - NAMED:,} more" if n > NAMED else ""
-            notes.append(f"{_agents(n)} without any sample {_were(n)} left out: {words}.")
+            listed = ", ".join(f"{each!s:.40}" for each in empty[:NAMED])
+            listed += f" and {n - NAMED:,} more" if n > NAMED else ""
+            notes.append(f"{_agents(n)} without a sample {_were(n)} left out: {listed}.")
         if disordered:
             time = self.names.time
-            notes.append(f"The samples of {_agents(disordered)} were not in order of {time}: they were sorted.")
+            notes.append(f"The samples of {_agents(disordered)} were not in order of {time} and were sorted.")
         if tied:
-            same = f"{_rows(tied)} {'has' if tied == 1 else 'have'} the same {self.names.time} as another of the agent"
-            notes.append(f"{same}: the order of the rows decides.")
+            same = (
+                f"{_rows(tied)} {'has' if tied == 1 else 'have'} the same {self.names.time} as another row of the agent"
+            )
+            notes.append(f"{same}; these stay in the order of the rows.")
         return notes
 
 

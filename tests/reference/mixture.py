@@ -1,10 +1,10 @@
-"""The mixture that explains a histogram, and one mean's posterior under it, in plain matrices (bins x tribes).
+"""The mixture that fits a histogram, and the posterior of one mean under it, in plain matrices (bins x components).
 
-A bin has a center c, a count n and a noise variance v; a tribe has a share w, a place m and a spread tau^2:
+A bin has a center c, a count n and a noise variance v; a component has a weight w, a location m and a spread tau^2:
 
-    c ~ sum over i of w_i N(m_i, tau_i^2 + v),     score = log-likelihood - (ln N + 3) tribes - (ln N / 2) spreads
+    c ~ sum over i of w_i N(m_i, tau_i^2 + v),     score = log-likelihood - (ln N + 3) components - (ln N / 2) spreads
 
-The search: the best single tribe; the non-parametric mixture, lumped at its valleys; then one merge at a time.
+The search: the best single component; the non-parametric mixture, divided at its valleys; then one merge at a time.
 """
 
 import math
@@ -18,7 +18,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Histogram:
-    """Bins, of centers c, counts n and noise variances v."""
+    """Bins of centers c, counts n and noise variances v."""
 
     c: Array
     n: Array
@@ -39,7 +39,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares, places, spreads, and which tribes may have a spread."""
+    """Weights, locations, spreads, and which components may have a spread."""
 
     w: Array
     m: Array
@@ -55,7 +55,7 @@ class Mixture:
 
 
 def normal(distance: Array, variance: Array) -> Array:
-    """Density without 1 / sqrt(2 pi), cut off at eight deviations."""
+    """The density without 1 / sqrt(2 pi), cut off at eight deviations."""
     e = distance**2 / variance
     return np.where(e < 64.0, np.exp(-0.5 * e) / np.sqrt(variance), 0.0)
 
@@ -74,7 +74,7 @@ def score(bins: Histogram, mix: Mixture) -> float:
 
 
 def em(bins: Histogram, mix: Mixture, rounds: int) -> Mixture:
-    """Expectation and maximisation: shares, places by precision, spreads by the excess of squares."""
+    """Expectation and maximization: weights, locations by precision, spreads by the excess of squares."""
     w, m, tau2 = mix.w, mix.m, mix.tau2
     for _ in range(rounds):
         joint = w * normal(bins.c[:, None] - m, bins.v[:, None] + tau2)
@@ -91,8 +91,8 @@ def em(bins: Histogram, mix: Mixture, rounds: int) -> Mixture:
     return Mixture(w, m, tau2, mix.wide)
 
 
-def polish(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
-    """Each tribe in turn is given a spread, or loses it, where that pays."""
+def toggle_spreads(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
+    """Each component in turn gets a spread, or loses it, where that improves the score."""
     best = score(bins, mix)
     for i in range(len(mix)):
         wide, tau2 = mix.wide.copy(), mix.tau2.copy()
@@ -105,15 +105,16 @@ def polish(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
 
 
 def by_moments(bins: Histogram) -> Mixture:
-    """One tribe: mean, and what variance the noise leaves."""
+    """One component: the mean, and the variance in excess of the noise."""
     left = bins.variance - float(bins.n @ bins.v) / bins.total
     return Mixture(np.ones(1), np.array([bins.mean]), np.array([max(0.0, left)]), np.ones(1, bool))
 
 
 def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
-    """Shares of atoms half a deviation apart, by at most 200 rounds of expectation and maximisation.
+    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization.
 
-    The third is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), by concavity."""
+    The third value is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), as the
+    logarithm is concave."""
     low, high = bins.c.min(), bins.c.max()
     atoms = np.linspace(low, high, min(160, int((high - low) / (0.5 * math.sqrt(bins.v.min()))) + 2))
     w = np.full(len(atoms), 1.0 / len(atoms))
@@ -129,8 +130,8 @@ def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
     return atoms, w, value
 
 
-def lumps(atoms: Array, w: Array, total: float) -> Mixture:
-    """A tribe per hill between two valleys; hills of less than 0.3 agents are nobody's."""
+def group_atoms(atoms: Array, w: Array, total: float) -> Mixture:
+    """One component per hill between two valleys; hills of less than 0.3 agents are dropped."""
     valleys = [g for g in range(1, len(w)) if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2])]
     starts = [0, *valleys]
     mass, moment = np.add.reduceat(w, starts), np.add.reduceat(w * atoms, starts)
@@ -143,7 +144,7 @@ def lumps(atoms: Array, w: Array, total: float) -> Mixture:
 
 
 def merged(mix: Mixture, i: int, wider: bool) -> Mixture:
-    """Tribes i and i + 1 as one with the same mean and, if wider, the same variance."""
+    """Components i and i + 1 as one with the same mean and, if wider, the same variance."""
     pair = slice(i, i + 2)
     w, m = mix.w[pair], mix.m[pair]
     both = max(float(w.sum()), TINY)
@@ -160,7 +161,7 @@ def merged(mix: Mixture, i: int, wider: bool) -> Mixture:
 
 
 def one_fewer(bins: Histogram, mix: Mixture) -> tuple[Mixture, float]:
-    """The best merge among the three pairs that cost least to merge, with a spread or without."""
+    """The best merge among the three pairs that are cheapest to merge, with a spread or without."""
     mix = mix.sorted()
     w, m, tau2 = mix.w, mix.m, mix.tau2
     weight = w[:-1] * w[1:] / np.maximum(w[:-1] + w[1:], TINY)
@@ -179,15 +180,15 @@ def search(bins: Histogram) -> Mixture:
     best = by_moments(bins)
     if bins.total < 3.0 or np.ptp(bins.c) == 0.0:
         return best
-    best, best_score = polish(bins, em(bins, best, 8))
-    atoms, shares, bound = non_parametric(bins)
+    best, best_score = toggle_spreads(bins, em(bins, best, 8))
+    atoms, weights, bound = non_parametric(bins)
     if bound + 2.0 - 2.0 * (math.log(max(bins.total, 3.0)) + 3.0) < best_score:
-        return best  # no two tribes can pay
-    mix = em(bins, lumps(atoms, shares, bins.total), 30)
+        return best  # no two components can score better
+    mix = em(bins, group_atoms(atoms, weights, bins.total), 30)
     value = score(bins, mix)
     while len(mix) > 1:
         if value > best_score or len(mix) <= 4:
-            other, other_score = polish(bins, em(bins, mix, 40))
+            other, other_score = toggle_spreads(bins, em(bins, mix, 40))
             if other_score > best_score:
                 best, best_score = other, other_score
         if len(mix) == 2:
@@ -197,7 +198,7 @@ def search(bins: Histogram) -> Mixture:
 
 
 def information(bins: Histogram, mix: Mixture, wide: Array) -> Array:
-    """Of places, spreads of the wide and shares (but the last): sum over bins of n grad(log f) grad(log f)^T."""
+    """Of locations, spreads of the wide and weights (but the last): sum over bins of n grad(log f) grad(log f)^T."""
     p = densities(bins, mix)
     f = (p @ mix.w + TINY)[:, None]
     d, q = bins.c[:, None] - mix.m, bins.v[:, None] + mix.tau2
@@ -213,8 +214,9 @@ def variances(bins: Histogram, mix: Mixture, wide: Array) -> Array:
     return np.linalg.inv(matrix / scale / scale[:, None]).diagonal() / scale**2
 
 
-def doubts(bins: Histogram, mix: Mixture) -> Array:
-    """What to add to each tribe's spread: the variance of its place, and what its spread may be more than it seems."""
+def added_variance(bins: Histogram, mix: Mixture) -> Array:
+    """What uncertainty adds to the spread of each component: the variance of its location, and its expected spread in
+    excess of the fitted one."""
     k = len(mix)
     out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
@@ -225,7 +227,7 @@ def doubts(bins: Histogram, mix: Mixture) -> Array:
         slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
         z = min(max(tau2 / e if tau2 > 0.0 else slope * e, -6.0), 6.0)
         # likelihood of a spread x: N(x; z e, e^2), x > 0; prior: uniform up to what is not noise, or (unless there is
-        # one tribe only) zero
+        # only one component) zero
         upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
         bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
         odds = math.inf if tau2 > 0.0 or k == 1 else e / not_noise * upper / bump
@@ -235,22 +237,22 @@ def doubts(bins: Histogram, mix: Mixture) -> Array:
 
 @dataclass(frozen=True)
 class Prior:
-    """What a census says: tribes of shares w, places m and variances (doubts included), and strangers anywhere."""
+    """Components of weights w, locations m and variances (uncertainty included), and a uniform density of outliers."""
 
     w: Array
     m: Array
     variance: Array
-    stranger: float
+    outliers: float
 
     def posterior_mean(self, x: float, noise: float) -> float:
-        p = np.append(self.w * normal(x - self.m, noise + self.variance), self.stranger * math.sqrt(2.0 * math.pi))
+        p = np.append(self.w * normal(x - self.m, noise + self.variance), self.outliers * math.sqrt(2.0 * math.pi))
         p = p / p.sum()
         kept = self.variance / (self.variance + noise)
         return float(p @ np.append(self.m + kept * (x - self.m), x))
 
 
-def explain(bins: Histogram, *, small: bool) -> Prior:
-    """`small`: a census that only tells a place and a spread."""
+def fit_prior(bins: Histogram, *, small: bool) -> Prior:
+    """The prior that a histogram gives; `small`: one of few agents, which gives a single component."""
     mix = by_moments(bins) if small else search(bins)
     reach = max(float(np.ptp(bins.c)), math.sqrt(float(bins.v[0])))
-    return Prior(mix.w, mix.m, mix.tau2 + doubts(bins, mix), 0.1 / bins.total / reach)
+    return Prior(mix.w, mix.m, mix.tau2 + added_variance(bins, mix), 0.1 / bins.total / reach)

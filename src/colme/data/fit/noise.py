@@ -1,43 +1,49 @@
-"""How noisy a sample is: pooled over all agents, or each agent's own variance, moderated by everybody's.
+"""`measure_noise`: the variance of a sample, pooled over all agents or each agent's own, moderated by the others.
 
-An agent's own variance from few samples is the most expensive mistake there is. Moderation gives everybody a common
-variance as if seen in d extra degrees of freedom: (d common + square) / (d + freedom). Both are measured by empirical
-Bayes on the logarithms of own variances (Smyth 2004), which an outlier moves little.
+An agent's own variance, estimated from few samples, is too unreliable to use alone. Moderation adds a common variance
+with d extra degrees of freedom: (d common + square) / (d + freedom). Both `common` and d are estimated by empirical
+Bayes from the logarithms of the agents' own variances (Smyth 2004), which an outlier moves little.
 """
 
 from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit.moments import FoldMoments
+from colme.errors import missing_extra
+
+try:
+    from scipy import special
+except ImportError:
+    raise missing_extra("scipy", "data", "estimating from a table") from None
 
 KINDS = ("pooled", "moderated")
 _MOST = 1e6
-"""Degrees of freedom that are as good as infinitely many."""
+"""Degrees of freedom that are treated as infinitely many."""
 _LEAST = 2.0
-"""Of the common variance, so that nobody believes a variance of zero from few samples."""
+"""Fewest degrees of freedom of the common variance, so that few equal samples never give a variance of zero."""
 _FLOOR = 1e-3
-"""Own variances below this share of the median one are taken for it: rounding made them."""
+"""Own variances below this share of the median are raised to it: they come from rounding."""
 
 
 class Noise(NamedTuple):
-    """What is known of the variance of samples."""
+    """The variance of samples, as estimated or given."""
 
     pooled: float
-    """NaN: nobody has two samples."""
+    """One variance for all agents; NaN if no agent has two samples."""
     common: float
-    """The middle of agents' variances, which the own one is moderated by."""
+    """The typical variance of an agent, towards which its own variance is moderated."""
     freedom: float
-    """Degrees of freedom that the common variance is worth beside an agent's own."""
+    """The degrees of freedom of the common variance (d above)."""
     factor: float = 1.0
-    """By how much a mean varies more than its count says (autocorrelation, common shocks)."""
+    """The variance of a mean relative to that of as many independent samples (autocorrelation, common shocks)."""
     known: bool = False
-    """It was given, so it has no error."""
+    """Whether the variance was given, so that it has no error."""
 
     def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of a sample of each agent."""
@@ -50,15 +56,15 @@ class Noise(NamedTuple):
         return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300))
 
     def freedoms(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
-        """Degrees of freedom of the variances."""
+        """The degrees of freedom of each agent's variance."""
         if self.known:
             return np.full(len(moments.n), _MOST)
         every = max(float(moments.freedom.sum()), 1.0)
         return np.full(len(moments.n), every) if kind == "pooled" else np.minimum(self.freedom + moments.freedom, every)
 
 
-def measured(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> Noise:
-    """What the samples tell of their noise. `ordered`: folds are stretches of time."""
+def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> Noise:
+    """The noise of the samples, or `sigma` if it is given. `ordered`: the folds are periods of time."""
     every = folds.merged(slice(None))
     factor = inflation(folds) if ordered else 1.0
     if sigma is not None:
@@ -71,20 +77,21 @@ def measured(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> Noise
 
 
 def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[float, float]:
-    """(common variance, its degrees of freedom): log own = log common + a log-F variable of both degrees of freedom."""
+    """(common variance, its degrees of freedom), from log own = log common + log F, F with both degrees of freedom."""
     if not own.any():
         return 0.0, _MOST
     own = np.maximum(own, _FLOOR * np.median(own[own > 0.0]))
-    log = np.log(own) - _digamma(0.5 * freedom) + np.log(0.5 * freedom)
+    log = np.log(own) - special.digamma(0.5 * freedom) + np.log(0.5 * freedom)
     between = float(log.var(ddof=1) - trigamma(0.5 * freedom).mean()) if len(log) > 1 else 0.0
     d = _MOST if between <= 2.0 / _MOST else min(max(2.0 * _inverse_trigamma(between), _LEAST), _MOST)
     half = np.array([0.5 * d])
-    return float(np.exp(log.mean() + _digamma(half)[0] - math.log(0.5 * d))), d
+    return float(np.exp(log.mean() + special.digamma(half)[0] - math.log(0.5 * d))), d
 
 
 def inflation(folds: FoldMoments) -> float:
-    """How much more the means of the first and the second part of an agent's samples differ than those of independent
-    samples would, squared. A mean of n samples tells as much of the long run as n / inflation independent ones."""
+    """The mean squared difference between early and late means of an agent, relative to that of independent samples.
+
+    A mean of n samples is as precise as one of n / inflation independent samples."""
     early, late = folds.merged([0, 1, 2]), folds.merged([3, 4])
     both = (early.n > 0) & (late.n > 0) & (early.n + late.n > 2)
     within, freedom = ((one[both] + two[both]).sum() for one, two in
@@ -96,44 +103,29 @@ def inflation(folds: FoldMoments) -> float:
     return max(1.0, between / float(within / freedom))
 
 
-def _raised(x: NDArray[np.float64], term: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """x raised above six, where asymptotic series are exact to ten digits, and the sum of the terms on the way."""
-    total, x = np.zeros_like(x), x.copy()
-    for _ in range(6):
-        low = x < 6.0
-        total += np.where(low, term(x), 0.0)
-        x += low
-    return x, total
-
-
-def _digamma(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    x, total = _raised(x, lambda x: -1.0 / x)
-    y = 1.0 / (x * x)
-    series = y * (1.0 / 12.0 - y * (1.0 / 120.0 - y * (1.0 / 252.0 - y * (1.0 / 240.0 - y / 132.0))))
-    return np.asarray(total + np.log(x) - 0.5 / x - series)
-
-
 def trigamma(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    x, total = _raised(x, lambda x: 1.0 / (x * x))
-    y = 1.0 / (x * x)
-    series = (1.0 / 6.0 - y * (1.0 / 30.0 - y * (1.0 / 42.0 - y * (1.0 / 30.0 - y * 5.0 / 66.0)))) * y / x
-    return np.asarray(total + 1.0 / x + 0.5 * y + series)
+    """The variance of the logarithm of a gamma variable of shape x."""
+    return np.asarray(special.polygamma(1, x))
 
 
 def _inverse_trigamma(value: float) -> float:
-    """By bisection of the logarithm: trigamma falls from infinity to zero."""
-    low, high = math.log(1e-6), math.log(1e9)
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        if trigamma(np.array([math.exp(middle)]))[0] > value:
-            low = middle
-        else:
-            high = middle
-    return math.exp(0.5 * (low + high))
+    """The x with trigamma(x) = value, by Newton's method on 1 / trigamma (Smyth 2004, appendix).
+
+    1 / trigamma is convex and nearly linear, so from 1/2 + 1/value the steps converge monotonically."""
+    x = 0.5 + 1.0 / value
+    for _ in range(50):
+        seen = float(special.polygamma(1, x))
+        step = seen * (1.0 - seen / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) <= 1e-15 * x:
+            break
+    return x
 
 
 def t_quantile(probability: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of Student's t, by the expansion of Cornish and Fisher around the normal one (Abramowitz and Stegun 26.7.5)."""
+    """Quantiles of Student's t, by the Cornish-Fisher expansion around the normal one (Abramowitz and Stegun 26.7.5).
+
+    Too small by 1.2 % for 2 degrees of freedom at probability .95, by 0.3 % for 3, and less for more."""
     z = NormalDist().inv_cdf(probability)
     return np.asarray(
         z

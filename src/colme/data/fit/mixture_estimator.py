@@ -1,0 +1,86 @@
+"""The census of a table: an empirical Bayes estimator with a mixture, fitted to all means at once, as the prior.
+
+With all means in one place there are no rounds of consensus: one histogram (`colme.census.histogram`), one mixture
+(`colme.census.mixture`) and the posterior of every agent (`colme.census.posterior`).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.census.histogram import Bins, histogram_of
+from colme.census.posterior import FittedMixtures, borrowing, posterior_mean, posterior_quantiles
+from colme.data.fit.estimators import AgentStatistics, Estimator
+
+Floats = NDArray[np.float64]
+_FINEST = 300.0
+"""About how many of the narrowest bins span the range of all means. Finer bins cost time, and an agent whose mean is
+known better than that has little to gain."""
+
+
+class MixtureEstimator(Estimator, frozen=True, kw_only=True):
+    """Empirical Bayes with a mixture of point masses and normal components as the prior."""
+
+    name = "census"
+
+    def fit(self, agents: AgentStatistics) -> MixtureFit:
+        return mixture_fit(agents)
+
+
+class MixtureFit:
+    """The mixture, and every agent's posterior. `component`: the most probable one of each agent."""
+
+    groups: NDArray[np.int64] | None = None
+
+    def __init__(self, agents: AgentStatistics):
+        offset = agents.prior.fit(agents.mean, agents.noise).offset
+        self._center = offset + float(np.median(agents.mean - offset))
+        self.mean = agents.mean - self._center
+        low, high = np.quantile(self.mean, [0.001, 0.999])
+        self.noise = np.maximum(agents.noise, np.square((high - low) / _FINEST))
+        self.mixture = _fitted(self.mean, self.noise)
+        n = len(self.mean)
+        self.mixture.row = np.zeros(n, np.int64)
+        # the posterior uses the noise itself, however small; only binning has a floor
+        self._args = self.mean, agents.noise, self.mixture.prior
+        self._away, self.component, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
+        posterior_mean(*self._args, self._away, self.component, self.probability)
+        self.estimate = self._away + self._center
+
+    @property
+    def borrowed(self) -> Floats:
+        return 1.0 - self._borrowing[0]
+
+    def error(self) -> Floats:
+        return np.sqrt(self._borrowing[1])
+
+    @functools.cached_property
+    def _borrowing(self) -> tuple[Floats, Floats]:
+        """(the weights of agents' own means, posterior variances). Cross-validation needs neither."""
+        kept, variance = np.empty((2, len(self.mean)))
+        borrowing(*self._args, self._away, kept, variance)
+        return kept, variance
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """(lower, upper), between which the true mean lies with this posterior probability."""
+        lower, upper = np.empty((2, len(self.mean)))
+        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+            posterior_quantiles(tail, *self._args, end)
+        return lower + self._center, upper + self._center
+
+
+def mixture_fit(agents: AgentStatistics) -> MixtureFit:
+    """The fit to these agents, computed once."""
+    known: MixtureFit | None = agents.cache.get(MixtureEstimator.name)
+    if known is None:
+        known = agents.cache[MixtureEstimator.name] = MixtureFit(agents)
+    return known
+
+
+def _fitted(mean: Floats, noise: Floats) -> FittedMixtures:
+    unit = float(np.sqrt(np.median(noise)))
+    codes, masses = histogram_of(mean, noise, unit)
+    return FittedMixtures.of_rows(masses[None], Bins.of(codes, unit), float(len(mean)), len(mean))

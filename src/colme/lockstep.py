@@ -1,0 +1,144 @@
+"""Agents in lockstep: the per-agent form of a method, driven exchange by exchange, with a barrier after each.
+
+The network is perfect, or loses what a simulation with the same seed loses: the same estimates as the array engine's,
+to the bit. `colme.node.lockstep` does the same over bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.graphs import Graph
+from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
+from colme.spectrum import stable_step
+
+Outboxes = dict[Any, dict[Hashable, Any]]
+Carrier = Callable[[Outboxes, int], Mapping[Any, Inbox]]
+"""Brings outboxes, sender by sender, to inboxes, in the exchange of this number within a step."""
+
+
+def lockstep(
+    method: Method,
+    samples: NDArray[np.float64],
+    graph: Graph,
+    *,
+    sigma: Any = None,
+    width: float | None = None,
+    classes: NDArray[Any] | None = None,
+    exchange: type = np.float32,
+    loss: float = 0.0,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """Estimates (steps, agents) of one agent object per agent that exchange messages over the graph, nothing else.
+
+    Every message arrives in the exchange in which it was sent, or never: with loss, the very messages get lost that a
+    simulation with this seed loses. Messages to EVERYONE, which no real network could carry or lose, reach all agents
+    in the order of their names.
+    """
+    agents = agents_of(method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange)
+    estimates = np.empty(samples.shape)
+    for t, row in enumerate(samples, start=1):
+        step_together(agents, row, deliver(agents, lost_messages(graph, seed, t, loss)))
+        estimates[t - 1] = [agent.estimate for agent in agents.values()]
+    return estimates
+
+
+def agents_of(
+    method: Method,
+    graph: Graph,
+    *,
+    sigma: Any = None,
+    width: float | None = None,
+    kurtosis: float = 3.0,
+    classes: NDArray[Any] | None = None,
+    exchange: type = np.float32,
+    names: list[Any] | None = None,
+) -> dict[Any, Agent]:
+    """One agent object per agent of the graph, by name (default: its number)."""
+    n, auto_step = graph.n_agents, stable_step(graph)
+    names = list(range(n)) if names is None else names
+    sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
+    return {
+        names[a]: method.agent(
+            Place(
+                agent=names[a], neighbors=tuple(names[b] for b in graph.neighbors(a)), n_agents=n,
+                n_edges=graph.n_edges, auto_step=auto_step, sigma=None if sigma is None else float(sigmas[a]),
+                width=width, kurtosis=kurtosis, exchange=exchange, unit=1.0 if sigma is None else float(sigmas.max()),
+                class_=None if classes is None else int(classes[a]),
+            )
+        )
+        for a in range(n)
+    }  # fmt: skip
+
+
+def step_together(agents: Mapping[Any, Agent], samples: Iterable[float], carry: Carrier) -> None:
+    """One step of all agents, with a barrier after each exchange."""
+    rounds = {a: agent.step(float(x)) for (a, agent), x in zip(agents.items(), samples, strict=True)}
+    inboxes: Mapping[Any, Inbox | None] = dict.fromkeys(rounds)
+    exchange = 0
+    while rounds:
+        outboxes: Outboxes = {}
+        for a in list(rounds):
+            try:
+                # the first send of a generator must be None; later ones deliver the inbox
+                outboxes[a] = rounds[a].send(inboxes[a])  # type: ignore[arg-type]
+            except StopIteration:
+                del rounds[a]
+        inboxes = carry(outboxes, exchange)
+        exchange += 1
+
+
+def lost_messages(graph: Graph, seed: int, t: int, loss: float) -> set[tuple[int, int]]:
+    """(from, to) of the messages that get lost at step t."""
+    if not loss:
+        return set()
+    ends = np.stack([graph.indices, np.repeat(np.arange(graph.n_agents), graph.degrees)], axis=1)
+    return set(map(tuple, ends[~arrived(seed, t, len(ends), loss)].tolist()))
+
+
+def deliver(agents: Mapping[Any, Agent], lost: set[tuple[int, int]]) -> Carrier:
+    """Carries Python objects from one agent to another, except the lost ones."""
+
+    def carry(outboxes: Outboxes, exchange: int) -> Mapping[Any, Inbox]:
+        inboxes: dict[Any, Inbox] = {a: {} for a in agents}
+        for a, outbox in outboxes.items():
+            for to, message in outbox.items():
+                for b in agents if to == EVERYONE else (to,):
+                    if to == EVERYONE or (a, b) not in lost:
+                        inboxes[b][a] = message
+        return inboxes
+
+    return carry
+
+
+class LockstepState(NeighborState):
+    """The array form of a method that has only a per-agent form: one object per agent."""
+
+    saved: ClassVar[tuple[str, ...]] = (*NeighborState.saved, "agents")
+
+    def __init__(self, method: Method, world: World, graph: Graph):
+        super().__init__(method, world, graph)
+        self._graph = graph
+        self.agents = agents_of(
+            method, graph, sigma=world.sigma, width=world.width, kurtosis=world.kurtosis,
+            classes=world.class_ if world.classes_known else None, exchange=world.exchange,
+        )  # fmt: skip
+
+    def step(self, world: World) -> None:
+        lost = lost_messages(self._graph, world.seed, world.t, world.loss)
+        step_together(self.agents, world.newest, deliver(self.agents, lost))
+        for a, agent in self.agents.items():
+            self.estimate[a] = agent.estimate
+        self._keep_common_neighbors()
+
+    def _keep_common_neighbors(self) -> None:
+        """An edge is kept as long as both its agents list each other; agents that keep no list keep all edges."""
+        lists = {a: set(agent.neighbors) for a, agent in self.agents.items() if hasattr(agent, "neighbors")}
+        if lists:
+            own, other = self.neighbors.ends(np.arange(self._graph.n_agents))
+            kept = [b in lists[a] and a in lists[b] for a, b in zip(own.tolist(), other.tolist(), strict=True)]
+            self.neighbors.cut(~np.array(kept, np.bool_))

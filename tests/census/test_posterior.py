@@ -1,0 +1,107 @@
+"""Fitted mixtures as priors, and posteriors under them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colme.census.histogram import Bins, bin_means
+from colme.census.mixture import MAX_COMPONENTS
+from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
+from tests.support.mixtures import drawn_means
+
+PRIOR = (np.array([[0.3, 0.5, 0.2]]), np.array([[-2.0, 0.5, 3.0]]), np.array([[0.01, 0.4, 1.5]]))
+OUTLIERS = 1e-3
+FIRST_GROUP = np.array([100])
+
+
+def prior_of(row: NDArray[np.int64]) -> MixturePrior:
+    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP)
+
+
+@pytest.mark.parametrize("noise", [0.05, 1.0])
+@pytest.mark.parametrize("x", [-2.3, -0.7, 1.0, 4.0])
+def test_the_posterior_is_bayes(x: float, noise: float) -> None:
+    """Mean, distribution and quantiles against sums over a fine grid of true means."""
+    share, location, variance = (part[0] for part in PRIOR)
+    true = np.linspace(-30.0, 30.0, 600_001)
+    d = true[:, None] - location
+    prior = OUTLIERS + (np.exp(-0.5 * d * d / variance) / np.sqrt(2.0 * np.pi * variance)) @ share
+    weight = prior * np.exp(-0.5 * (x - true) ** 2 / noise)
+    weight /= weight.sum()
+    means, noises, row = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
+    estimate, group, probability, out = np.empty(1), np.zeros(1, np.int64), np.empty(1), np.empty(1)
+    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
+    assert estimate[0] == pytest.approx(weight @ true, abs=1e-9)
+    members = (
+        share * np.exp(-0.5 * (x - location) ** 2 / (noise + variance)) / np.sqrt(2.0 * np.pi * (noise + variance))
+    )
+    assert group[0] == 100 + members.argmax()
+    assert probability[0] == pytest.approx(members.max() / (members.sum() + OUTLIERS))
+    mass = np.cumsum(weight) - 0.5 * weight
+    for value in (-3.0, 0.1, x):
+        posterior_cdf(np.array([value]), means, noises, prior_of(row), out)
+        assert out[0] == pytest.approx(np.interp(value, true, mass), abs=1e-6)
+    for level in (0.05, 0.5, 0.95):
+        posterior_quantiles(level, means, noises, prior_of(row), out)
+        assert out[0] == pytest.approx(np.interp(level, mass, true), abs=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.95])
+@pytest.mark.parametrize("k", [1, 2, 40])
+def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: float) -> None:
+    """Also where components are a thousand times narrower than others, and Newton's steps lead astray."""
+    rng, n = np.random.default_rng(k), 3000
+    weight, location, variance = np.zeros((3, 1, MAX_COMPONENTS))
+    weight[0, :k], location[0, :k] = rng.dirichlet(np.ones(k)), np.sort(rng.uniform(-10.0, 10.0, k))
+    variance[0, :k] = 10.0 ** rng.uniform(-6.0, 1.0, k)
+    means, noises, row = rng.uniform(-14.0, 14.0, n), 10.0 ** rng.uniform(-6.0, 2.0, n), np.zeros(n, np.int64)
+    prior = MixturePrior(row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP)
+    value, out = np.empty((2, n))
+    posterior_quantiles(level, means, noises, prior, value)
+    posterior_cdf(value, means, noises, prior, out)
+    # numbers near 10 have an absolute precision of 2e-15, a millionth of 1e-9 deviations of the narrowest component
+    np.testing.assert_allclose(out, level, atol=1e-9)
+
+
+def test_without_a_prior_the_posterior_is_that_of_the_local_mean() -> None:
+    means, noises, row = np.array([1.0, np.nan, 2.0]), np.array([4.0, 1.0, np.inf]), np.full(3, -1)
+    estimate, group, probability, out = np.empty(3), np.ones(3, np.int64), np.empty(3), np.empty(3)
+    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
+    np.testing.assert_array_equal(estimate, means)
+    assert probability.tolist() == [0.0, 0.0, 0.0]
+    posterior_quantiles(0.95, means, noises, prior_of(row), out)
+    np.testing.assert_allclose(out, [1.0 + 2.0 * 1.6448536269514722, np.nan, np.inf])
+    posterior_quantiles(0.05, means, noises, prior_of(row), out)
+    np.testing.assert_allclose(out, [1.0 - 2.0 * 1.6448536269514722, np.nan, -np.inf])
+    posterior_cdf(np.zeros(3), means, noises, prior_of(row), out)
+    np.testing.assert_allclose(out, [0.5 * math.erfc(1.0 / math.sqrt(8.0)), np.nan, 0.5])
+
+
+@given(x=st.floats(-50.0, 50.0), noise=st.floats(1e-6, 100.0))
+def test_estimates_lie_between_the_components_and_the_local_mean(x: float, noise: float) -> None:
+    estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
+    means, noises, row = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
+    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
+    ends = np.append(PRIOR[1], x)
+    assert ends.min() - 1e-9 <= estimate[0] <= ends.max() + 1e-9
+    assert 0.0 <= probability[0] <= 1.0
+
+
+def test_small_histograms_get_a_single_component() -> None:
+    """Of fewer than 500 agents, if they are not all there are. One of less than a single agent gets none."""
+    means = drawn_means([0.5, 0.5], [0.0, 10.0], [0.0, 0.0], 400, 0)
+    codes, values = bin_means(means, np.ones(400), 1.0)
+    every, where = np.unique(codes, return_inverse=True)
+    masses = (np.bincount(where.ravel(), values.ravel()) / 400.0).astype(np.float32)[None]
+    bins = Bins.of(every, 1.0)
+    assert FittedMixtures.of_rows(masses, bins, 400.0, 400).n_components.tolist() == [2]
+    assert FittedMixtures.of_rows(masses, bins, 100.0, 400).n_components.tolist() == [1]
+    assert FittedMixtures.of_rows(masses, bins, 500.0, 4000).n_components.tolist() == [2]
+    none = FittedMixtures.of_rows(masses * np.float32(1e-4), bins, 400.0, 400)
+    assert none.n_components.tolist() == [0] and none.row.tolist() == [-1]
