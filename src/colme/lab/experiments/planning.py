@@ -15,13 +15,13 @@ from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import find_graph
 from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
-from colme.methods import Bayes, CLColME, Local, Method, Oracle
+from colme.methods import METHODS, CLColME, Method
 from colme.scenario import Scenario, check_seed
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
 """The method to whose time the times of the others are given as ratios."""
-BENCHMARKS = (Local.label, Oracle.label, Bayes.label)
+BENCHMARKS = tuple(method.label for method in METHODS if method.baseline)
 """Labels of the methods that do not collaborate: the others are compared with them."""
 
 

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from colme.lab.experiments.planning import BENCHMARKS
+from colme.methods import METHODS
 
 STYLE = Path(__file__).with_name("colme.mplstyle")
 STYLE_SIZE = 8.5
@@ -25,10 +26,7 @@ STYLE_SIZE = 8.5
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 WARNING = VERMILION
-OF_METHOD = {
-    "CL-colME": VERMILION, "C-colME": BLUE, "B-colME": PURPLE, "colME": ORANGE, "local": GREY, "oracle": GREEN,
-    "census": BLACK, "Bayes bound": SKY,
-}  # fmt: skip
+OF_METHOD = {method.label: method.color for method in METHODS if method.color is not None}
 FREE_COLORS = (BLUE, PURPLE, ORANGE, SKY, VERMILION, BLACK)
 """Colors for other methods; rarely used ones first, so that a method has the same color in all panels."""
 
@@ -38,7 +36,7 @@ DASHES: tuple[Dashes, ...] = (
     SOLID, (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (8, 2)),
     (0, (3, 1.2, 1, 1.2, 1, 1.2)), (0, (2, 2)), (0, (9, 1.5, 3, 1.5)),
 )  # fmt: skip
-OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2)), "Bayes bound": (0, (2, 1))}
+OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2))}
 
 
 class Look(NamedTuple):
@@ -61,7 +59,7 @@ def looks(methods: Sequence[str]) -> list[Look]:
     for k, method in enumerate(methods):
         twin = methods[:k].count(method)
         if method in BENCHMARKS:
-            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE[method], 1.1))
+            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
             continue
         number = sum(other not in BENCHMARKS for other in methods[:k])
         if len(own) == 1 and twin:

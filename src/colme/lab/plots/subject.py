@@ -10,7 +10,7 @@ import msgspec
 
 from colme.errors import ColmeError
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import BENCHMARKS, REFERENCE, Planned
+from colme.lab.experiments.planning import REFERENCE, Planned
 from colme.lab.experiments.setting import Setting
 from colme.lab.lines import NOT_PARAMETERS, describe
 from colme.lab.results import dataset
@@ -43,8 +43,8 @@ class Subject:
         """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
 
         def rank(each: Planned) -> tuple[bool, bool]:
-            label = each.setting.method.label
-            return label != REFERENCE, label in BENCHMARKS
+            method = each.setting.method
+            return method.label != REFERENCE, method.baseline
 
         return min(self.experiment.planned, key=rank)
 
