@@ -662,7 +662,7 @@ def test_runs_of_own_methods_are_named_after_the_contents_of_the_file(tmp_path: 
 def test_an_edited_method_computes_what_it_says_now(tmp_path: Path) -> None:
     path = own(tmp_path / "mine")
     before = lab.run(path, results=tmp_path / "results", jobs=1)
-    own(tmp_path / "mine", edit=("estimate[a] = total / weight", "estimate[a] = 2.0 * total / weight"))
+    own(tmp_path / "mine", edit=("self.estimate = self.neighbors", "self.estimate = 2.0 * self.neighbors"))
     after = lab.run(path, results=tmp_path / "results", jobs=1)
     mine, local = {"method": "one hop"}, {"method": "local"}
     assert (after["mse"].sel(mine).isel(t=-1) > 1.0 + before["mse"].sel(mine).isel(t=-1)).all()

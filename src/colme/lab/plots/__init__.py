@@ -6,11 +6,11 @@ touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_m
 
 from colme.lab.plots import _extras as _extras  # first: it says what is missing
 from colme.lab.plots._style import STYLE
-from colme.lab.plots.before_after import Separation, plot_graph, separation
 from colme.lab.plots.census import PARTS, ExplainedCensus, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.fleet import fleet_table, plot_fleet
+from colme.lab.plots.graph import Separation, plot_graph, separation
 from colme.lab.plots.output import PICTURES, as_svg, csv_of, save, write_figure
 from colme.lab.plots.over_time import (
     RELATIVE,
@@ -32,7 +32,7 @@ from colme.lab.plots.spectra import (
     stability_table,
 )  # fmt: skip
 from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
-from colme.lab.plots.versus import plot_timing, timing_table
+from colme.lab.plots.timing import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
