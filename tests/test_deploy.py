@@ -35,8 +35,8 @@ def check_words(words: list[str]) -> dict[str, object]:
     return click.Context(found).command.make_context(name, rest, resilient_parsing=False).params
 
 
-def test_there_are_two_units() -> None:
-    assert [unit.name for unit in UNITS] == ["colme-node@.service", "colme-relay.service"]
+def test_there_is_a_unit_for_agents() -> None:
+    assert [unit.name for unit in UNITS] == ["colme-node@.service"]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -46,7 +46,7 @@ def test_a_unit_starts_what_there_is_and_locks_it_in(unit: Path) -> None:
     assert program == "/opt/colme/bin/colme" and group == "node"
     taken = str(check_words(words)["config"])
     folder = found["WorkingDirectory"][0]
-    assert taken == f"{folder}/{'node' if 'node@' in unit.name else 'relay'}.toml"  # as `colme node plan` names them
+    assert taken == f"{folder}/node.toml"  # as `colme node plan` names them
     assert found["Environment"] == ["COLME_NUMBA=0"] and found["KillSignal"] == ["SIGTERM"]
     for key, value in (
         ("NoNewPrivileges", "yes"), ("ProtectSystem", "strict"), ("PrivateTmp", "yes"), ("CapabilityBoundingSet", ""),
@@ -74,8 +74,6 @@ def test_the_container_starts_what_there_is_from_what_there_is() -> None:
     assert words("ENTRYPOINT") == ["colme", "node"]
     assert check_words(words("CMD"))["config"] == "node.toml"
     assert check_words(words("HEALTHCHECK")[2:])["configs"] == ("node.toml",)
-    example = re.search(r"colme \\\n#\s+(relay .*)$", CONTAINER, re.M)
-    assert example is not None and check_words(example[1].split())["config"] == "relay.toml"
     for line in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINER, re.M):
         assert all((ROOT / name).exists() for name in line.split())
 

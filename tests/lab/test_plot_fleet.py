@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from colme.lab import plots
-from colme.node.demo import View
+from colme.node.demo import DemoView
 
 
-def views() -> list[View]:
+def views() -> list[DemoView]:
     """Two agents; the second dies at 2 s and is back at 3 s."""
     seen = []
     for second in range(5):
@@ -21,7 +21,7 @@ def views() -> list[View]:
              "neighbors": 1, "cut": 0}
             for name, truth in (("ann", 0.0), ("bob", 3.0))
         ]  # fmt: skip
-        seen.append(View(float(second), event, reports, math.nan, math.nan))
+        seen.append(DemoView(float(second), event, reports, math.nan, math.nan))
     return seen
 
 

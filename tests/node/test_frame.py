@@ -1,4 +1,4 @@
-"""Frames in bytes: what goes in comes out, and nothing else gets in."""
+"""The wire format between hosts: frames survive a round trip, and invalid bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Many agents in one process: to the bit what is simulated where there is a barrier, however they are spread over
-hosts, and nearly as good where there is none."""
+"""Many agents in one process: equal to the simulation to the bit with a barrier, however they are spread over hosts,
+and nearly as good without one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 import colme
 from colme.errors import CheckpointError, MethodError, NodeError
 from colme.graphs import from_edges, random_regular_graph
-from colme.node.core import SLOWEST
+from colme.node.backoff import LONGEST
 from colme.node.hosts.device import HostDevice
 from colme.node.hosts.frame import Cuts, pack_cuts, unpack_cuts, unpack_frame
 from colme.node.hosts.host import HostCore
 from colme.node.messages.wire import CUT, CUT_HEARD
 from colme.node.net.memory import MemoryNetwork
-from colme.node.store import Store
+from colme.node.store import AgentStore
 from colme.testing._promises import SIGMA, WIDTH, Case
 from tests.node.test_core import LOSSY, two_classes
 from tests.support.hosts import HostFleet, Hosts, LockstepHosts, row_of, spread
@@ -196,7 +196,7 @@ def test_a_cut_is_saved_then_told_until_it_is_known() -> None:
             ticks.append(k)
         a.tick(10.0)
         assert not a.urgent
-    assert ticks[:5] == [0, 1, 3, 7, 15] and max(np.diff(ticks)) == SLOWEST
+    assert ticks[:5] == [0, 1, 3, 7, 15] and max(np.diff(ticks)) == LONGEST
     for k in (1, 2):  # who hears of it cuts too, and says so every time
         b.tick(20.0 + k, control=[(a.name, raw), (a.name, raw)])
         assert b.urgent == (k == 1) and b.degree[0] == 0 and not b.alive.any() and b.restart[0] == b.t - k + 1
@@ -268,7 +268,7 @@ def test_hosts_crash_and_come_back(method: Any, tmp_path: Path) -> None:
     graph, n_steps, save_every = random_regular_graph(24, 6, rng=2), 200, 10
     samples, truth = two_classes(24, n_steps)
     fleet = HostFleet(method, graph, spread(24, 3), MemoryNetwork(seed=3, **LOSSY), sigma=SIGMA)
-    stores = [Store(tmp_path / f"{name}.db") for name in fleet.names]
+    stores = [AgentStore(tmp_path / f"{name}.db") for name in fleet.names]
     kept = [device.transport for device in fleet.devices]
     fleet.devices = [
         HostDevice(core, door, store, save_every=save_every)

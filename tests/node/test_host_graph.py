@@ -1,4 +1,4 @@
-"""Who lives on a host: lists of neighbors, and lines of samples."""
+"""The agents of a host: lists of neighbors, and lines of samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from colme.errors import NodeError
 from colme.graphs import random_regular_graph
 from colme.node.hosts.graph import HEADER, HostGraph, split
-from colme.node.hosts.samples import AgentLines, together
+from colme.node.hosts.samples import AgentLineParser, together
 from colme.node.io.sources import GrowingFile
 
 
@@ -56,8 +56,8 @@ def test_who_has_no_neighbors_is_listed(tmp_path: Path) -> None:
      (f"{HEADER}\n0 1\n", "line 2: '0 1' must be agent,neighbor"), (f"{HEADER}\n0,b/\n", "line 2: .*Try 0,17"),
      (f"{HEADER}\n0,-1\n", "line 2"), (f"{HEADER}\n0,1\n", "agent 1: numbers here go from 0 to 0"),
      (f"{HEADER}\n0,1\n1,\n", r"0,1: an edge of this host is listed at both its ends\. Add 1,0\."),
-     (f"{HEADER}\n0,b/1\n0,b/1\n", "agent 0: a neighbor is somebody else, and listed once"),
-     (f"{HEADER}\n0,b/1\n1,1\n", "agent 1: a neighbor is somebody else"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
+     (f"{HEADER}\n0,b/1\n0,b/1\n", "agent 0: a neighbor is another agent, and listed once"),
+     (f"{HEADER}\n0,b/1\n1,1\n", "agent 1: a neighbor is another agent"), (f"{HEADER}\n0,a/1\n", "on 'a' itself"),
      (f"{HEADER}\n0,b/9999999999\n", "agent 9999999999: numbers"), (f"{HEADER}\n0,b?/1\n", "neighbor='b\\?'")],
 )  # fmt: skip
 def test_bad_lists_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -74,7 +74,7 @@ def test_lists_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_lines_of_agents_and_samples() -> None:
     bad: list[bytes] = []
-    lines = AgentLines(bad.append)
+    lines = AgentLineParser(bad.append)
     values = np.random.default_rng(1).standard_normal(1000)
     text = b"".join(b"%d\t%r\n" % (a, x) for a, x in enumerate(values.tolist())).replace(b"\t7", b"   7")
     blocks = lines.feed(text[:5000]) + lines.feed(text[5000:])
@@ -93,7 +93,7 @@ def test_a_bad_line_spoils_no_other(wrong: bytes) -> None:
     bad: list[bytes] = []
     for text, more in ((b"3 1.5\n%s\n4 2.5\n" % wrong, 0), (b"3 1.5\n7\n1 2 3\n%s\n4 2.5\n" % wrong, 2)):
         bad.clear()
-        agents, samples = together(AgentLines(bad.append).feed(text))
+        agents, samples = together(AgentLineParser(bad.append).feed(text))
         assert agents.tolist() == [3, 4] and samples.tolist() == [1.5, 2.5]
         assert len(bad) == 1 + more and wrong.strip()[:250] in b"|".join(bad)
 
@@ -101,15 +101,16 @@ def test_a_bad_line_spoils_no_other(wrong: bytes) -> None:
 def test_sources_read_them_and_complain_once(tmp_path: Path) -> None:
     path, said = tmp_path / "samples.txt", list[str]()
     path.write_bytes(b"0 1.5\nnonsense\nmore\n2 2.5\n0 ")
-    source = GrowingFile(str(path), said.append, AgentLines)
+    source = GrowingFile(str(path), said.append, AgentLineParser)
     assert together(source.take())[0].tolist() == [0, 2]
     position = source.position()
     with path.open("ab") as file:
         file.write(b"3.5\n")
     assert together(source.take())[1].tolist() == [3.5] and source.bad == 2
-    assert said == ["'nonsense' is no agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"]
+    (sentence,) = said
+    assert sentence.startswith("'nonsense' is not an agent with a sample") and "Send lines like: 17 21.4" in sentence
     source.close()
-    again = GrowingFile(str(path), said.append, AgentLines)
+    again = GrowingFile(str(path), said.append, AgentLineParser)
     assert position is not None
     again.resume(position)
     assert together(again.take())[1].tolist() == [3.5]

@@ -1,12 +1,15 @@
-"""Every command of docs/howto is run as it stands there (blocks marked sh): hosts are folders of this machine, on
-addresses of its loopback, and ssh, sudo, chown, systemctl and journalctl are a few lines each. Blocks marked console
-set up an operating system, and are not run."""
+"""The commands of docs/howto, run as they stand there (blocks marked sh): hosts are folders of this machine, on
+addresses of its loopback, and ssh, sudo, chown, systemctl and journalctl are a few lines each. The tunnel through ssh
+is a real one, to an sshd with the settings of the howto (block marked sshd). Blocks marked console set up an operating
+system and are not run."""
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,29 +25,29 @@ from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
 from colme.node.security.keys import identity
-from tests.support.node_fleet import environment, until
+from tests.support.node_fleet import environment, free_port, until
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 PLACES = {  # of the text -> of this machine
-    "/var/lib/colme": "$LIB", "/opt/colme/bin/": "", "192.168.1.": "127.0.0.", "192.0.2.": "127.0.0.",
-    "relay.example": "127.0.0.50",
+    "/var/lib/colme": "$LIB", "/opt/colme/bin/": "", "192.168.1.": "127.0.0.", "0.0.0.0:7501": "127.0.0.50:7501",
+    "127.0.0.1:7447": "127.0.0.54:7447", "tunnel@hub.example": f"{getpass.getuser()}@127.0.0.50",
+    "User tunnel": f"User {getpass.getuser()}", "hub.example": "127.0.0.50",
 }  # fmt: skip
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+SSH = shutil.which("ssh")
 TOOLS = {
     "colme": 'exec "$PYTHON" -m colme "$@"',
-    "ssh": 'shift; exec bash -c "$*"',
+    "ssh": f'if [ "$1" = -f ]; then exec {SSH} -F $LIB/../ssh/config "$@"; fi; shift; exec bash -c "$*"',
     "sudo": 'if [ "$1" = -u ]; then shift 2; fi; exec "$@"',
     "chown": "",
     "journalctl": 'cat "$LIB/${2#colme-node@}/journal" | tail -n "$4"',
     "systemctl": r"""
-unit=${@: -1}; name=${unit#colme-node@}; name=${name#colme-}; home=$LIB/$name
+unit=${@: -1}; name=${unit#colme-node@}; home=$LIB/$name
 if [ "$1" = restart ]; then
     date +%s.%N >> $home/stops
     kill $(cat $home/pid); while kill -0 $(cat $home/pid) 2>/dev/null; do sleep 0.05; done
 fi
-verb=run; file=node.toml
-# a relay listens everywhere, where here the agents are, too
-if [ $unit = colme-relay ]; then verb=relay; file=relay.toml; sed -i s/0.0.0.0/127.0.0.50/ $home/$file; fi
-cd $home && exec colme node $verb --config $home/$file < /dev/null >> journal 2>> log &
+cd $home && exec colme node run --config $home/node.toml < /dev/null >> journal 2>> log &
 echo $! > $home/pid
 """,
 }
@@ -67,10 +70,8 @@ class Site:
 
     def run(self, script: str) -> str:
         """What the commands print."""
-        for text, here in PLACES.items():
-            script = script.replace(text, here)
         done = subprocess.run(
-            ["bash", "-e", "-u", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
+            ["bash", "-e", "-u", "-o", "pipefail", "-c", here(script)], cwd=self.folder, env=self.environment,
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
@@ -86,7 +87,7 @@ class Site:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(path.read_text()), signal.SIGTERM)
         for path in self.lib.glob("*/pid"):
-            until(lambda path=path: not Path("/proc", path.read_text().strip()).exists(), 30.0)  # type: ignore[misc]
+            until(lambda path=path: not Path("/proc", path.read_text().strip()).exists())  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -96,8 +97,47 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found.stop()
 
 
-def blocks(name: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```$", (HOWTO / name).read_text(), re.M | re.S)
+def here(text: str) -> str:
+    """A text of a howto, with the places of this machine."""
+    for there, place in PLACES.items():
+        text = text.replace(there, place)
+    return text
+
+
+def blocks(name: str, language: str = "sh") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (HOWTO / name).read_text(), re.M | re.S)
+
+
+@contextlib.contextmanager
+def ssh_server(site: Site, settings: str) -> Iterator[None]:
+    """An sshd on loopback with these settings, and the configuration of a client that may log in."""
+    assert SSHD is not None and SSH is not None
+    folder, port = site.folder / "ssh", free_port()
+    folder.mkdir()
+    for key in (folder / "host", site.lib / "tunnel_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    shutil.copy(site.lib / "tunnel_key.pub", folder / "authorized_keys")
+    (folder / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.50\nPort {port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
+        f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n{settings}"
+    )
+    (folder / "config").write_text(
+        f"Port {port}\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking no\n"
+        f"LogLevel ERROR\nControlMaster yes\nControlPath control\n"
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    arguments = [SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(arguments, stderr=log)
+    try:
+        until(lambda: "Server listening" in (folder / "log").read_text())
+        yield
+    finally:
+        command = [SSH, "-F", str(folder / "config"), "-o", "ControlMaster=no", "-O", "exit", "127.0.0.50"]
+        subprocess.run(command, cwd=site.folder, capture_output=True)
+        server.terminate()
+        server.wait()
 
 
 def test_every_howto_is_run_here_and_linked() -> None:
@@ -113,27 +153,34 @@ def test_five_raspberry_pis(site: Site) -> None:
     *setup, ask_them = blocks("five_raspberry_pis.md")
     for block in setup:
         site.run(block)
-    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
-    until(lambda: all(site.status(name)["samples"] == 1 for name in names), 10.0)
-    until(lambda: '"samples": 1' in (site.lib / "pi-1" / "journal").read_text(), 10.0)
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
+    until(lambda: all(site.status(name)["samples"] == 1 for name in names))
+    until(lambda: '"samples": 1' in (site.lib / "pi-1" / "journal").read_text())
     said = site.run(ask_them)
     assert "pi-1" in said and '"mean": 21.4' in said
 
 
-@pytest.mark.network
-def test_behind_nat_with_a_relay(site: Site) -> None:
-    names = ["office", "pi-4", "pi-5"]
-    plan, relay, agents, by_hand = blocks("behind_nat_with_a_relay.md")
-    site.run(plan)
-    site.run(by_hand)
-    site.run(relay)
-    site.run(agents.replace("ssh pi-4 sudo -u", "sleep 5; ssh pi-4 sudo -u"))
-    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
-    assert site.status("pi-4")["relay_connected"] and site.status("pi-5")["relay_connected"]
-    carried = [name for name in names if (site.lib / name / "node.toml").read_text().count("127.0.0.50:750")]
-    assert carried  # at least one dials another through the relay
-    log = (site.lib / "relay" / "log").read_text()
-    assert "pi-4 is here." in log and "pi-5 is here." in log
+@pytest.mark.skipif(SSHD is None or SSH is None, reason="openssh-server and openssh-client are not installed")
+def test_behind_nat(site: Site) -> None:
+    """pi-4 listens on loopback and is dialed through a port that ssh forwards."""
+    (settings,) = blocks("behind_nat.md", "sshd")
+    plan, tunnel, check = blocks("behind_nat.md")
+    with ssh_server(site, here(settings)):
+        site.run(plan)
+        site.run(tunnel)
+        for name, reading in (("pi-4", "21.4"), ("pi-5", "21.6")):
+            (site.lib / name / "readings.txt").write_text(f"{reading}\n")
+
+        def exchanged() -> bool:
+            rows = [site.status(name).get("neighbor_rows") or [{}] for name in ("pi-4", "pi-5")]
+            return all(len(each) == 1 and each[0].get("samples") == 1 and each[0]["estimate"] for each in rows)
+
+        until(exchanged)
+        said = site.run(check)
+    assert "pi-4" in said and "pi-5" in said
+    dialed = NodeConfig.read(site.lib / "pi-5" / "node.toml").neighbors[0].endpoint
+    assert dialed == "tls/127.0.0.50:7501"
+    assert NodeConfig.read(site.lib / "pi-4" / "node.toml").listen == ("tls/127.0.0.54:7447",)
 
 
 class Watch:
@@ -164,7 +211,7 @@ def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(si
     hosts = "".join(f"pi-{i} 192.168.1.2{i}\\n" for i in (1, 2, 3))
     site.run(f"printf '{hosts}' > hosts.txt; colme node plan hosts.txt --set sigma=2 -o fleet; cp -r fleet/pi-? $LIB")
     site.run("for pi in pi-1 pi-2 pi-3; do systemctl enable --now colme-node@$pi; done")
-    until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+    until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
     freshness = NodeConfig.read(site.lib / "pi-1" / "node.toml").freshness
     before = {name: identity(site.lib / name / f"{name}.pem") for name in names}
     keys = {name: (site.lib / name / f"{name}.key").read_bytes() for name in names}
@@ -172,7 +219,7 @@ def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(si
     try:
         for block in blocks("rotate_certificates.md"):
             site.run(block)
-        until(lambda: all(site.status(name)["fresh"] == 2 for name in names), 60.0)
+        until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
     finally:
         watch.stop()
     stops = {name: list(map(float, (site.lib / name / "stops").read_text().split())) for name in names}

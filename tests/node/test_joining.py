@@ -1,4 +1,4 @@
-"""Joining over zenoh with mutual TLS: who has a certificate of the authority comes in, and nobody else."""
+"""Joining over zenoh with mutual TLS: agents with a certificate of the authority are admitted, and no others."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import colme
 from colme.node.assemble import introductions_of
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.plan import Host, to_toml
+from colme.node.config.tables import Join
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import ask, status_of
-from colme.node.membership.join import Join
-from colme.node.net.zenoh_door import Doorman
+from colme.node.net.admission import Admission
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security.keys import make_certificate
 from tests.node.test_security import Intruder, with_certificate
-from tests.support.node_fleet import NAMES, TICK, config, free_port, make_keys, tls, transports, until
+from tests.support.node_fleet import NAMES, TICK, config, free_port, heard, make_keys, tls, transports, until
 from tests.support.node_swarm import Swarm
 
 Opened = Callable[[NodeConfig], ZenohTransport]
@@ -61,7 +61,7 @@ def device_of(transport: ZenohTransport) -> Device:
     return Device(core, transport, introductions=introductions_of(settings))
 
 
-def run(devices: list[Device], until_all: Callable[[Device], bool], seconds: float = 60.0) -> None:
+def run(devices: list[Device], until_all: Callable[[Device], bool], seconds: float = 120.0) -> None:
     """Tick until all are content."""
     rng, end = random.Random(1), time.monotonic() + seconds
     while not all(until_all(device) for device in devices):
@@ -97,9 +97,9 @@ def test_who_knows_only_a_seed_finds_neighbors(secure: bool, keys: Path, opened:
     run(devices, has_fresh(2))
 
 
-def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened) -> None:
-    """eve has a certificate. Her letters are heard, once the door has been opened anew; what she says as bob is not;
-    nor is a bob of another authority. Nobody is a neighbor before it is added."""
+def test_a_stranger_is_admitted_under_its_own_name_only(keys: Path, opened: Opened) -> None:
+    """eve has a certificate. Its membership messages are heard once the session has been reopened; what it sends as bob
+    is not, nor is a bob of another authority. No agent is a neighbor before it is added."""
     port = free_port()
     ann = opened(joining("ann", keys, port))
     got: set[tuple[str, str]] = set()
@@ -116,7 +116,7 @@ def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened
             rogue.speak_as("bob")
             listen()
             time.sleep(TICK)
-    assert got == set() and ann._doorman.admitted == ann._doorman.waiting == set()
+    assert got == set() and ann._admission.admitted == ann._admission.waiting == set()
     with Intruder(port, with_certificate(keys, "eve")) as eve:
         until(lambda: eve.speak_as("bob") or eve.speak_as("eve") or listen())
         for _ in range(20):
@@ -124,38 +124,31 @@ def test_a_stranger_is_let_in_under_its_own_name_only(keys: Path, opened: Opened
             eve.speak_as("eve")
             listen()
             time.sleep(TICK)
-    assert got == {("eve", "message")} and ann._doorman.admitted == {"eve"}
+    assert got == {("eve", "message")} and ann._admission.admitted == {"eve"}
 
 
-def test_opening_the_door_anew_costs_neighbors_few_records(keys: Path, opened: Opened) -> None:
-    """bob dials ann and goes on talking while a stranger comes: the pause is a few ticks, well below the freshness."""
+def test_neighbors_are_heard_again_after_the_session_was_reopened(keys: Path, opened: Opened) -> None:
+    """bob dials ann and goes on sending while a stranger comes."""
     port = free_port()
     ann = opened(joining("ann", keys, port))
     ann.add("bob")
     bob = opened(config("bob", keys=keys, neighbors={"ann": port}))
     until(lambda: ann.publish(b"x") or bob.publish(b"y") or (ann.latest("bob") and bob.latest("ann")))
     opened(config("eve", keys=keys, neighbors={"ann": port}))
-    last, longest, end = time.monotonic(), 0.0, time.monotonic() + 2.5
-    while time.monotonic() < end:
-        ann.publish(b"x")
-        bob.publish(b"y")
-        if ann.latest("bob") is not None:
-            last = time.monotonic()
-        longest = max(longest, time.monotonic() - last)
-        time.sleep(TICK)
-    print(f"longest pause {longest:.2f} s")
-    assert "eve" in ann._doorman.admitted and longest < ann.config.freshness + 1.0
+    until(lambda: ann.publish(b"x") or bob.publish(b"y") or "eve" in ann._admission.admitted)
+    until(heard(ann, bob, b"afterwards"))
+    until(heard(bob, ann, b"afterwards"))
 
 
-def test_the_doorman_lets_in_a_few_at_a_time_and_not_too_many(keys: Path) -> None:
-    doorman = Doorman(joining("ann", keys, 1, ("bob", 2), max_members=3))
-    assert doorman.at_the_door(["bob", "cid", "dan", "no name", "ann"]) == {"bob"}
-    assert doorman.waiting == {"cid", "dan"} and doorman.due(0.0) and doorman.opens(10.0) == {"cid", "dan"}
-    assert doorman.at_the_door(["cid", "eve", "flo"]) == {"cid"} and doorman.waiting == {"eve"}
-    lease = doorman.config.lease
-    assert not doorman.due(10.0 + 1.9 * lease) and doorman.due(10.0 + 2.1 * lease)
-    members = Doorman(config("ann", keys=keys, members=("bob",)))
-    assert members.at_the_door(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_answer("cid")
+def test_newcomers_are_admitted_together_and_not_too_many(keys: Path) -> None:
+    admission = Admission(joining("ann", keys, 1, ("bob", 2), max_members=3))
+    assert admission.visitors(["bob", "cid", "dan", "no name", "ann"]) == {"bob"}
+    assert admission.waiting == {"cid", "dan"} and admission.due(0.0) and admission.reopen(10.0) == {"cid", "dan"}
+    assert admission.visitors(["cid", "eve", "flo"]) == {"cid"} and admission.waiting == {"eve"}
+    lease = admission.config.lease
+    assert not admission.due(10.0 + 1.9 * lease) and admission.due(10.0 + 2.1 * lease)
+    members = Admission(config("ann", keys=keys, members=("bob",)))
+    assert members.visitors(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_dial("cid")
 
 
 @pytest.mark.network

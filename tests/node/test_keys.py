@@ -1,4 +1,4 @@
-"""Authorities and certificates: who they say one is, who can read them, how they are renewed."""
+"""Authorities and certificates: names, file modes, renewal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_interrupted_rotation_is_told_and_can_be_repeated(made: Path, monkeyp
         ("a/b", [], 365, r"name='a/b'.* Try 'pi-3'"),
         ("pi-4", ["bad host"], 365, r"host='bad host'"),
         ("pi-4", [], 0, r"days=0: it must be a whole number of at least 1. Try days=365"),
-        ("pi-4", [], 10**8, r"days=100000000: no calendar goes that far. Try days=365"),
+        ("pi-4", [], 10**8, r"days=100000000: that is beyond the calendar. Try days=365"),
     ],
 )
 def test_what_cannot_be_certified(name: str, hosts: list[str], days: int, sentence: str, made: Path) -> None:
@@ -123,16 +123,16 @@ def test_torn_and_missing_files(made: Path) -> None:
     own = made / "pi-3"
     whole = (own / "pi-3.pem").read_bytes()
     (own / "pi-3.pem").write_bytes(whole[:100])
-    with pytest.raises(NodeError, match=r"pi-3.pem is no certificate of an agent"):
+    with pytest.raises(NodeError, match=r"pi-3.pem is not the certificate of an agent"):
         identity(own / "pi-3.pem")
     (own / "pi-3.pem").write_bytes(whole)
     (own / "pi-3.key").write_bytes(b"torn")
-    with pytest.raises(NodeError, match=r"pi-3.key is torn or locked"):
+    with pytest.raises(NodeError, match=r"pi-3.key is corrupt or encrypted"):
         check(made)
     (made / "authority" / "ca.key").chmod(0o644)
     with pytest.raises(NodeError, match=r"ca.key has mode 0644: a key must be readable by its owner only"):
         make_certificate(made / "authority", "pi-4", [], folder=made / "pi-4")
-    with pytest.raises(NodeError, match=r"ca.pem is no certificate of an agent"):
+    with pytest.raises(NodeError, match=r"ca.pem is not the certificate of an agent"):
         identity(made / "authority" / "ca.pem")
 
 

@@ -1,4 +1,4 @@
-"""The loop of a node, in virtual time: when it ticks, what it takes, how it ends, what it says when asked."""
+"""The loop of a node, in virtual time: when it ticks, which samples it takes, how it ends, and its status."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from colme.errors import NodeError
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.sinks import LinePrinter
-from colme.node.io.sources import GrowingFile, Source
-from colme.node.io.status import Desk, ask, metrics
-from colme.node.loop import Runner, Ticker
+from colme.node.io.sources import GrowingFile, SampleSource
+from colme.node.io.status import StatusServer, ask, metrics
+from colme.node.loop import Loop, Ticker
 from colme.node.net.memory import MemoryNetwork
-from colme.node.store import Store
+from colme.node.store import AgentStore
 from tests.support.node_fleet import environment, free_port, until
 
 PERIOD = 0.05
@@ -54,7 +54,7 @@ class Script:
     def close(self) -> None: ...
 
 
-class VirtualDesk(Desk):
+class VirtualStatusServer(StatusServer):
     """Waiting costs no time but that of a clock of its own, which may jump."""
 
     def __init__(self, jumps: dict[int, float] | None = None):
@@ -67,17 +67,23 @@ class VirtualDesk(Desk):
 
 
 @pytest.fixture
-def desk() -> Iterator[VirtualDesk]:
-    found = VirtualDesk()
+def status_server() -> Iterator[VirtualStatusServer]:
+    found = VirtualStatusServer()
     yield found
     found.close()
 
 
-def make(source: Source, desk: Desk, store: Store | None = None, method: Any = None, **options: Any) -> Runner:
+def make(
+    source: SampleSource,
+    status_server: StatusServer,
+    store: AgentStore | None = None,
+    method: Any = None,
+    **options: Any,
+) -> Loop:
     core = Core(method or colme.CLColME(sigma=1.0), "ann", ["bob"], n_agents=2)
     reading = source if store is not None else None
-    device = Device(core, MemoryNetwork().join("ann", ["bob"]), store, save_every=3, reading=reading)
-    return Runner(device, source, desk, period=PERIOD, **options)
+    device = Device(core, MemoryNetwork().join("ann", ["bob"]), store, save_every=3, source=reading)
+    return Loop(device, source, status_server, period=PERIOD, **options)
 
 
 def test_ticks_keep_their_grid_and_late_ones_are_skipped_not_bunched() -> None:
@@ -92,59 +98,59 @@ def test_ticks_keep_their_grid_and_late_ones_are_skipped_not_bunched() -> None:
 
 
 def test_a_runner_sleeps_until_the_next_tick_and_skips_what_it_slept_through() -> None:
-    desk = VirtualDesk({5: 20.5 * PERIOD})
+    status_server = VirtualStatusServer({5: 20.5 * PERIOD})
     began: list[float] = []
-    runner = make(Script(*[[1.0]] * 10), desk, clock=lambda: desk.now, phase=0.5, until_end=True)
-    tick = runner.device.tick
-    runner.device.tick = lambda now, sample: (began.append(now), tick(now, sample))[1]  # type: ignore[method-assign,func-returns-value]
-    runner.run()
+    loop = make(Script(*[[1.0]] * 10), status_server, clock=lambda: status_server.now, phase=0.5, until_end=True)
+    tick = loop.device.tick
+    loop.device.tick = lambda now, sample: (began.append(now), tick(now, sample))[1]  # type: ignore[method-assign,func-returns-value]
+    loop.run()
     ticks = [(now - 100.0) / PERIOD - 0.5 for now in began]
-    assert ticks == pytest.approx([0, 1, 2, 3, 4, 25.5, 26, 27, 28, 29]) and runner.ticker.late == 20
+    assert ticks == pytest.approx([0, 1, 2, 3, 4, 25.5, 26, 27, 28, 29]) and loop.ticker.late == 20
 
 
-def test_phases_differ(desk: VirtualDesk) -> None:
-    phases = {make(Script(), desk).ticker.due for _ in range(5)}
+def test_phases_differ(status_server: VirtualStatusServer) -> None:
+    phases = {make(Script(), status_server).ticker.due for _ in range(5)}
     assert len(phases) == 5
 
 
-def test_all_samples_of_a_tick_count_and_ticks_without_one_are_ticks(desk: VirtualDesk) -> None:
+def test_all_samples_of_a_tick_count_and_ticks_without_one_are_ticks(status_server: VirtualStatusServer) -> None:
     reports: list[dict[str, Any]] = []
-    runner = make(Script([1.0, 2.0, 6.0], [], [], [7.0]), desk, clock=lambda: desk.now, report=reports.append,
-                  until_end=True, report_every=2 * PERIOD)  # fmt: skip
-    runner.run()
+    loop = make(Script([1.0, 2.0, 6.0], [], [], [7.0]), status_server, clock=lambda: status_server.now,
+                report=reports.append, until_end=True, report_every=2 * PERIOD)  # fmt: skip
+    loop.run()
     assert (reports[-1]["tick"], reports[-1]["samples"], reports[-1]["mean"]) == (4, 4, 4.0)
     assert [each["tick"] for each in reports] == [1, 3, 4]  # every second tick, and a last word
 
 
 @pytest.mark.parametrize("method", [colme.CLColME(sigma=1.0), colme.Local(), colme.Census(sigma=1.0)], ids=repr)
-def test_reports_and_status_are_json_whatever_the_method(method: Any, desk: VirtualDesk) -> None:
-    runner = make(Script(), desk, method=method)
-    found = runner.status()
+def test_reports_and_status_are_json_whatever_the_method(method: Any, status_server: VirtualStatusServer) -> None:
+    loop = make(Script(), status_server, method=method)
+    found = loop.status()
     assert found["mean"] is None and found["samples"] == 0  # not NaN
     json.dumps(found, allow_nan=False)
     assert "colme_samples_total" in metrics(found) and "colme_mean" not in metrics(found)
 
 
-def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, desk: VirtualDesk) -> None:
+def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, status_server: VirtualStatusServer) -> None:
     """Whenever it dies, each line counts once, but for those since the last save, which are read again."""
     path, log = tmp_path / "a.sqlite", tmp_path / "log"
     log.write_text("1\n2\n3\n")
     for round_ in range(4):
-        source, store = GrowingFile(str(log), pytest.fail), Store(path)
-        runner = make(source, desk, store)
+        source, store = GrowingFile(str(log), pytest.fail), AgentStore(path)
+        loop = make(source, status_server, store)
         for _ in range(4):  # saved at every third tick
-            runner._tick(time.monotonic())
+            loop._tick(time.monotonic())
             with log.open("a") as file:
                 file.write(f"{10 + round_}\n4")  # the last line is not ended yet
             with log.open("a") as file:
                 file.write("0\n")
         store.close()  # and dies without saving
         source.close()
-    source, store = GrowingFile(str(log), pytest.fail), Store(path)
-    runner = make(source, desk, store)
-    runner._tick(time.monotonic())
+    source, store = GrowingFile(str(log), pytest.fail), AgentStore(path)
+    loop = make(source, status_server, store)
+    loop._tick(time.monotonic())
     lines = [float(line) for line in log.read_text().split()]
-    core = runner.device.core
+    core = loop.device.core
     assert core.agent.count == len(lines) and core.mean == pytest.approx(sum(lines) / len(lines))
     assert core.incarnation == 5
     store.close()
@@ -154,12 +160,12 @@ def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, desk
 def test_a_node_tells_its_status_to_its_owner_only(tmp_path: Path) -> None:
     path = str(tmp_path / "ann.sock")
     port = free_port()
-    desk = Desk(path=path, metrics=f"127.0.0.1:{port}")
-    runner = make(Script([2.0]), desk)
+    status_server = StatusServer(path=path, metrics=f"127.0.0.1:{port}")
+    loop = make(Script([2.0]), status_server)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     with pytest.raises(NodeError, match="in use"):
-        Desk(path=path)
-    thread = threading.Thread(target=runner.run)
+        StatusServer(path=path)
+    thread = threading.Thread(target=loop.run)
     thread.start()
     try:
         until(lambda: ask(path)["samples"] == 1)
@@ -174,7 +180,7 @@ def test_a_node_tells_its_status_to_its_owner_only(tmp_path: Path) -> None:
         for each in idle:
             each.close()
     finally:
-        runner.stop()
+        loop.stop()
         thread.join()
     assert not os.path.exists(path)
     with pytest.raises(NodeError, match=r"no node answers at .*colme node run"):
@@ -186,11 +192,11 @@ def test_a_socket_of_the_dead_is_replaced_and_a_bad_place_refused(tmp_path: Path
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(path)
     dead.close()
-    Desk(path=path).close()
+    StatusServer(path=path).close()
     with pytest.raises(NodeError, match="cannot listen"):
-        Desk(path=str(tmp_path / ("x" * 200)))
+        StatusServer(path=str(tmp_path / ("x" * 200)))
     with pytest.raises(NodeError, match=r"metrics='0.0.0.0:9464'.*loopback"):
-        Desk(metrics="0.0.0.0:9464")
+        StatusServer(metrics="0.0.0.0:9464")
     assert not os.path.exists(path)
     with pytest.raises(NodeError, match=r"x: AF_UNIX path too long\. Start it"):
         ask(str(tmp_path / ("x" * 200)))
@@ -199,15 +205,15 @@ def test_a_socket_of_the_dead_is_replaced_and_a_bad_place_refused(tmp_path: Path
 def test_a_file_in_the_place_of_a_socket_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "readings.txt"
     path.write_text("21.4\n")
-    with pytest.raises(NodeError, match=r"is no socket: it is not replaced\. Choose"):
-        Desk(path=str(path))
+    with pytest.raises(NodeError, match=r"is not a socket: it is not replaced\. Choose"):
+        StatusServer(path=str(path))
     assert path.read_text() == "21.4\n"
 
 
 def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
     port = free_port()
-    desk = Desk(metrics=f"127.0.0.1:{port}")
-    with contextlib.closing(desk), contextlib.ExitStack() as clients:
+    status_server = StatusServer(metrics=f"127.0.0.1:{port}")
+    with contextlib.closing(status_server), contextlib.ExitStack() as clients:
 
         def connect() -> socket.socket:
             return clients.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -216,13 +222,13 @@ def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
             return {}
 
         first = connect()
-        desk.wait(1.0, status)
+        status_server.wait(1.0, status)
         for _ in range(7):
             connect()
-            desk.wait(1.0, status)
+            status_server.wait(1.0, status)
         connect()
         first.sendall(b"GET")
-        desk.wait(1.0, status)  # both at once: the first is dismissed before it is heard
+        status_server.wait(1.0, status)  # both at once: the first is dismissed before it is heard
 
 
 def test_nobody_who_does_not_read_holds_the_loop() -> None:
@@ -274,7 +280,7 @@ def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None
     assert again.returncode == 1 and "in use" in words  # it runs already
     first.send_signal(signal.SIGTERM)
     out, words = first.communicate(timeout=30)
-    assert first.returncode == 0 and "'nonsense' is no number" in words and "saved its state" in words
+    assert first.returncode == 0 and "'nonsense' is not a number" in words and "saved its state" in words
     assert json.loads(out.splitlines()[-1])["mean"] == 1.5
     second = start(tmp_path, "--until-end")
     out, words = second.communicate("6\n", timeout=30)

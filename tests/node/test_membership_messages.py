@@ -1,4 +1,4 @@
-"""What an agent makes of letters: who is welcome, what is refused, and how little a liar achieves."""
+"""How an agent reacts to membership messages: what it accepts and refuses, and how little a liar achieves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from colme.node.core import Core
 from colme.node.membership import address_book
 from colme.node.membership.introductions import LATER, Introductions
 from colme.node.messages import wire
-from colme.node.messages.membership import ASK, BYE, MEET, NAMES, NO, YES, Letter, pack_letter, unpack_letter
+from colme.node.messages.membership import (
+    ACCEPT,
+    FIND_PEERS,
+    INVITE,
+    LEAVE,
+    PEERS,
+    REJECT,
+    pack_membership,
+    unpack_membership,
+)
+from colme.node.messages.membership import (
+    MembershipMessage as Message,
+)
 from tests.support.nodes import PERIOD
 
 SIGMA = 1.0
@@ -25,11 +37,11 @@ def alone(name: str = "a", neighbors: tuple[str, ...] = ("b",), **options: Any) 
     return core, Introductions(name, **options)
 
 
-def turn(core: Core, meet: Introductions, now: float, *letters: tuple[str, Letter]) -> list[tuple[str, Letter]]:
-    """One tick; the letters that it writes."""
-    rest = meet.listen(core, now, [(name, pack_letter(letter)) for name, letter in letters])
+def turn(core: Core, meet: Introductions, now: float, *messages: tuple[str, Message]) -> list[tuple[str, Message]]:
+    """One tick; the messages that it writes."""
+    rest = meet.receive(core, now, [(name, pack_membership(message)) for name, message in messages])
     core.tick(now, 0.1, {}, rest)
-    return [(name, unpack_letter(raw)) for name, raw in meet.speak(core, now)]
+    return [(name, unpack_membership(raw)) for name, raw in meet.send(core, now)]
 
 
 WIDE = ((0.0, 9.0),)
@@ -39,12 +51,12 @@ def test_who_is_asked_says_yes_once_it_is_saved_and_again_if_asked_again() -> No
     core, meet = alone()
     me = (("c", "tcp/127.0.0.1:7"),)
     for token in (5, 5, 6):
-        letters = turn(core, meet, 0.1, ("c", Letter(MEET, token, WIDE, me)))
-        (answer,) = [letter for name, letter in letters if name == "c" and letter.kind != ASK]
-        assert (answer.kind, answer.token) == (YES, token) and len(answer.intervals) == 1
-        assert core.neighbors == ["b", "c"] and meet.met == {"c": None}
-    assert meet.calls == [("c", None)] and not meet.urgent
-    meet.listen(core, 0.2, [("d", pack_letter(Letter(MEET, 1, WIDE, (("d", None),))))])
+        messages = turn(core, meet, 0.1, ("c", Message(INVITE, token, WIDE, me)))
+        (answer,) = [message for name, message in messages if name == "c" and message.kind != FIND_PEERS]
+        assert (answer.kind, answer.token) == (ACCEPT, token) and len(answer.intervals) == 1
+        assert core.neighbors == ["b", "c"] and meet.introduced == {"c": None}
+    assert meet.to_add == [("c", None)] and not meet.urgent
+    meet.receive(core, 0.2, [("d", pack_membership(Message(INVITE, 1, WIDE, (("d", None),))))])
     assert meet.urgent, "it would say yes before it is saved"
 
 
@@ -61,75 +73,89 @@ def test_who_is_no_neighbor_is_told_no(why: str) -> None:
         cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
         core.tick(0.0, 0.0, {}, [("b", cut)])
     if why != "full":
-        core.forget("c")
+        core.remove_neighbor("c")
     name, said = ("b", "b") if why == "cut" else ("x", "y" if why == "another's name" else "x")
     before = core.neighbors
-    answers = dict(turn(core, meet, 0.1, (name, Letter(MEET, 5, intervals, ((said, None),)))))
+    answers = dict(turn(core, meet, 0.1, (name, Message(INVITE, 5, intervals, ((said, None),)))))
     assert core.neighbors == before
     if why == "another's name":
         assert core.refused == {"sense": 1} and name not in answers
     else:
-        assert answers[name].kind == NO
+        assert answers[name].kind == REJECT
 
 
 def test_answers_that_nobody_asked_for_are_refused() -> None:
     core, meet = alone()
-    for letter in (Letter(NAMES, 0, (), (("x", "tcp/127.0.0.1:1"),)), Letter(YES, 1, WIDE), Letter(NO, 2, WIDE)):
-        turn(core, meet, 0.1, ("x", letter), ("b", letter))
-    assert core.neighbors == ["b"] and meet.book.endpoints == {} and core.refused == {"old": 6}
+    for message in (
+        Message(PEERS, 0, (), (("x", "tcp/127.0.0.1:1"),)),
+        Message(ACCEPT, 1, WIDE),
+        Message(REJECT, 2, WIDE),
+    ):
+        turn(core, meet, 0.1, ("x", message), ("b", message))
+    assert core.neighbors == ["b"] and meet.address_book.endpoints == {} and core.refused == {"old": 6}
 
 
 def test_a_liar_costs_bounded_work_and_memory() -> None:
     """It answers every question with names that nobody has, asks at every tick, and comes back under new names."""
     core, meet = alone(known={"b": "tcp/127.0.0.1:2"}, seeds={"s": "tcp/127.0.0.1:3"}, answer_in=20 * PERIOD)
-    rng, letters, called = random.Random(3), 0, Counter[str]()
-    asked: list[tuple[str, Letter]] = []
+    rng, messages, called = random.Random(3), 0, Counter[str]()
+    asked: list[tuple[str, Message]] = []
     for k in range(1500):
-        lies = [("b", Letter(ASK, k, (), (("b", "tcp/127.0.0.1:2"),)))]
+        lies = [("b", Message(FIND_PEERS, k, (), (("b", "tcp/127.0.0.1:2"),)))]
         for name, question in asked:
             names = tuple((f"x{rng.getrandbits(40)}", "tcp/127.0.0.1:1") for _ in range(8))
-            if name == "b" and question.kind in (ASK, MEET):
-                lies.append(("b", Letter(NAMES if question.kind == ASK else YES, question.token, WIDE, names, 8)))
-        lies.append((f"y{k}", Letter(MEET, 1, ((50.0, 0.1),), ((f"y{k}", "tcp/127.0.0.1:1"),))))
+            if name == "b" and question.kind in (FIND_PEERS, INVITE):
+                lies.append(
+                    (
+                        "b",
+                        Message(PEERS if question.kind == FIND_PEERS else ACCEPT, question.token, WIDE, names, 8),
+                    )
+                )
+        lies.append((f"y{k}", Message(INVITE, 1, ((50.0, 0.1),), ((f"y{k}", "tcp/127.0.0.1:1"),))))
         asked = turn(core, meet, k * PERIOD, *lies)
-        letters += len(asked)
-        called.update(name for name, _ in meet.calls)
-        meet.calls, meet.hangups = [], []
-        assert len(meet.book.endpoints) <= address_book.ROOM and len(meet.errands) <= 8 and len(meet.met) <= 18
-    assert letters < 4 * 1500 and called.total() < 1500 / 8, "it runs after every lie"
-    assert len(meet.book._shunned) <= 4096
+        messages += len(asked)
+        called.update(name for name, _ in meet.to_add)
+        meet.to_add, meet.to_drop = [], []
+        assert (
+            len(meet.address_book.endpoints) <= address_book.ROOM
+            and len(meet.requests) <= 8
+            and len(meet.introduced) <= 18
+        )
+    assert messages < 4 * 1500 and called.total() < 1500 / 8, "it runs after every lie"
+    assert len(meet.address_book._avoided) <= 4096
     assert max(count for name, count in called.items() if name.startswith("x")) <= 1 + 1500 // LATER
 
 
-def test_names_where_nobody_may_be_dialled_are_not_written_down() -> None:
+def test_names_where_nobody_may_be_dialed_are_not_written_down() -> None:
     core, meet = alone(admits=lambda name, place: place != "tcp/192.0.2.1:7")
-    letters = [each for k in range(8) for each in turn(core, meet, 0.01 * k)]
-    question = next(letter for name, letter in letters if name == "b" and letter.kind == ASK)
+    messages = [each for k in range(8) for each in turn(core, meet, 0.01 * k)]
+    question = next(message for name, message in messages if name == "b" and message.kind == FIND_PEERS)
     told = (("x", "tcp/192.0.2.1:7"), ("a", "tcp/127.0.0.1:1"), ("y", None), ("z", "tcp/127.0.0.1:4"))
-    turn(core, meet, 0.2, ("b", Letter(NAMES, question.token, (), told)))
-    assert meet.book.endpoints == {"z": "tcp/127.0.0.1:4"}
-    turn(core, meet, 0.3, ("z", Letter(ASK, 1, (), (("z", "tcp/127.0.0.1:5"),))))
-    assert meet.book.endpoints == {"z": "tcp/127.0.0.1:5"}, "it has moved"
+    turn(core, meet, 0.2, ("b", Message(PEERS, question.token, (), told)))
+    assert meet.address_book.endpoints == {"z": "tcp/127.0.0.1:4"}
+    turn(core, meet, 0.3, ("z", Message(FIND_PEERS, 1, (), (("z", "tcp/127.0.0.1:5"),))))
+    assert meet.address_book.endpoints == {"z": "tcp/127.0.0.1:5"}, "it has moved"
 
 
 def test_goodbyes_of_strangers_are_nothing() -> None:
     core, meet = alone()
-    turn(core, meet, 0.1, ("x", Letter(BYE)))
+    turn(core, meet, 0.1, ("x", Message(LEAVE)))
     assert meet.left == {} and core.neighbors == ["b"]
-    assert [(name, unpack_letter(raw).kind) for name, raw in meet.goodbye(core)] == [("b", BYE)]
+    assert [(name, unpack_membership(raw).kind) for name, raw in meet.leave_messages(core)] == [("b", LEAVE)]
 
 
 def test_fuzzed_letters_do_not_raise() -> None:
     rng = random.Random(4)
     core, meet = alone(known={"b": "tcp/127.0.0.1:2"})
     whole = [
-        pack_letter(Letter(kind, 1, WIDE, (("b", "tcp/127.0.0.1:2"), ("c", None)), 1)) for kind in range(ASK, BYE + 1)
+        pack_membership(Message(kind, 1, WIDE, (("b", "tcp/127.0.0.1:2"), ("c", None)), 1))
+        for kind in range(FIND_PEERS, LEAVE + 1)
     ]
     for k in range(5000):
         raw = bytearray(rng.choice(whole))
         for _ in range(rng.randrange(3)):
             raw[rng.randrange(4, len(raw))] = rng.randrange(256)
-        rest = meet.listen(core, k * PERIOD, [("b", bytes(raw[: rng.choice((len(raw), rng.randrange(4, 60)))]))])
+        rest = meet.receive(core, k * PERIOD, [("b", bytes(raw[: rng.choice((len(raw), rng.randrange(4, 60)))]))])
         assert rest == []
-        meet.speak(core, k * PERIOD)
+        meet.send(core, k * PERIOD)
     assert {"size", "range", "value", "version"} <= set(core.refused) and core.neighbors == ["b"]

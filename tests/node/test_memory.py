@@ -1,4 +1,4 @@
-"""The network in memory: every misfortune happens, as often as it is told to, and always the same."""
+"""The memory network: loss, delay, duplication and partitions happen at the given rates, reproducibly."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_partition_stops_what_is_on_its_way_and_healing_does_not_bring_it_back
 
 def test_who_left_hears_nothing_and_may_come_back() -> None:
     network, a, b = pair()
-    with pytest.raises(NodeError, match=r"'b' is there already.*Close its transport first"):
+    with pytest.raises(NodeError, match=r"'b' has joined already.*Close its transport first"):
         network.join("b")
     b.close()
     a.publish(b"1")

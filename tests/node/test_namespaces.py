@@ -1,4 +1,4 @@
-"""Eight agents, each in a network namespace of its own, on networks that lose, delay and part them."""
+"""Eight agents, each in its own network namespace, on networks with loss, delay and partitions."""
 
 from __future__ import annotations
 

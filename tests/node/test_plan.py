@@ -1,4 +1,4 @@
-"""A plan for a fleet: every agent gets a file that works, and both ends of an edge agree on it."""
+"""Plans for fleets: every agent gets a valid configuration, and both ends of an edge agree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
     for name, node in nodes.items():
         assert node.method == METHOD and node.network == "net" and (node.n_agents, node.n_edges) == (14, 28)
         assert node.listen == ((places[name],) if name in places else ())
-        assert set(node.everyone) == {host.name for host in hosts} - {name}
+        assert set(node.peers) == {host.name for host in hosts} - {name}
         assert node.tls is not None
         check_identity(name, node.tls)
         addresses = tuple(host.address for host in hosts if host.name == name and host.address is not None)
@@ -44,7 +44,7 @@ def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
 
 
 def test_a_fleet_replaces_neighbors_unless_told_not_to(tmp_path: Path) -> None:
-    """Each knows the next in the list that can be dialled, should nobody else know anybody."""
+    """Each knows the next in the list that can be dialed, should nobody else know anybody."""
     hosts = (*PIS, Host("roof", None))
     nodes = read(plan(hosts, tmp_path / "a", method=METHOD, degree=4, admit="certified"), hosts)
     joins = {name: node.join for name, node in nodes.items()}
@@ -87,20 +87,21 @@ def test_a_plan_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
             plan(PIS, tmp_path / "fleet", method=METHOD)
     assert list(tmp_path.iterdir()) == []
     plan(PIS[:2], tmp_path / "fleet", method=METHOD)
-    with pytest.raises(NodeError, match=r"fleet exists: a plan is not overwritten, for it holds keys"):
+    with pytest.raises(NodeError, match=r"fleet exists: a plan holds keys and is not overwritten"):
         plan(PIS[:2], tmp_path / "fleet", method=METHOD)
 
 
 def test_a_list_of_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_text("# the greenhouse\npi-1 192.168.1.11  # door\n\npi-2 pi-2.local:7500\npi-3 -\npi-4 [fe80::4]:1\n"
-                    "pi-5 [fe80::5]\n")  # fmt: skip
+                    "pi-5 [fe80::5]\npi-6 hub.example:7501 listen 127.0.0.1\n")  # fmt: skip
     assert read_hosts(path) == (
         Host("pi-1", "192.168.1.11"), Host("pi-2", "pi-2.local", 7500), Host("pi-3", None), Host("pi-4", "fe80::4", 1),
-        Host("pi-5", "fe80::5"),
+        Host("pi-5", "fe80::5"), Host("pi-6", "hub.example", 7501, "127.0.0.1:7447"),
     )  # fmt: skip
     for line, sentence in (
         ("pi-1", r"line 1: 'pi-1' must be a name and an address. Try: pi-1 192"),
+        ("pi-1 a:1 via b:2", r"line 1: there is no relay since colme 0\.7.*docs/howto/behind_nat\.md"),
         ("a/b 10.0.0.1", r"name='a/b'"),
         ("pi-1 10.0.0.1:x", r"line 1: address='10.0.0.1:x': it must be a host, host:port or -"),
     ):
@@ -111,21 +112,44 @@ def test_a_list_of_hosts(tmp_path: Path) -> None:
         read_hosts(tmp_path / "none.txt")
 
 
+def test_an_agent_behind_a_tunnel_listens_at_one_place_and_is_dialed_at_another(tmp_path: Path) -> None:
+    hosts = (Host("pi-4", "hub.example", 7501, "127.0.0.1:7447"), Host("pi-5", None))
+    nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD), hosts)
+    assert nodes["pi-4"].listen == ("tls/127.0.0.1:7447",) and nodes["pi-4"].advertised == "tls/hub.example:7501"
+    assert nodes["pi-5"].neighbors[0].endpoint == "tls/hub.example:7501"
+    assert nodes["pi-4"].tls is not None and keys.identity(nodes["pi-4"].tls.certificate).hosts == ("hub.example",)
+
+
 def test_fleets_that_cannot_be(tmp_path: Path) -> None:
     hidden = tuple(Host(f"h{i}", None) for i in range(3))
     for hosts, options, error, sentence in (
-        ((), {}, NodeError, r"there is no host"),
+        ((), {}, NodeError, r"the list of hosts is empty"),
         ((PIS[0], PIS[0]), {}, NodeError, r"agent 'pi-1' is taken"),
         ((Host("authority", "a"),), {}, NodeError, r"agent 'authority' is taken"),
-        ((PIS[0], Host("b", PIS[0].address)), {}, NodeError, r"agent 'b' listens at 192.168.1.11:7447, as another"),
+        (
+            (PIS[0], Host("b", PIS[0].address)),
+            {},
+            NodeError,
+            r"agent 'b' has the address 192.168.1.11:7447, as another",
+        ),
         (PIS[:5], {"degree": 3}, GraphError, r"3-regular graph on 5 agents"),
         (PIS, {"degree": 1}, NodeError, r"degree=1: 12 agents would not all be connected. Try degree=3"),
-        (hidden, {}, NodeError, r"'h0' and 'h1' would be neighbors, and nobody can dial either"),
+        (hidden, {}, NodeError, r"'h0' and 'h1' would be neighbors, and neither can be dialed"),
         (PIS[:3], {"graph": from_edges([(0, 1)])}, NodeError, r"the graph has 2 agents and the list 3"),
         (PIS[:2], {"graph": from_edges([(0, 1)]), "degree": 1}, NodeError, r"a graph has its degrees. Leave one out"),
         (PIS[:2], {"preset": "lann"}, NodeError, r"unknown preset 'lann'.*Did you mean 'lan'"),
-        (PIS[:3], {"admit": "certified", "replace": False}, NodeError, r"admit='certified': newcomers come to agents"),
-        (PIS[:3], {"admit": "certified", "agents": 4}, NodeError, r"admit='certified': newcomers come to agents"),
+        (
+            PIS[:3],
+            {"admit": "certified", "replace": False},
+            NodeError,
+            r"admit='certified': only agents that find neighbors",
+        ),
+        (
+            PIS[:3],
+            {"admit": "certified", "agents": 4},
+            NodeError,
+            r"admit='certified': only agents that find neighbors",
+        ),
         (PIS[:3], {"method": colme.BColME(sigma=1.0)}, NodeError, r"cannot run on a node"),
         (PIS[:3], {"method": colme.CLColME()}, ColmeError, r"the scale of the samples is not known"),
         (PIS[:3], {"method": colme.Census(), "agents": 4}, NodeError, r"cannot run for many agents"),

@@ -1,7 +1,8 @@
-"""The refusal matrix: whatever a stranger, or a neighbor gone bad, says to a node, nothing gets in that should not.
+"""The refusal matrix: whatever a stranger or a malicious neighbor sends, nothing gets in that should not.
 
-The intruder is a bare zenoh session that obeys no rule of ours. Somebody who may makes the same attempt too, so that no
-test passes because nothing ever arrives."""
+The intruder is a bare zenoh session without our rules. An agent that is permitted makes the same attempt, so that no
+test passes because nothing ever arrives.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from colme.node.security import keys as node_keys
 from colme.node.security.keys import make_certificate
 from tests.support.node_fleet import config, free_port, heard, make_keys, tls, transports, until
 
-ATTEMPT = 1.0  # s that an intruder tries; one that may is through within 0.1 s
+ATTEMPT = 1.0  # s that an intruder tries at least; an agent that may is heard within 0.1 s on an idle machine
 Opened = Callable[[NodeConfig], ZenohTransport]
 
 
@@ -103,18 +104,28 @@ def without_certificate(keys: Path) -> dict[str, Any]:
 
 def listen_to(victim: ZenohTransport) -> list[tuple[str, str]]:
     """What got in since the last time: (from, what)."""
-    found = [(name, "record") for name in victim.config.everyone if victim.latest(name) is not None]
+    found = [(name, "record") for name in victim.config.peers if victim.latest(name) is not None]
     found += [(name, "message") for name, _ in victim.control()]
     return found + [(name, "present") for name in victim.present()]
 
 
-def attack(victim: ZenohTransport, intruder: Intruder, name: str) -> set[tuple[str, str]]:
-    """All that got in while the intruder tried."""
-    got, end = set(), time.monotonic() + ATTEMPT
-    while time.monotonic() < end:
-        intruder.speak_as(name)
+Heard = set[tuple[str, str]]
+
+
+def attack(
+    victim: ZenohTransport, intruder: Intruder, name: str, wanted: Heard = frozenset(),  # type: ignore[assignment]
+    witness: Callable[[], object] = lambda: None,
+) -> Heard:  # fmt: skip
+    """All that got in while the intruder tried: for a while, and until all that is wanted has arrived. A witness is a
+    permitted sender, heard over the same network, so that a slow machine cannot pass for a closed port."""
+    got: Heard = set()
+    start = time.monotonic()
+    while time.monotonic() - start < ATTEMPT or not got >= wanted:
+        assert time.monotonic() - start < 120.0, f"only {got} arrived"
+        for speak in (lambda: intruder.speak_as(name), witness):
+            speak()
+            time.sleep(0.06)  # slower than the cap on rates, which a refused record uses up, too
         victim.publish(b"mine")
-        time.sleep(0.06)  # slower than the cap on rates
         got |= set(listen_to(victim))
     return got
 
@@ -129,7 +140,7 @@ ALL_OF_BOB = {("bob", "record"), ("bob", "message"), ("bob", "present")}
 def test_a_neighbor_with_its_own_certificate_is_heard(ann: ZenohTransport, keys: Path) -> None:
     """The positive control of all that follows."""
     with Intruder(port_of(ann), with_certificate(keys, "bob")) as bob:
-        assert attack(ann, bob, "bob") == ALL_OF_BOB
+        assert attack(ann, bob, "bob", ALL_OF_BOB) == ALL_OF_BOB
 
 
 @pytest.mark.parametrize(
@@ -139,7 +150,9 @@ def test_a_neighbor_with_its_own_certificate_is_heard(ann: ZenohTransport, keys:
         ("expired", "tls"), ("not a member", "tls"), ("plain", "tcp"),
     ],
 )  # fmt: skip
-def test_strangers_are_not_heard(how: str, protocol: str, ann: ZenohTransport, keys: Path) -> None:
+def test_strangers_are_not_heard(
+    how: str, protocol: str, ann: ZenohTransport, keys: Path, opened: Opened
+) -> None:  # fmt: skip
     ours = keys / "ann" / "ca.pem"
     files = {
         "no certificate": without_certificate(keys),
@@ -153,7 +166,9 @@ def test_strangers_are_not_heard(how: str, protocol: str, ann: ZenohTransport, k
     with Intruder(port_of(ann), files, protocol=protocol) as intruder:
         remote = zenoh.Locality.REMOTE
         ear = intruder.session.declare_subscriber("**", overheard.append, allowed_origin=remote)
-        assert attack(ann, intruder, "bob") == set()
+        cid = opened(config("cid", keys=keys, neighbors={"ann": port_of(ann)}))
+        got = attack(ann, intruder, "bob", {("cid", "record")}, lambda: cid.publish(b"record"))
+        assert {name for name, _ in got} == {"cid"}
         ear.undeclare()
     assert overheard == []
 
@@ -162,7 +177,8 @@ def test_strangers_are_not_heard(how: str, protocol: str, ann: ZenohTransport, k
 def test_a_neighbor_speaks_for_itself_only(mode: str, ann: ZenohTransport, keys: Path) -> None:
     """Neither records nor messages nor presence of another, in whatever role it connects."""
     with Intruder(port_of(ann), with_certificate(keys, "bob"), mode=mode) as bob:
-        assert attack(ann, bob, "cid") == set()
+        got = attack(ann, bob, "cid", {("bob", "record"), ("bob", "message")}, lambda: bob.speak_as("bob"))
+        assert {name for name, _ in got} == {"bob"}
 
 
 def test_a_neighbor_hears_only_what_is_meant_for_it(ann: ZenohTransport, keys: Path, opened: Opened) -> None:
@@ -207,9 +223,10 @@ def test_a_node_relays_nothing_between_its_neighbors(ann: ZenohTransport, keys: 
         for _ in range(10):
             bob.speak_as("bob", "cid")
             time.sleep(0.06)
+        until(lambda: bob.speak_as("bob", "cid") or ("bob", "record") in listen_to(ann))
         for ear in ears:
             ear.undeclare()
-    assert ("bob", "record") in listen_to(ann) and set(found) == {"cme/test/a/ann"}
+    assert set(found) == {"cme/test/a/ann"}
 
 
 @pytest.mark.parametrize("name", ["cid", "eve"])
@@ -231,16 +248,23 @@ def test_whoever_answers_a_call_must_be_who_was_called(name: str, keys: Path, op
 
 def test_nothing_too_large_gets_in(ann: ZenohTransport, keys: Path) -> None:
     with Intruder(port_of(ann), with_certificate(keys, "bob")) as bob:
-        until(lambda: bob.speak_as("bob") or ("bob", "record") in listen_to(ann))
-        time.sleep(0.1)
-        listen_to(ann)
         limit = ann.config.max_record
-        for size, heard_of in ((limit, True), (limit + 1, False), (70_000, False), (2_000_000, False), (limit, True)):
+        got: set[tuple[str, int]] = set()
+
+        def arrives(size: int) -> bool:
+            """Whether a record and a message of this size have arrived; they are sent again until they do."""
             for key in ("cme/test/a/bob", "cme/test/x/bob/ann"):
                 bob.session.put(key, bytes(size))
-            time.sleep(0.3)
-            assert (ann.latest("bob") is not None) == heard_of, size
-            assert (ann.control() != []) == heard_of, size
+            time.sleep(0.06)
+            got.update(("record", len(record)) for record in [ann.latest("bob")] if record is not None)
+            got.update(("message", len(message)) for _, message in ann.control())
+            return got >= {("record", size), ("message", size)}
+
+        until(lambda: arrives(limit))
+        for size in (limit + 1, 70_000, 2_000_000):
+            assert not arrives(size)
+        until(lambda: arrives(limit - 1))  # later than all that was too large
+    assert {size for _, size in got} == {limit, limit - 1}
 
 
 def test_a_flood_is_dammed_and_drowns_nobody(ann: ZenohTransport, keys: Path, opened: Opened) -> None:
@@ -249,7 +273,9 @@ def test_a_flood_is_dammed_and_drowns_nobody(ann: ZenohTransport, keys: Path, op
     records, most, of_cid, sent = 0, 0, 0, 0
     with Intruder(port_of(ann), with_certificate(keys, "bob")) as bob:
         start = time.monotonic()
-        while (now := time.monotonic()) - start < 2.0:
+        while of_cid < 10:
+            now = time.monotonic()
+            assert now - start < 120.0, "the flood drowns cid"
             until_tick = now + 0.05
             while time.monotonic() < until_tick:
                 for _ in range(50):
@@ -264,27 +290,26 @@ def test_a_flood_is_dammed_and_drowns_nobody(ann: ZenohTransport, keys: Path, op
             of_cid += ann.latest("cid") is not None
             most = max(most, sum(name == "bob" for name, _ in ann.control()))
         elapsed = time.monotonic() - start
-    assert sent > 50 * records  # the flood was one
+    assert sent >= 50 * records  # the flood was one
     assert records <= elapsed * ann.config.max_rate + 1
     assert most <= CONTROL_ROOM
-    assert of_cid >= 10  # of some 30 ticks
 
 
-def test_noise_at_the_door_disturbs_nobody_inside(ann: ZenohTransport, keys: Path, opened: Opened) -> None:
-    """Connections that say nothing or nonsense. Who is in is not disturbed; who wants in may have to wait, for zenoh
+def test_noise_at_the_port_does_not_disturb_links(ann: ZenohTransport, keys: Path, opened: Opened) -> None:
+    """Connections that send nothing or nonsense. Open links are not disturbed; new ones may have to wait, because zenoh
     pauses for 0.1 s after every handshake that fails (its issue 2685)."""
     cid = opened(config("cid", keys=keys, neighbors={"ann": port_of(ann)}))
     until(heard(ann, cid, b"cid is there"))
     noise = random.Random(7)
-    with contextlib.ExitStack() as doors:
+    with contextlib.ExitStack() as connections:
         for i in range(60):
-            door = doors.enter_context(socket.create_connection(("127.0.0.1", port_of(ann))))
+            noisy = connections.enter_context(socket.create_connection(("127.0.0.1", port_of(ann))))
             if i % 2:
-                door.send(noise.randbytes(300))
+                noisy.send(noise.randbytes(300))
         for i in range(10):
-            until(heard(ann, cid, f"record {i}".encode()), 1.0)
+            until(heard(ann, cid, f"record {i}".encode()))
         bob = opened(config("bob", keys=keys, neighbors={"ann": port_of(ann)}))
-        until(heard(ann, bob, b"bob is there, too"), 20)
+        until(heard(ann, bob, b"bob is there, too"))
     assert ann.control() == [] and ann.present() <= {"bob", "cid"}
 
 
@@ -338,6 +363,6 @@ def test_a_link_ends_with_the_certificate(keys: Path, tmp_path: Path, opened: Op
         make_certificate(keys / "authority", "bob", ["localhost"], folder=tmp_path / "bob", days=1)
     ann = opened(config("ann", keys=keys, port=free_port(), neighbors={"bob": None}))
     with Intruder(port_of(ann), with_certificate(tmp_path, "bob")) as bob:
-        until(lambda: bob.speak_as("bob") or ("bob", "record") in listen_to(ann), 5)
-        until(lambda: ("bob", "present") not in listen_to(ann), 20)
+        until(lambda: bob.speak_as("bob") or ("bob", "record") in listen_to(ann))
+        until(lambda: ("bob", "present") not in listen_to(ann))
         assert attack(ann, bob, "bob") == set()

@@ -1,4 +1,4 @@
-"""Samples from anywhere: each counts once, nothing that is sent is fatal, nobody is waited for."""
+"""Sample sources: each sample counts once, no input is fatal, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import stat
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +19,16 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Samples
-from colme.node.io.sources import CHUNK, LONGEST, MOST_SENDERS, GrowingFile, Lines, Source, Stdin, open_source
+from colme.node.io.sources import (
+    CHUNK,
+    LONGEST,
+    MOST_SENDERS,
+    GrowingFile,
+    LineParser,
+    SampleSource,
+    Stdin,
+    open_source,
+)
 from tests.support.node_fleet import free_port, listening_peer, until
 
 
@@ -28,7 +36,7 @@ def config(source: str, address: str = "") -> NodeConfig:
     return NodeConfig(name="ann", method=colme.Local(), samples=Samples(source=source, address=address))
 
 
-def collect(source: Source, n: int) -> list[float]:
+def collect(source: SampleSource, n: int) -> list[float]:
     found: list[float] = []
 
     def enough() -> bool:
@@ -39,7 +47,7 @@ def collect(source: Source, n: int) -> list[float]:
     return found
 
 
-def drain(source: Source) -> list[float]:
+def drain(source: SampleSource) -> list[float]:
     found: list[float] = []
     while more := source.take():
         found += more
@@ -52,7 +60,7 @@ NONSENSE = (b"x", b"nan", b"-inf", b"1e999", b"1,5", b"1 2", b"1_000", b"\xff\xf
 @given(st.lists(st.sampled_from([b"1", b" -2.5e3\r", b"", *NONSENSE]), max_size=20), st.integers(1, 60))
 def test_lines_are_read_in_whatever_pieces_they_come(lines: list[bytes], size: int) -> None:
     complaints: list[bytes] = []
-    reader = Lines(complaints.append)
+    reader = LineParser(complaints.append)
     raw = b"".join(line + b"\n" for line in lines)
     found = [x for i in range(0, len(raw), size) for x in reader.feed(raw[i : i + size])]
     assert found == [float(line) for line in lines if line in (b"1", b" -2.5e3\r")]
@@ -61,7 +69,7 @@ def test_lines_are_read_in_whatever_pieces_they_come(lines: list[bytes], size: i
 
 def test_a_line_without_end_takes_no_memory() -> None:
     complaints: list[bytes] = []
-    reader = Lines(complaints.append)
+    reader = LineParser(complaints.append)
     for _ in range(100):
         assert reader.feed(b"1" * 10_000) == []
     assert len(reader._begun) <= LONGEST + 1 and reader.held == 1_000_000
@@ -77,7 +85,7 @@ def test_stdin_never_blocks_and_ends() -> None:
     assert source.take() == [1.0, 2.0]
     os.close(write)
     assert source.take() == [3.0] and source.ended and source.take() == []
-    assert source.bad == 2 and len(said) == 1 and "'foo' is no number" in said[0]
+    assert source.bad == 2 and len(said) == 1 and "'foo' is not a number" in said[0]
     os.close(read)
 
 
@@ -121,7 +129,7 @@ def test_what_is_no_file_is_told_and_waited_for(tmp_path: Path) -> None:
         make()
         assert source.take() == [] and source.position() is None
         remove()
-    assert len(said) == 1 and "it is no file" in said[0]
+    assert len(said) == 1 and "not a regular file" in said[0]
     path.write_text("1\n")
     assert collect(source, 1) == [1.0]
     source.close()
@@ -198,9 +206,8 @@ def test_samples_of_a_zenoh_key() -> None:
 
     port = free_port()
     raw = listening_peer(port)
-    began = time.monotonic()
     source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
-    assert source.take() == [] and time.monotonic() - began < 5.0  # it does not wait for who is not there yet
+    assert source.take() == []  # it does not wait for the other side
     heard: list[float] = []
     with zenoh.open(raw) as sensor:
 
@@ -244,11 +251,11 @@ def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
 
 
 BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
-    "no key": (lambda: config("zenoh", "house"), r"must name a place and a key.*Try 'tcp/127"),
-    "zenoh off loopback": (lambda: config("zenoh", "tcp/10.0.0.1:7448/house"), "off loopback everything is TLS"),
+    "no key": (lambda: config("zenoh", "house"), r"must be an address and a key.*Try 'tcp/127"),
+    "zenoh off loopback": (lambda: config("zenoh", "tcp/10.0.0.1:7448/house"), "off loopback TLS is required"),
     "zenoh without keys": (lambda: config("zenoh", "tls/10.0.0.1:7448/house"), "TLS needs keys"),
-    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must name a place and a key"),
-    "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback everything is TLS"),
+    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must be an address and a key"),
+    "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback TLS is required"),
     "mqtt without a port": (lambda: config("mqtt", "broker/house"), r"address='broker': it must be host:port"),
     "tcp without a port": (lambda: config("tcp", "7000"), r"address='7000': it must be host:port. Try '127"),
     "folder of a socket": (lambda: config("unix", "/nowhere/x.sock"), "cannot listen at /nowhere/x.sock"),

@@ -1,4 +1,4 @@
-"""What a device knows on its disk: incarnations rise, saves survive a kill, and foreign files are refused."""
+"""The store of a node: incarnations increase, saves survive a kill, and foreign files are refused."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pathlib import Path
 import pytest
 
 from colme.errors import CheckpointError
-from colme.node.store import APPLICATION, VERSION, Saved, Store
+from colme.node.store import APPLICATION, VERSION, AgentStore, SavedAgent
 
 
 def test_incarnations_rise_and_states_stay(tmp_path: Path) -> None:
     path = tmp_path / "node.db"
     for expected in (1, 2, 3):
-        store = Store(path)
+        store = AgentStore(path)
         assert store.start("a").incarnation == expected
         store.close()
-    store = Store(path)
+    store = AgentStore(path)
     store.save("a", 7, b"state")
-    assert store.load("a") == Saved(3, 7, b"state") and store.load("b") is None
-    assert store.start("a") == Saved(4, 7, b"state")
-    assert store.start("b") == Saved(1, 0, None)
+    assert store.load("a") == SavedAgent(3, 7, b"state") and store.load("b") is None
+    assert store.start("a") == SavedAgent(4, 7, b"state")
+    assert store.start("b") == SavedAgent(1, 0, None)
     assert store.start("b", at_least=50).incarnation == 50 and store.start("b", at_least=9).incarnation == 51
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
 def test_many_are_saved_together_or_not_at_all(tmp_path: Path) -> None:
-    store = Store(tmp_path / "node.db")
+    store = AgentStore(tmp_path / "node.db")
     for name in "ab":
         store.start(name)
     store.save_all([("a", 1, b"1"), ("b", 2, b"2")])
-    with pytest.raises(CheckpointError, match=r"lacks an agent.*Start it first"):
+    with pytest.raises(CheckpointError, match=r"has no row for an agent.*Start it first"):
         store.save_all([("a", 3, b"3"), ("c", 4, b"4")])
-    assert store.load("a") == Saved(1, 1, b"1") and store.load("b") == Saved(1, 2, b"2")
+    assert store.load("a") == SavedAgent(1, 1, b"1") and store.load("b") == SavedAgent(1, 2, b"2")
 
 
 def test_a_save_survives_a_kill(tmp_path: Path) -> None:
     """A process that saves as fast as it can dies by kill -9: what it said it had saved is there."""
     path = tmp_path / "node.db"
     code = (
-        "import sys; from colme.node.store import Store\n"
-        f"store = Store({str(path)!r}); store.start('a')\n"
+        "import sys; from colme.node.store import AgentStore\n"
+        f"store = AgentStore({str(path)!r}); store.start('a')\n"
         "for k in range(10**9):\n    store.save('a', k, b'x' * 1000); print(k, flush=True)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
@@ -53,7 +53,7 @@ def test_a_save_survives_a_kill(tmp_path: Path) -> None:
         said = [int(child.stdout.readline()) for _ in range(200)]
         child.send_signal(signal.SIGKILL)
         said += [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-    saved = Store(path).start("a")
+    saved = AgentStore(path).start("a")
     assert saved.incarnation == 2 and saved.epoch >= said[-1] and saved.state == b"x" * 1000
 
 
@@ -64,14 +64,14 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    Store(path).close()
+    AgentStore(path).close()
     with sqlite3.connect(path) as base:
         base.execute(f"PRAGMA user_version={VERSION + 1}")
     base.close()
 
 
 def torn(path: Path) -> None:
-    store = Store(path)
+    store = AgentStore(path)
     store.start("a")
     store.save("a", 1, bytes(20000))
     store.close()
@@ -82,19 +82,19 @@ def torn(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [(foreign, r"node\.db is the file of another program\. Use another name\."),
-     (newer, r"node\.db is of a newer version \(2\)\. Upgrade colme\."),
-     (torn, r"node\.db is torn or is not a store \(.*\)\. Delete it and start anew\."),
-     (lambda path: path.write_text("a text, and a long one, " * 100), r"node\.db is torn or is not a store"),
-     (lambda path: path.mkdir(), r"cannot use .*node\.db: .*\. Choose a folder")],
+    [(foreign, r"node\.db is the file of another program\. Choose another name\."),
+     (newer, r"node\.db was written by a newer version \(2\)\. Upgrade colme\."),
+     (torn, r"node\.db is corrupt or not a store \(.*\)\. Delete it and start anew\."),
+     (lambda path: path.write_text("a text, and a long one, " * 100), r"node\.db is corrupt or not a store"),
+     (lambda path: path.mkdir(), r"cannot use .*node\.db: .*\. Choose a writable folder")],
 )  # fmt: skip
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path, make: object, words: str) -> None:
     path = tmp_path / "node.db"
     make(path)  # type: ignore[operator]
     with pytest.raises(CheckpointError, match=words):
-        Store(path).start("a")
+        AgentStore(path).start("a")
 
 
 def test_the_head_names_us(tmp_path: Path) -> None:
-    Store(tmp_path / "node.db").close()
+    AgentStore(tmp_path / "node.db").close()
     assert (tmp_path / "node.db").read_bytes()[68:72] == APPLICATION.to_bytes(4, "big") == b"cme1"

@@ -1,4 +1,4 @@
-"""Whoever lies moves nobody out of what its own samples say, and in numbers: no further than this."""
+"""Trust: no liar moves an agent out of its own interval; and how far liars get, in numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from colme.node.core import Core
 from colme.node.messages.wire import (
     CUT,
     MOST_NUMBER,
+    ConsensusBody,
     Control,
-    HelloBody,
-    LoansBody,
+    FlowBody,
+    HistogramBody,
     Record,
-    VotesBody,
     name_hash,
     pack,
     pack_control,
@@ -48,9 +48,9 @@ SAID = st.fixed_dictionaries(
 
 def _record(method: Any, said: dict[str, Any], epoch: int) -> bytes:
     intervals = ((said["mean"], said["radius"]),)
-    body: Any = HelloBody(intervals, said["estimate"], said["restart"], said["generation"])
+    body: Any = ConsensusBody(intervals, said["estimate"], said["restart"], said["generation"])
     if method is FLOW:
-        body = LoansBody(intervals, said["estimate"], {name_hash("a"): said["flow"]})
+        body = FlowBody(intervals, said["estimate"], {name_hash("a"): said["flow"]})
     return pack(Record(1, epoch, 5, said["mean"], said["degree"], body))
 
 
@@ -196,7 +196,7 @@ def test_censuses_cannot_be_stopped_nor_driven() -> None:
             record, _ = other.tick(k * PERIOD, 0.1, {"a": heard})
             body: Any = unpack(heard).body
             told = max(told + lie.get("jump", 0), body.census)
-            false = VotesBody(
+            false = HistogramBody(
                 told, lie.get("began", body.began), lie.get("since", body.since), body.round, body.codes, body.values,
                 body.before,
             )  # fmt: skip
@@ -221,7 +221,7 @@ def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> N
         code, vote = np.array([0]), np.array([1.0])
         numbers = set()
         for t in range(1, 100):
-            lie, truth = (VotesBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
+            lie, truth = (HistogramBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
             records = {b: pack(Record(1, t, t, 0.0, 1, body)) for b, body in (("b", lie), ("c", truth))}
             told, _ = core.tick(t * PERIOD, 0.1, records)
             body: Any = unpack(told).body  # which others can hear

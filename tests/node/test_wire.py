@@ -1,4 +1,4 @@
-"""Records in bytes: what goes in comes out, and nothing else gets in."""
+"""The wire format: records survive a round trip, and invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import msgspec
 import numpy as np
 import pytest
 
-from colme.node.messages import membership as letters
-from colme.node.messages import wire
-from colme.node.messages.membership import Letter, pack_letter, unpack_letter
+from colme.node.messages import membership, wire
+from colme.node.messages.membership import MembershipMessage as Message
+from colme.node.messages.membership import pack_membership, unpack_membership
 from colme.node.messages.wire import (
+    ConsensusBody,
     Control,
-    HelloBody,
-    LoansBody,
+    FlowBody,
+    HistogramBody,
     Record,
-    VotesBody,
     WireError,
     pack,
     unpack,
 )
 
 NAN, INF = math.nan, math.inf
-HELLO = HelloBody(((0.25, 0.5),), 0.125, 7, 3)
-THREE = HelloBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
-LOANS = LoansBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
-VOTES = VotesBody(
+HELLO = ConsensusBody(((0.25, 0.5),), 0.125, 7, 3)
+THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
+LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
+VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
 )  # fmt: skip
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
     "votes": Record(1, 5, 4, 0.25, 6, VOTES),
-    "nobody": Record(1, 1, 0, NAN, 6, HelloBody(((NAN, INF),), NAN, 2)),
+    "nobody": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, INF),), NAN, 2)),
 }  # fmt: skip
 
 
 def plain(record: Record) -> str:
     """As text, for NaN is not equal to itself."""
     body = record.body
-    if isinstance(body, VotesBody):
+    if isinstance(body, HistogramBody):
         lists = {name: getattr(body, name).tolist() for name in ("codes", "values", "before")}
         body = msgspec.structs.replace(body, **lists)
     return repr(msgspec.structs.replace(record, body=body))
@@ -69,7 +69,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
 
 def test_a_census_of_too_many_bins_tells_its_largest() -> None:
     values = np.random.default_rng(0).permutation(2000).astype(np.float32)
-    record = Record(1, 5, 4, 0.25, 6, VotesBody(1, 1, 1, 1, np.arange(2000), values, values))
+    record = Record(1, 5, 4, 0.25, 6, HistogramBody(1, 1, 1, 1, np.arange(2000), values, values))
     body: Any = unpack(pack(record)).body
     assert len(body.codes) == wire.MOST_ITEMS and body.values.min() == 2000 - wire.MOST_ITEMS
     assert np.array_equal(values[body.codes], body.values)
@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
 def test_every_field_is_checked(case: str) -> None:
     raw, reason = WRONG[case]
     with pytest.raises(
-        WireError, match=r"^[^\n]*: that is no message .*\. Refuse it and wait for the next\.$"
+        WireError, match=r"^[^\n]*: that is not a message .*\. Refuse it and wait for the next\.$"
     ) as caught:
         unpack(raw)
     assert caught.value.reason == reason and len(str(caught.value)) < 160
@@ -145,17 +145,17 @@ def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
 
 
 AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
-LETTER = Letter(letters.MEET, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
+EXAMPLE = Message(membership.INVITE, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
 
 
 def test_letters_come_out_as_they_went_in() -> None:
-    for letter in (LETTER, Letter(letters.BYE), Letter(letters.NAMES, 7, (), AGENTS)):
-        assert repr(unpack_letter(pack_letter(letter))) == repr(letter)
-    assert len(pack_letter(Letter(letters.BYE))) == 16
+    for message in (EXAMPLE, Message(membership.LEAVE), Message(membership.PEERS, 7, (), AGENTS)):
+        assert repr(unpack_membership(pack_membership(message))) == repr(message)
+    assert len(pack_membership(Message(membership.LEAVE))) == 16
     long = tuple((f"{k}" * 60, "tls/" + f"{k}" * 100 + ":7447") for k in range(1, 10))
-    raw = pack_letter(Letter(letters.NAMES, 7, ((0.0, 1.0),), long, 8))
-    told = unpack_letter(raw)
-    assert len(raw) <= letters.MOST_LETTER and told.agents == long[:3] and told.near == 3
+    raw = pack_membership(Message(membership.PEERS, 7, ((0.0, 1.0),), long, 8))
+    told = unpack_membership(raw)
+    assert len(raw) <= membership.MOST_MEMBERSHIP_BYTES and told.agents == long[:3] and told.near == 3
 
 
 @pytest.mark.parametrize(
@@ -166,30 +166,40 @@ def test_letters_come_out_as_they_went_in() -> None:
      (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],
 )  # fmt: skip
 def test_every_field_of_a_letter_is_checked(at: int, value: bytes, reason: str) -> None:
-    raw = pack_letter(LETTER)
+    raw = pack_membership(EXAMPLE)
     assert raw[49:53] == b"pi-1" and raw[54:58] == b"tls/"
     with pytest.raises(WireError) as caught:
-        unpack_letter(raw[:at] + value + raw[at + len(value) :])
+        unpack_membership(raw[:at] + value + raw[at + len(value) :])
     assert caught.value.reason == reason
     for wrong in (raw[:-1], raw + b"\0", raw[:20], b"", raw + bytes(600)):
         with pytest.raises(WireError):
-            unpack_letter(wrong)
+            unpack_membership(wrong)
 
 
 def test_fuzzed_letters() -> None:
     rng, tally = random.Random(2), Counter[str]()
-    whole = [pack_letter(letter) for letter in (LETTER, Letter(letters.ASK, 1, (), AGENTS[:1]), Letter(letters.YES, 1))]
+    whole = [
+        pack_membership(message)
+        for message in (
+            EXAMPLE,
+            Message(membership.FIND_PEERS, 1, (), AGENTS[:1]),
+            Message(membership.ACCEPT, 1),
+        )
+    ]
     for k in range(20_000):
         raw = bytearray(rng.choice(whole) if k % 4 else b"cmeL" + rng.randbytes(rng.randrange(90)))
         for _ in range(rng.randrange(4)):
             raw[rng.randrange(len(raw))] = rng.randrange(256)
         try:
-            letter = unpack_letter(bytes(raw))
+            message = unpack_membership(bytes(raw))
         except WireError as error:
             tally[error.reason] += 1
             continue
         tally["accepted"] += 1
-        assert repr(unpack_letter(pack_letter(letter))) == repr(letter) and len(letter.agents) <= letters.MOST_NAMES
+        assert (
+            repr(unpack_membership(pack_membership(message))) == repr(message)
+            and len(message.agents) <= membership.MOST_PEERS
+        )
     assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"} and tally["accepted"] > 1000
 
 

@@ -1,5 +1,5 @@
-"""Prints by how many kB a process grows for each neighbor that is dialled and dropped again, both ends being in it. A
-process of its own, for others have memory to spare. Arguments: the folder of keys, a port, how often."""
+"""Prints by how many kB a process grows for each neighbor that is dialed and dropped again, both ends being in it. It
+is a process of its own, because others have free memory to reuse. Arguments: folder of keys, port, number of times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main(keys: Path, port: int, times: int) -> float:
     bob = ZenohTransport(config("bob", keys=keys, neighbors={"ann": port}))
     before = 0.0
     for i in range(2 * times + 1):  # the first half fills pools and caches
-        until(heard(ann, bob, str(i).encode()), 30.0)
+        until(heard(ann, bob, str(i).encode()))
         if i == times:
             before = _settled()
         bob.drop("ann")

@@ -81,11 +81,11 @@ def config(
     )
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> float:
-    """Ask again and again; the time that it took. Generous, for the machine may be busy."""
+def until(condition: Callable[[], object], seconds: float = 120.0) -> float:
+    """Wait for a condition; the time that it took. The limit is generous, because the machine may be busy."""
     start = time.monotonic()
     while not condition():
-        assert time.monotonic() - start < seconds, "it did not happen in time"
+        assert time.monotonic() - start < seconds, "the condition did not come true in time"
         time.sleep(TICK / 5)
     return time.monotonic() - start
 

@@ -1,5 +1,6 @@
-"""Prints for how long (s) a healthy neighbor was not heard after three others hung. A process of its own, for the cures
-are set once per process. Arguments: the cure (threads, linger, none), a port, the folder of keys or nothing."""
+"""Prints for how long (s) a healthy neighbor was not heard after three others hung. It is a process of its own, because
+the remedies are set once per process. Arguments: the remedy (threads, linger, none), a port, the folder of keys or
+nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ LEASE = 3.0  # s, in which the buffers of those that hang must fill: some 10 MB
 WATCHED = LEASE + 6.0  # s after the others hung: a stall would last 10 s
 
 
-def main(cure: str, port: int, keys: Path | None) -> float:
-    if cure != "threads":
+def main(remedy: str, port: int, keys: Path | None) -> float:
+    if remedy != "threads":
         os.environ["ZENOH_RUNTIME"] = "(rx: (worker_threads: 2))"  # zenoh's own number
-    if cure != "linger":
-        zenoh_transport.linger_no_more = lambda: None
+    if remedy != "linger":
+        zenoh_transport.disable_linger = lambda: None
     hub, *others = ALL
     settings = config(hub, keys=keys, port=port, neighbors=dict.fromkeys(others), limits=Limits(lease=LEASE))
     transport = zenoh_transport.ZenohTransport(settings)

@@ -1,5 +1,5 @@
 """Two hosts of many agents as processes, over zenoh with TLS, for tests. Run as a script, it is one of them: it ticks
-for some seconds with a sample per agent and tick, and prints what that took."""
+for some seconds with a sample per agent and tick, and prints what it used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from colme.node.hosts.graph import split
 from colme.node.hosts.host import HostCore
 from colme.node.loop import Ticker
 from colme.node.net.zenoh_transport import ZenohTransport
-from colme.node.store import Store
+from colme.node.store import AgentStore
 from tests.support.node_fleet import environment, free_port, tls
 
 NAMES = ("ann", "bob")
@@ -64,7 +64,7 @@ def _host(name: str, keys: str, folder: str, port: str, n: str, seconds: str, ra
     warm = HostCore(method, name, graphs[me], n_agents=graph.n_agents, n_edges=graph.n_edges, sigma=SIGMA)
     for _ in range(2):
         warm.tick(0.0, (everybody, truth))  # compiles
-    device = HostDevice(core, ZenohTransport(config), Store(Path(folder, f"{name}.db")), parts=config.parts)
+    device = HostDevice(core, ZenohTransport(config), AgentStore(Path(folder, f"{name}.db")), parts=config.parts)
     time.sleep(1.0)  # until both are there
     ticker = Ticker(config.period, time.monotonic(), 0.5 * me)
     begun, cpu, sampling, fresh = time.monotonic(), time.process_time(), 0.0, []

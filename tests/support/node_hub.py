@@ -1,7 +1,7 @@
-"""Network namespaces joined by this process, which loses, delays and cuts what they send each other: for tests.
+"""Network namespaces connected by this process, with loss, delay and partitions, for tests.
 
-Each namespace has a TUN device whose other end is a descriptor here; a thread carries packets from one to another. It
-needs root and /dev/net/tun, and no kernel module that makes networks worse (netem is not everywhere).
+Each namespace has a TUN device whose other end is a descriptor here; a thread carries packets between them. It needs
+root and /dev/net/tun, and no kernel module for bad networks (netem is not available everywhere).
 """
 
 from __future__ import annotations

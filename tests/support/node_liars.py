@@ -1,6 +1,6 @@
-"""Agents that lie, for tests: devices whose records are changed before anybody hears them.
+"""Agents that lie, for tests: devices whose records are changed before they are sent.
 
-A liar is a neighbor of its own name only; it knows what it hears, the true mean of its own class, and no more.
+A liar has its own name only; it knows what it receives and the true mean of its own class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from colme.graphs import Graph
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.hosts.frame import pack_frame, unpack_frame
-from colme.node.messages.wire import HelloBody, LoansBody, Record, VotesBody, pack, unpack
+from colme.node.messages.wire import ConsensusBody, FlowBody, HistogramBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.testing._promises import SIGMA
 from tests.support.hosts import HostFleet
@@ -66,16 +66,16 @@ def flip(core: Core, record: Record) -> Record:
 
 def storm(core: Core, record: Record) -> Record:
     """The clock restarts at every tick, and it is always news."""
-    if not isinstance(record.body, HelloBody):
+    if not isinstance(record.body, ConsensusBody):
         return record
     told = [heard.record.body for b in core.neighbors if (heard := core.last_heard(b)) is not None]
-    newest = max([0, *(body.generation for body in told if isinstance(body, HelloBody))])
+    newest = max([0, *(body.generation for body in told if isinstance(body, ConsensusBody))])
     return _with(record, restart=record.epoch, generation=newest + 1, intervals=_wide(core, record))
 
 
 def lend(core: Core, record: Record) -> Record:
     """Everybody has lent it a lot, it says, and it is never cut."""
-    if not isinstance(record.body, LoansBody):
+    if not isinstance(record.body, FlowBody):
         return record
     flows = dict.fromkeys(record.body.flows, -FAR)
     return _with(record, flows=flows, estimate=FAR, intervals=_wide(core, record))
@@ -83,7 +83,7 @@ def lend(core: Core, record: Record) -> Record:
 
 def stubborn(core: Core, record: Record) -> Record:
     """Masses of the round that all are in, of its own false mean alone: a component half a class away."""
-    if not isinstance(record.body, VotesBody):
+    if not isinstance(record.body, HistogramBody):
         return record
     agent: Any = core.agent
     codes, values = bin_means(np.float64(0.5 * SIGMA), np.float64(agent.noise), agent.unit)

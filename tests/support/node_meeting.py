@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from colme.graphs import Graph, from_edges
 from colme.methods import Method
+from colme.node.config.presets import max_degree
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.membership.introductions import Introductions
-from colme.node.membership.join import ROOM
 from colme.node.net.memory import MemoryNetwork
 from tests.support.nodes import PERIOD, Fleet
 
@@ -28,7 +28,7 @@ class Meeting(Fleet):
     ):  # fmt: skip
         self.wanted = {"degree": degree, "patience": patience * PERIOD, "replace": replace}
         self.seeds = {f"agent-{a:03d}": f"tcp/127.0.0.1:{a + 1}" for a in seeds}
-        super().__init__(method, graph, network, **{"degree": ROOM * degree} | known)
+        super().__init__(method, graph, network, **{"degree": max_degree(degree)} | known)
 
     def start(self, name: str, store: Any = None, **options: Any) -> Device:
         neighbors = self.neighbors[name]

@@ -1,4 +1,4 @@
-"""What processes use, as the kernel says: for tests that measure."""
+"""CPU time, memory, descriptors and threads of a process, from /proc, for tests that measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that change, on a terminal; lines anywhere else."""
+"""Live tables: rows that are redrawn in place on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from colme.cli.output import plain_row, table_of
 from colme.lab.text import Row, text_of
 
 _STRIP = (12, 40)
-"""Characters of a picture in a row, at least and at most."""
+"""Smallest and largest width of the picture in a row, in characters."""
 _TABLE = 82
-"""Columns of a terminal that are left to the numbers."""
+"""Characters of the terminal that are reserved for the other columns."""
 
 
 class Show(Protocol):
     def __call__(self, rows: Sequence[Row], summary: Row | None = None) -> None:
-        """Show rows in place of those before. With a summary, that is the title, and all that plain lines say."""
+        """Show rows in place of the last ones. A summary is the title of the table; plain lines show it alone."""
 
 
 @contextlib.contextmanager
 def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
-    """A live table on a terminal, with means and estimates as points on a line; else a line per row. `lines`: JSON
-    lines; `words`: on stderr, for data follows."""
+    """A live table on a terminal, with means and estimates as points on a line; elsewhere a line per row. `lines`: JSON
+    lines; `words`: on stderr, because data follows on stdout."""
     stream = sys.stderr if words else sys.stdout
     if lines or not stream.isatty():
 
@@ -52,7 +52,7 @@ def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
 
 
 def with_picture(rows: Sequence[Row], room: int) -> list[Row]:
-    """Rows with one more column of so many characters, with all means (o) and estimates (#) on one scale."""
+    """The rows with a column of `room` characters that shows all means (o) and estimates (#) on one scale."""
     known = [x for row in rows for key in ("mean", "estimate") if (x := row.get(key)) is not None and math.isfinite(x)]
     if not known or room < _STRIP[0]:
         return list(rows)

@@ -1,4 +1,4 @@
-"""colme node"""
+"""`colme node`: run, inspect and plan agents on devices."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from typing import Any
 
 import click
 
-from colme.cli import relay_command
 from colme.cli.parameters import METHOD
 from colme.errors import NodeError, one_of
 
-# Not cli.output's: a device that runs must not load the lab, which is most of what that imports.
+# Not that of cli.output, which imports most of the lab: a running device must not load it.
 _form = click.option(
     "--format", "form", type=click.Choice(("table", "json", "csv")), default="table", show_default=True,
     help="How to print the data.",
 )  # fmt: skip
 _configs = click.option(
     "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",), show_default=True,
-    metavar="FILE", help="The configuration of a node on this machine; again for more.",
+    metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
 )  # fmt: skip
+_wide = click.option("--wide", is_flag=True, help="All columns of the table (default: those that fit 80 characters).")
 
-_COLUMNS = (
+_COLUMNS = ("name", "samples", "mean", "radius", "estimate", "fresh", "cut")
+_WIDE_COLUMNS = (
     "name", "tick", "samples", "mean", "radius", "estimate", "neighbors", "fresh", "cut", "incarnation", "refused",
     "bad_lines", "late",
 )  # fmt: skip
+_NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate", "agents", "fresh_agents")
 
 
 @click.group("node")
 def command() -> None:
-    """Run an agent on this device, ask it how it is, make keys and plans for a fleet.
+    """Run an agent on this device, inspect running agents, and plan a fleet.
 
     \b
     Examples:
@@ -43,16 +45,13 @@ def command() -> None:
     """
 
 
-command.add_command(relay_command.command)
-
-
 @command.command("run")
 @click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
               help="The configuration.")  # fmt: skip
-@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there, on loopback (127.0.0.1:9464).")
-@click.option("--until-end", is_flag=True, help="Stop when there will be no more samples.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address, on loopback only.")
+@click.option("--until-end", is_flag=True, help="Stop at the end of the samples.")
 def run(config: str, metrics: str | None, until_end: bool) -> None:
-    """Run an agent until SIGTERM or Ctrl-C; both save its state. Estimates are JSON lines on stdout.
+    """Run an agent until SIGTERM or Ctrl-C, which save its state. Estimates go to stdout as JSON lines.
 
     \b
     Examples:
@@ -60,7 +59,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
       colme node run --config node.toml --metrics 127.0.0.1:9464 > estimates.jsonl
     """
     if not _has_many_agents(config):
-        os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent has no use for a compiler
+        os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent needs no compiler
     from colme.node.assemble import run_node
     from colme.node.config.node_toml import NodeConfig
 
@@ -70,8 +69,11 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @command.command("status")
 @_configs
 @_form
-def status(configs: tuple[str, ...], form: str) -> None:
-    """How the running nodes of these configurations are.
+@_wide
+def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
+    """Show the state of running nodes: samples, mean, estimate, neighbors.
+
+    JSON and CSV have all columns.
 
     \b
     Example:
@@ -81,32 +83,41 @@ def status(configs: tuple[str, ...], form: str) -> None:
     if form == "json":
         click.echo(json.dumps(found, indent=2))
     else:
-        _emit([_summary(each) for each in found], form)
+        _emit([_summary(each, wide or form == "csv") for each in found], form)
 
 
 @command.command("neighbors")
 @_configs
 @_form
-def neighbors(configs: tuple[str, ...], form: str) -> None:
-    """Whom the running nodes of these configurations hear, and how lately.
+@_wide
+def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
+    """Show the neighbors of running nodes, and the age in seconds of their last records.
+
+    JSON and CSV have all columns.
 
     \b
     Example:
       colme node neighbors --config fleet/pi-3/node.toml
     """
     rows = [{"agent": each["name"]} | row for each in _ask(configs) for row in each["neighbor_rows"]]
-    columns = dict.fromkeys(key for row in rows for key in row)  # those of hosts of many agents are others
-    _emit([columns | row for row in rows], form)
+    columns = dict.fromkeys(key for row in rows for key in row)  # hosts of many agents have others
+    if form == "table" and not wide:
+        shown = _NEIGHBOR_COLUMNS if len(configs) > 1 else _NEIGHBOR_COLUMNS[1:]
+        columns = {key: None for key in columns if key in shown}
+    _emit([{key: row.get(key) for key in columns} for row in rows], form)
 
 
 @command.command("watch")
 @_configs
-@click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
-@click.option("--times", type=click.IntRange(min=1), help="Stop after so many (default: Ctrl-C).")
+@click.option(
+    "--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between updates."
+)
+@click.option("--times", type=click.IntRange(min=1), help="Stop after so many updates (default: never).")
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
               help="A live table, or JSON lines.")  # fmt: skip
-def watch(configs: tuple[str, ...], every: float, times: int | None, form: str) -> None:
-    """A live table of the running nodes of these configurations. One that does not answer is shown without numbers.
+@_wide
+def watch(configs: tuple[str, ...], every: float, times: int | None, form: str, wide: bool) -> None:
+    """Show a live table of running nodes. A node that does not answer is shown without numbers.
 
     \b
     Example:
@@ -119,7 +130,7 @@ def watch(configs: tuple[str, ...], every: float, times: int | None, form: str) 
 
     with live_rows(lines=form == "json") as show:
         for turn in itertools.count(1):
-            show([_summary_or_silence(config) for config in configs])
+            show([_summary_or_blank(config, wide or form == "json") for config in configs])
             if turn == times:
                 return
             time.sleep(every)
@@ -128,17 +139,21 @@ def watch(configs: tuple[str, ...], every: float, times: int | None, form: str) 
 @command.command("keys")
 @click.argument("names", nargs=-1)
 @click.option("-a", "--authority", default="authority", show_default=True, metavar="FOLDER",
-              help="Where the authority is; it is made if there is none.")  # fmt: skip
+              help="Folder of the authority; it is made if it does not exist.")  # fmt: skip
 @click.option("--network", default="colme", show_default=True, help="The name in the authority's certificate.")
-@click.option("--host", "hosts", multiple=True, help="An address or name that others dial; again for more.")
-@click.option("-o", "--output", default=".", show_default=True, metavar="FOLDER", help="Each agent gets one in it.")
-@click.option("--days", type=click.IntRange(min=1), help="For which certificates are good (default: 365).")
-@click.option("--rotate", is_flag=True, help="Replace the keys of agents that have some.")
+@click.option(
+    "--host", "hosts", multiple=True, help="An address or name at which others dial the agent; repeat it for more."
+)
+@click.option(
+    "-o", "--output", default=".", show_default=True, metavar="FOLDER", help="Each agent gets a folder in it."
+)
+@click.option("--days", type=click.IntRange(min=1), help="Validity of the certificates (default: 365).")
+@click.option("--rotate", is_flag=True, help="Replace existing keys and certificates.")
 def keys(
     names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int | None,
     rotate: bool,
 ) -> None:  # fmt: skip
-    """Make an authority, and a key and certificate for each of these agents.
+    """Make a key and certificate for each of these agents, and an authority if there is none.
 
     \b
     Examples:
@@ -148,8 +163,8 @@ def keys(
     from colme.node.security import keys as made
 
     if rotate and (hosts or not names):
-        rule = "leave --host out" if hosts else "name agents"
-        raise click.UsageError(f"--rotate renews certificates of agents, whose hosts stay as they were: {rule}.")
+        rule = "leave --host out" if hosts else "name the agents"
+        raise click.UsageError(f"--rotate renews the certificates of agents and keeps their hosts: {rule}.")
     if not rotate and not Path(authority, "ca.key").exists():
         made.make_authority(authority, network)
         _say(f"{authority} holds a new authority. Keep its ca.key off the devices.")
@@ -166,23 +181,28 @@ def keys(
 @command.command("plan")
 @click.argument("hosts", type=click.Path())
 @click.option("-o", "--output", default="fleet", show_default=True, metavar="FOLDER", help="A new folder.")
-@click.option("-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="What to run.")
-@click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; again for more.")
-@click.option("--network", default="colme", show_default=True, help="Its name.")
-@click.option("--preset", default="lan", show_default=True, help="What it is like: local, lan or wan.")
+@click.option(
+    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
+)
+@click.option(
+    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
+)
+@click.option("--network", default="colme", show_default=True, help="The name of the network.")
+@click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
 @click.option("--tick-rate", type=float, default=10.0, show_default=True, help="Records per second.")
 @click.option("--degree", type=int, help="Neighbors of each agent (default: 6, or fewer).")
-@click.option("--agents", type=click.IntRange(min=1), help="Many agents on each host, in one process.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the graph.")
-@click.option("--days", type=click.IntRange(min=1), help="For which certificates are good (default: 365).")
-@click.option("--replace/--no-replace", default=True, show_default=True, help="Neighbors that are lost.")
+@click.option("--agents", type=click.IntRange(min=1), help="Agents per host, in one process (default: one).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random graph.")
+@click.option("--days", type=click.IntRange(min=1), help="Validity of the certificates (default: 365).")
+@click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
 @click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
-              help="As neighbors: agents of this plan, or whoever has a certificate of its authority.")  # fmt: skip
+              help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
 def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Write a folder for each agent of a fleet, from a list of hosts: configuration, key and certificates.
+    """Plan a fleet: from a list of hosts, write a folder with configuration, key and certificates for each agent.
 
-    HOSTS is a text file with a line per agent: its name, and host, host:port, or - if nobody can dial it; or, for one
-    that is reached through a relay, host:port there, "via", and host:port of the relay.
+    HOSTS is a text file with one line per agent: its name and the address at which other agents dial it (host,
+    host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
+    forwards the port, add "listen" and that address.
 
     \b
     Example:
@@ -191,7 +211,7 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     from colme.cli.fields import parse_word
     from colme.node.config.node_toml import method_of
     from colme.node.config.plan import plan as write_plan
-    from colme.node.config.plan import read_hosts, relays
+    from colme.node.config.plan import read_hosts
 
     table: dict[str, Any] = {"method": method}
     for field in fields:
@@ -205,18 +225,16 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:
         click.echo(folder / host.name / "node.toml")
-    for name in relays(known).values():
-        click.echo(folder / name / "relay.toml")
 
 
 @command.command("demo")
 @click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
 @click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the graph and the samples.")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw what happened: .svg, .pdf or .png.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the graph and the samples.")
+@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @_form
 def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) -> None:
-    """Start agents on this machine, show how they find their twins, kill one, and bring it back.
+    """Start agents of two classes on this machine, kill one, restart it, and compare the errors.
 
     \b
     Examples:
@@ -225,17 +243,19 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
     if plot is not None:
-        from colme.lab import plots  # now: what it lacks, or a wrong ending, is told before the agents run
+        from colme.lab import (
+            plots,  # now, so that a missing package or a wrong suffix is reported before the agents run
+        )
 
-        one_of(Path(plot).suffix.lower(), plots.PICTURES, "ending of a figure")
+        one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.cli.live import live_rows
-    from colme.node.demo import Outcome, run_demo
+    from colme.node.demo import DemoErrors, run_demo
 
     errors, seen = [], []
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
-    with contextlib.closing(views), live_rows(words=True) as show:  # closed: Ctrl-C ends the agents, too
+    with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
         for found in views:
-            if isinstance(found, Outcome):
+            if isinstance(found, DemoErrors):
                 errors = [{"where": where, "rms_error": error} for where, error in found._asdict().items()]
             else:
                 summary = {"seconds": round(found.seconds, 1), "rms_error_local": found.local_error,
@@ -244,11 +264,11 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
                 show(found.reports, summary)
     _emit(errors, form)
     if plot is not None:
-        _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows it.")
+        _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
 def _has_many_agents(config: str) -> bool:
-    """Whether this is the file of a host; one that cannot be read is refused later."""
+    """Whether the configuration has many agents; a file that cannot be read is refused later."""
     import tomllib
 
     with contextlib.suppress(OSError, ValueError):
@@ -263,22 +283,22 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     return [ask(NodeConfig.read(config).socket) for config in configs]
 
 
-def _summary_or_silence(config: str) -> dict[str, Any]:
-    """A row of a table, also of a node that is down."""
+def _summary_or_blank(config: str, wide: bool) -> dict[str, Any]:
+    """A row of a table, without numbers if the node does not answer."""
     from colme.node.config.node_toml import NodeConfig
     from colme.node.io.status import ask
 
     node = NodeConfig.read(config)
     try:
-        return _summary(ask(node.socket))
+        return _summary(ask(node.socket), wide)
     except NodeError:
-        return dict.fromkeys(_COLUMNS) | {"name": node.name}
+        return dict.fromkeys(_WIDE_COLUMNS if wide else _COLUMNS) | {"name": node.name}
 
 
-def _summary(status: dict[str, Any]) -> dict[str, Any]:
+def _summary(status: dict[str, Any], wide: bool) -> dict[str, Any]:
     """A row of a table."""
     counted = status | {"refused": sum(status["refused"].values())}
-    return {key: counted[key] for key in _COLUMNS}
+    return {key: counted[key] for key in (_WIDE_COLUMNS if wide else _COLUMNS)}
 
 
 def _emit(rows: list[dict[str, Any]], form: str) -> None:

@@ -131,7 +131,7 @@ class ConsensusState(PruningState):
         """The neighbor table has been compacted: its rows are in another order."""
 
 
-class Hello(msgspec.Struct, frozen=True):
+class ConsensusMessage(msgspec.Struct, frozen=True):
     """The message to a neighbor: the intervals now, the estimate of the last step, the clock's last restart."""
 
     intervals: AgentIntervals
@@ -155,23 +155,23 @@ class ConsensusAgent(IntervalAgent):
     def step(self, sample: float) -> Round:
         self.observe(sample)
         mine, own = self.intervals, self.place.exchange(self.estimate)
-        inbox = yield dict.fromkeys(self.neighbors, Hello(mine, own, self.restart))
+        inbox = yield dict.fromkeys(self.neighbors, ConsensusMessage(mine, own, self.restart))
         kept = [b for b in self.neighbors if b not in inbox or not _parts(mine, inbox[b])]
         cut = len(kept) < len(self.neighbors)
         self.neighbors = kept
-        told: dict[Hashable, Hello] = {b: inbox[b] for b in kept if b in inbox}
+        told: dict[Hashable, ConsensusMessage] = {b: inbox[b] for b in kept if b in inbox}
         yield from self._tick(cut, told)
         degrees = (yield dict.fromkeys(kept, len(kept))) if self.needs_degrees else {}
         alpha = self.clock.rate(self.t, self.restart)
-        self.average({b: hello.estimate for b, hello in told.items()}, degrees, own, alpha)
+        self.average({b: message.estimate for b, message in told.items()}, degrees, own, alpha)
 
-    def _tick(self, cut: bool, told: dict[Hashable, Hello]) -> Round:
+    def _tick(self, cut: bool, told: dict[Hashable, ConsensusMessage]) -> Round:
         now = max(self.t, START)
         name = self.clock.name
         if name == "global":
             cut = any((yield {EVERYONE: cut}).values())
         if name == "gossip":
-            latest = [hello.restart for hello in told.values()]
+            latest = [message.restart for message in told.values()]
             self.restart = max([self.restart, *latest, *([now] if cut else [])]) if self.count else START
         elif name in ("own", "global") and cut:
             self.restart = now
@@ -181,6 +181,6 @@ class ConsensusAgent(IntervalAgent):
         """Set `estimate` from what the kept neighbors sent (`own`: what this agent sent to them)."""
 
 
-def _parts(mine: AgentIntervals, hello: Hello | None) -> bool:
+def _parts(mine: AgentIntervals, message: ConsensusMessage | None) -> bool:
     """The neighbor's interval does not overlap mine; or it has found so itself and says so, as devices do."""
-    return hello is PARTED or parted(mine, hello.intervals)
+    return message is PARTED or parted(mine, message.intervals)

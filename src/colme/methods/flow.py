@@ -38,7 +38,7 @@ from colme.method import Place, Round
 from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, parted
 
 
-class Loan(msgspec.Struct, frozen=True):
+class FlowMessage(msgspec.Struct, frozen=True):
     """The message to one neighbor: the intervals now, the estimate of the last step, the total flow from it."""
 
     intervals: AgentIntervals
@@ -60,16 +60,16 @@ class FlowAgent(IntervalAgent):
     def step(self, sample: float) -> Round:
         self.observe(sample)
         mine, own = self.intervals, self.place.exchange(self.estimate)
-        loans = {b: Loan(mine, own, flow) for b, flow in self.flows.items()}
-        inbox = yield {**loans, **dict.fromkeys(self.unaware, PARTED)}  # (1)
-        self.unaware = [b for b, loan in inbox.items() if b not in self.flows and loan is not PARTED]
-        for b in filter(inbox.__contains__, loans):
-            loan = inbox[b]
-            if loan is PARTED or parted(mine, loan.intervals):
+        messages = {b: FlowMessage(mine, own, flow) for b, flow in self.flows.items()}
+        inbox = yield {**messages, **dict.fromkeys(self.unaware, PARTED)}  # (1)
+        self.unaware = [b for b, message in inbox.items() if b not in self.flows and message is not PARTED]
+        for b in filter(inbox.__contains__, messages):
+            message = inbox[b]
+            if message is PARTED or parted(mine, message.intervals):
                 del self.flows[b]  # (2)
             else:
-                agreed = agreed_flow(self.flows[b], loan.flow)
-                self.flows[b] = float(next_flow(agreed, own, loan.estimate, self.step_size, True))  # (3)
+                agreed = agreed_flow(self.flows[b], message.flow)
+                self.flows[b] = float(next_flow(agreed, own, message.estimate, self.step_size, True))  # (3)
         total = 0.0
         for flow in self.flows.values():  # one by one: sum() rounds differently in newer Pythons
             total += flow

@@ -1,1 +1,1 @@
-"""One agent on one device: core, wire, transport, memory network, zenoh, store, runner."""
+"""The node: one agent on one device. Start with `core`, `device` and `loop`; `assemble` puts a node together."""

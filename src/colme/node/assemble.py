@@ -1,4 +1,4 @@
-"""A node of a configuration, put together: what it reads, who it is, whom it speaks to, where its estimates go."""
+"""Assemble and run the node of a configuration: source, core, transport, store, sink and loop."""
 
 from __future__ import annotations
 
@@ -10,49 +10,47 @@ from typing import Any, NamedTuple
 from colme.node.config.node_toml import NodeConfig
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.io.sinks import open_outlet
-from colme.node.io.sources import Lines, Say, open_source
-from colme.node.io.status import Desk, Status
-from colme.node.loop import Runner, stopped_by_signals
+from colme.node.io.sinks import open_sink
+from colme.node.io.sources import LineParser, Say, open_source
+from colme.node.io.status import Status, StatusServer
+from colme.node.loop import Loop, stopped_by_signals
 from colme.node.membership.introductions import Introductions
-from colme.node.store import Store
+from colme.node.store import AgentStore
 
 
 def run_node(
     config: NodeConfig, *, say: Say, until_end: bool = False, metrics: str | None = None, output: int = 1
 ) -> None:
-    """The node of a configuration, over zenoh, until a signal: JSON lines to a descriptor, words to `say`."""
+    """Run the node of a configuration over zenoh until a signal. JSON lines go to the descriptor `output`, messages for
+    people to `say`."""
     from colme.node.net.zenoh_transport import ZenohTransport
 
     parts = _one_agent(config) if config.host is None else _many_agents(config, say)
     core = parts.core
     with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:
-        desk = Desk(path=config.socket, metrics=metrics)  # first: it tells whether this node runs already
-        undo.callback(desk.close)
+        # first: opening the socket fails if this node runs already
+        status_server = StatusServer(path=config.socket, metrics=metrics)
+        undo.callback(status_server.close)
         source = open_source(config, say, parts.lines)
         undo.callback(source.close)
-        store = Store(config.store)
+        store = AgentStore(config.store)
         undo.callback(store.close)
         transport = ZenohTransport(config)
         undo.callback(transport.close)
-        outlet = aside.enter_context(contextlib.closing(open_outlet(config, say, output)))
-        besides: list[Callable[[], Status]] = [lambda: {"dropped_lines": outlet.dropped}]
-        if config.relay is not None:
-            from colme.node.net.tunnel import Tunnel
-
-            besides.append(aside.enter_context(contextlib.closing(Tunnel(config, say))).status)
-        device = parts.device(core, transport, store, save_every=config.save_every, reading=source)
-        runner = Runner(device, source, desk, period=config.period, report_every=config.report_every,
-                        report=parts.report(outlet), until_end=until_end, besides=besides)  # fmt: skip
+        sink = aside.enter_context(contextlib.closing(open_sink(config, say, output)))
+        more_status: list[Callable[[], Status]] = [lambda: {"dropped_lines": sink.dropped}]
+        device = parts.device(core, transport, store, save_every=config.save_every, source=source)
+        loop = Loop(device, source, status_server, period=config.period, report_every=config.report_every,
+                        report=parts.report(sink), until_end=until_end, more_status=more_status)  # fmt: skip
         undo.pop_all()
         say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
-        with stopped_by_signals(runner):
-            runner.run()
+        with stopped_by_signals(loop):
+            loop.run()
     say(f"{config.name} has saved its state and left.")
 
 
 def introductions_of(config: NodeConfig) -> Introductions | None:
-    """How the node of a configuration finds neighbors; None: it has those of the file."""
+    """How the node of a configuration finds further neighbors; None if it keeps those of the file."""
     join = config.join
     if join is None:
         return None
@@ -68,31 +66,31 @@ def introductions_of(config: NodeConfig) -> Introductions | None:
 Report = Callable[[Status], None]
 
 
-class Parts(NamedTuple):
+class _Parts(NamedTuple):
     """What differs between a node of one agent and a host of many."""
 
     core: Any
     device: Callable[..., Device]
-    lines: type[Lines]
+    lines: type[LineParser]
     report: Callable[[Report], Report]
-    """Does more at each report than to print it."""
+    """Wraps the function that takes reports."""
 
 
-def _one_agent(config: NodeConfig) -> Parts:
-    n_agents = config.n_agents or len(config.everyone) + 1
+def _one_agent(config: NodeConfig) -> _Parts:
+    n_agents = config.n_agents or len(config.peers) + 1
     core = Core(
         config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
         sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
     )  # fmt: skip
     device = functools.partial(Device, introductions=introductions_of(config))
-    return Parts(core, device, Lines, lambda report: report)
+    return _Parts(core, device, LineParser, lambda report: report)
 
 
-def _many_agents(config: NodeConfig, say: Say) -> Parts:
+def _many_agents(config: NodeConfig, say: Say) -> _Parts:
     from colme.node.hosts.device import HostDevice, host_core
-    from colme.node.hosts.samples import AgentLines
+    from colme.node.hosts.samples import AgentLineParser
     from colme.node.hosts.status import with_estimates
 
     core = host_core(config)
     device = functools.partial(HostDevice, parts=config.parts)
-    return Parts(core, device, AgentLines, lambda report: with_estimates(report, core, config, say))
+    return _Parts(core, device, AgentLineParser, lambda report: with_estimates(report, core, config, say))

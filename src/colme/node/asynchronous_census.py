@@ -2,7 +2,8 @@
 
 Censuses have numbers, and so have their rounds. From the perspective of agent a, at its own tick t:
 
-(1) when its last census is a fifth old it begins the next: the next number, and its own binned mean as the histogram
+(1) when its step number has grown by a fifth since the last census, it begins the next one: the next number, and its
+    own binned mean as the histogram
 (2) an agent that hears of a newer number joins with its own binned mean, once it is done with the one before
 (3) it goes on to round k + 1 when all neighbors that it hears have sent their masses of round k, by the equation of
     `colme.census.method`, momentum included. So that no agent misses a round, all send the masses of the last two: a
@@ -11,8 +12,8 @@ Censuses have numbers, and so have their rounds. From the perspective of agent a
     momentum
 (4) after the last round it fits a mixture to its histogram, as ever, but goes on sending the masses
 
-What is late, lost or told twice therefore costs time and changes nothing. Where somebody no longer waited, or lies,
-momentum could make masses grow, or fall below zero: such masses are clipped at zero and scaled to one in all.
+Late, lost and repeated messages therefore cost time and change nothing else. Where an agent no longer waited, or lies,
+momentum could make masses grow or become negative: such masses are clipped at zero and scaled to a total of one.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from colme.node.security.trust import PAUSE
 PATIENCE = 2
 """Ticks that a round waits for a neighbor, at least; later, as many as there are until the next census begins."""
 JUMP = 2**40
-"""Numbers do not rise faster: 2^22 lies in a row would be needed to use them up. Nor did a census begin longer ago."""
+"""The largest increase of the census number that is accepted, so that 2^22 false messages in a row would be needed to
+exhaust it; also the largest age of a census."""
 
 
-class Poll(NamedTuple):
-    """What a neighbor needs to hear: `HistogramMessage` and the masses of the round before; in which census, begun at
-    which step of whom, how long ago; of which round; and at which step of my own."""
+class RoundMessage(NamedTuple):
+    """The message to a neighbor: a `HistogramMessage` and the masses of the round before; the number of the census, the
+    step at which it began (of the agent that began it) and the steps since; the round; the sender's own step."""
 
     codes: NDArray[Any]
     values: NDArray[Any]
@@ -54,9 +56,9 @@ class Poll(NamedTuple):
         return HistogramMessage(self.codes, self.values if self.round == number else self.before, self.degree)
 
 
-class RollingSchedule(Schedule):
-    """As `Schedule`, but the first census begins later, and is not shorter: rounds take longer, so one sample each that
-    is counted at once would keep everybody from counting more."""
+class AsynchronousSchedule(Schedule):
+    """As `Schedule`, but the first census begins later and is not shorter: rounds take longer, so a census of one
+    sample each would delay the next one."""
 
     def starts(self, t: int, last: int) -> bool:
         return t >= self.rounds and super().starts(t, last)
@@ -65,42 +67,44 @@ class RollingSchedule(Schedule):
         return self.rounds if self.bins_means(t) else 1
 
 
-class RollingCensus(CensusAgent):
-    """Per-agent form, driven by whatever was heard last. A restart forgets the masses, and joins again."""
+class AsynchronousCensusAgent(CensusAgent):
+    """Per-agent form, driven by the newest messages. A restart loses the masses, and the agent joins again."""
 
     saved: ClassVar[tuple[str, ...]] = (*CensusAgent.saved, "census", "start", "joined")
 
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)
-        self.schedule = RollingSchedule(*self.schedule)
+        self.schedule = AsynchronousSchedule(*self.schedule)
         self.census = 0  # its number
         self.start = 0  # when it began, in my own ticks
-        self.joined = 0  # when I did
+        self.joined = 0  # when this agent joined
         self.round = 0  # of the masses, also when it is over
         self.waited = 0  # ticks, for the masses of others in this round
 
     @property
-    def poll(self) -> Poll:
+    def round_message(self) -> RoundMessage:
         occupied = (self.masses != 0) | (self.previous != 0)
         codes, masses, before = (each[occupied] for each in (self.codes, self.masses, self.previous))
         since = max(self.t - self.start, 0)
-        return Poll(codes, masses, before, len(self.neighbors), self.census, self.began, since, self.round, self.t)
+        return RoundMessage(
+            codes, masses, before, len(self.neighbors), self.census, self.began, since, self.round, self.t
+        )
 
     def resume(self) -> None:
-        """After a restart: the masses are gone, so the last census is joined anew if others still tell of it."""
+        """After a restart: the masses are lost, so the last census is joined again if neighbors are still in it."""
         self.census = max(self.census - 1, 0)
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
-        inbox: dict[Hashable, Poll] = yield dict.fromkeys(self.neighbors, self.poll)
+        inbox: dict[Hashable, RoundMessage] = yield dict.fromkeys(self.neighbors, self.round_message)
         inbox = {b: inbox[b] for b in self.neighbors if b in inbox}
-        credible = (poll for poll in inbox.values() if poll.census <= self.census + JUMP)
-        newest = max(credible, key=lambda poll: poll.census, default=self.poll)
+        credible = (message for message in inbox.values() if message.census <= self.census + JUMP)
+        newest = max(credible, key=lambda message: message.census, default=self.round_message)
         if self.rounds >= 0 and not self._same(inbox):
             self._lose_patience(newest)
         if self.rounds < 0 and self.t >= PAUSE * self.joined:
             if self.census < newest.census:
-                began = statistics.median_low([self.t, *(poll.epoch for poll in inbox.values())])
+                began = statistics.median_low([self.t, *(message.epoch for message in inbox.values())])
                 self._join(newest.census, min(newest.began, began), newest.since)  # (2)
             elif self.schedule.starts(self.t - self.start + self.began, self.began):
                 self._join(self.census + 1, self.t, 0)  # (1)
@@ -109,11 +113,13 @@ class RollingCensus(CensusAgent):
             self._next_round(self._same(inbox))  # (3), (4)
         self.estimate = self._posterior_mean()
 
-    def _same(self, inbox: dict[Hashable, Poll]) -> dict[Hashable, Poll]:
-        """Who is in the same census, and not behind."""
-        return {b: poll for b, poll in inbox.items() if poll.census == self.census and poll.round >= self.round}
+    def _same(self, inbox: dict[Hashable, RoundMessage]) -> dict[Hashable, RoundMessage]:
+        """The messages of neighbors that are in the same census and not behind."""
+        return {
+            b: message for b, message in inbox.items() if message.census == self.census and message.round >= self.round
+        }
 
-    def _ready(self, inbox: dict[Hashable, Poll]) -> bool:
+    def _ready(self, inbox: dict[Hashable, RoundMessage]) -> bool:
         same = self._same(inbox)
         return len(same) == len(inbox) > 0 or (self.waited > self._patience and len(same) > 0)
 
@@ -121,16 +127,16 @@ class RollingCensus(CensusAgent):
     def _patience(self) -> float:
         return max(PATIENCE, (self.schedule.refresh - 1.0) * self.t / self.schedule.rounds)
 
-    def _next_round(self, same: dict[Hashable, Poll]) -> None:
-        even = all(poll.round <= self.round + 1 for poll in same.values())
-        self._average({b: poll.of_round(self.round) for b, poll in same.items()}, plain=not even)
+    def _next_round(self, same: dict[Hashable, RoundMessage]) -> None:
+        even = all(message.round <= self.round + 1 for message in same.values())
+        self._average({b: message.of_round(self.round) for b, message in same.items()}, plain=not even)
         self.masses = clip_masses(self.codes, self.masses)
         self.round, self.waited = self.round + 1, 0
         self._end_round()
 
-    def _lose_patience(self, newest: Poll) -> None:
-        """Nobody else is as far in this census. If others are in the next, or if it takes too long, end this one: half
-        of its rounds are worth a fit."""
+    def _lose_patience(self, newest: RoundMessage) -> None:
+        """No neighbor is as far in this census. If others are in the next, or if it takes too long, end this one; with
+        half of its rounds it is worth a fit."""
         rounds = self.schedule.rounds_at(self.began)
         if newest.census > self.census or self.waited >= self._patience * rounds:
             if 2 * self.rounds >= rounds:

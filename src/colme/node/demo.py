@@ -1,7 +1,7 @@
-"""Twelve agents on this machine: processes that talk over loopback, one of which dies and comes back.
+"""`colme node demo`: agents as processes on this machine, one of which is killed and restarted.
 
-Two classes of agents, on a random graph, do not know who their twins are. Their samples come from here, as lines on
-their stdin; so the simulator can be shown the same ones.
+The agents are of two classes, on a random graph, and do not know the classes. Their samples are drawn here and written
+to their stdin, so that the simulator can run on the same ones.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from colme.graphs import random_regular_graph
 from colme.lockstep import lockstep
 from colme.methods import CLColME
 from colme.node.config.plan import method_table, to_toml
+from colme.node.config.presets import default_degree
 from colme.node.net.zenoh_settings import runtime
 
 MEANS = (0.0, 3.0)
 SIGMA = 1.0
 RATE = 10.0
 """Samples, and ticks, per second."""
-DEGREE = 6
 _REPORT = 0.25  # s between two lines of an agent
-_PATIENCE = 60.0  # s until all must have started
-_DEATH, _RETURN = 0.4, 0.6  # when, as shares of the time
+_PATIENCE = 60.0  # s within which all must have started
+_DEATH, _RETURN = 0.4, 0.6  # when, as fractions of the duration
 
 
-class View(NamedTuple):
-    """What is seen of the agents at one moment."""
+class DemoView(NamedTuple):
+    """The reports of all agents at one moment."""
 
     seconds: float
     event: str
-    reports: list[dict[str, Any]]  # with the true mean, and whether it runs
+    reports: list[dict[str, Any]]  # with the true mean, and whether the agent runs
     local_error: float
     error: float  # root mean squares over agents
 
 
-class Outcome(NamedTuple):
+class DemoErrors(NamedTuple):
     """Root mean squared errors over agents: alone, over the network, and in the simulator with the same samples."""
 
     local: float
@@ -59,46 +59,45 @@ class Outcome(NamedTuple):
 
 
 class Demo:
-    """Agents that are started, fed, killed, brought back and stopped."""
+    """The agents: starts, feeds, kills, restarts and stops them."""
 
     def __init__(self, folder: Path, n_agents: int, seed: int):
         self.folder, self.n_agents = folder, n_agents
         self._rng = np.random.default_rng(seed)
-        self.degree = min(DEGREE, n_agents - 1)
-        self.degree -= n_agents * self.degree % 2
+        self.degree = default_degree(n_agents)
         self.graph = random_regular_graph(n_agents, self.degree, rng=seed)
         self.names = [f"agent-{a + 1:02d}" for a in range(n_agents)]
         self.truth = [MEANS[a % 2] for a in range(n_agents)]
         self.method = CLColME(sigma=SIGMA, delta=0.1)
         self.reports: list[dict[str, Any]] = [{} for _ in self.names]
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * n_agents
-        self.rows: list[list[float]] = []  # samples, NaN where they reached nobody
+        self.rows: list[list[float]] = []  # samples, NaN where the agent was not running
         self._begun = [b""] * n_agents
         self._write_configurations()
 
     def start(self, a: int) -> None:
         arguments = [sys.executable, "-m", "colme", "node", "run", "--until-end", "--config", str(self._path(a))]
-        # read by zenoh and by colme when they are imported
+        # read by zenoh and colme when they are imported
         environment = os.environ | {"COLME_NUMBA": "0", "ZENOH_RUNTIME": runtime(self.degree + 2)}
         log = (self.folder / f"{self.names[a]}.log").open("ab")
         pipe = subprocess.PIPE
         with log:
             process = subprocess.Popen(
                 arguments, env=environment, stdin=pipe, stdout=pipe, stderr=log, process_group=0
-            )  # a group of its own: Ctrl-C is for the demo, which stops them
+            )  # a process group of its own: Ctrl-C goes to the demo, which stops them
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         self.processes[a] = process
 
     def kill(self, a: int) -> None:
-        """As a power cut would."""
+        """Kill an agent with SIGKILL, as a power cut would."""
         process = self.processes[a]
         if process is not None:
             self.processes[a] = None
             _end(process, signal.SIGKILL)
 
     def stop(self) -> None:
-        """All of them: the end of their samples is theirs."""
+        """Stop all agents by ending their samples."""
         for process in self.processes:
             if process is not None and process.stdin is not None:
                 with contextlib.suppress(OSError):
@@ -112,7 +111,7 @@ class Demo:
         self.processes = [None] * self.n_agents
 
     def feed(self) -> None:
-        """The next sample of everybody that runs."""
+        """Write the next sample of every running agent."""
         noise = self._rng.normal(0.0, SIGMA, self.n_agents)
         row = [math.nan] * self.n_agents
         for a, process in enumerate(self.processes):
@@ -139,17 +138,17 @@ class Demo:
                     poll.unregister(descriptor)
                     self._check_alive(a, process)
 
-    def view(self, seconds: float, event: str) -> View:
+    def view(self, seconds: float, event: str) -> DemoView:
         reports = []
         for a, report in enumerate(self.reports):
             here = {"agent": self.names[a], "running": self.processes[a] is not None, "truth": self.truth[a]}
             reports.append(here | {key: report.get(key) for key in ("samples", "mean", "estimate", "neighbors", "cut")})
-        return View(seconds, event, reports, self._error("mean"), self._error("estimate"))
+        return DemoView(seconds, event, reports, self._error("mean"), self._error("estimate"))
 
-    def outcome(self) -> Outcome:
-        """At the end. In the simulator whoever was dead had no sample; all else is the same."""
+    def outcome(self) -> DemoErrors:
+        """The final errors. In the simulator a killed agent has no samples; everything else is the same."""
         simulated = lockstep(self.method, np.array(self.rows), self.graph, sigma=SIGMA)[-1]
-        return Outcome(self._error("mean"), self._error("estimate"), _rms(simulated - np.array(self.truth)))
+        return DemoErrors(self._error("mean"), self._error("estimate"), _rms(simulated - np.array(self.truth)))
 
     def _error(self, what: str) -> float:
         values = [report.get(what) for report in self.reports]
@@ -158,7 +157,7 @@ class Demo:
         return _rms(np.array(values, float) - np.array(self.truth))
 
     def _read(self, a: int, process: subprocess.Popen[bytes]) -> bool:
-        """Whether it can still say something."""
+        """Read the reports of an agent; False if its output has ended."""
         assert process.stdout is not None
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(process.stdout.fileno(), 65536):
@@ -171,7 +170,7 @@ class Demo:
     def _check_alive(self, a: int, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         words = (self.folder / f"{self.names[a]}.log").read_text(errors="replace").strip().splitlines()
-        raise NodeError(f"{self.names[a]} ended: {words[-1] if words else 'without a word'}. Try again.")
+        raise NodeError(f"{self.names[a]} ended: {words[-1] if words else 'without a message'}. Try again.")
 
     def _path(self, a: int) -> Path:
         return self.folder / f"{self.names[a]}.toml"
@@ -191,8 +190,8 @@ class Demo:
             self._path(a).write_bytes(to_toml(table))
 
 
-def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Generator[View | Outcome, None, None]:
-    """Views of the agents, twice a second, and at last the errors."""
+def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Generator[DemoView | DemoErrors]:
+    """Yield views of the agents, twice a second, and at the end the errors."""
     positive(seconds, "seconds", "seconds=20", NodeError)
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
     whole(seed, "seed", "seed=0", NodeError, low=0)
@@ -205,7 +204,7 @@ def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Gen
         yield demo.outcome()
 
 
-def _play(demo: Demo, seconds: float) -> Iterator[View]:
+def _play(demo: Demo, seconds: float) -> Iterator[DemoView]:
     for a in range(demo.n_agents):
         demo.start(a)
     began = time.monotonic()
@@ -213,7 +212,7 @@ def _play(demo: Demo, seconds: float) -> Iterator[View]:
         demo.look(0.5)
         yield demo.view(0.0, f"{sum(map(bool, demo.reports))} of {demo.n_agents} agents have started")
         if time.monotonic() - began > _PATIENCE:
-            raise NodeError(f"not all agents started within {_PATIENCE:g} s: the machine is busy. Try fewer.")
+            raise NodeError(f"not all agents started within {_PATIENCE:g} s: the machine is busy. Try fewer agents.")
     victim, event, dead = demo.n_agents - 1, "all run", 0
     began, shown = time.monotonic(), 0.0
     n_steps = max(1, round(seconds * RATE))
@@ -223,7 +222,7 @@ def _play(demo: Demo, seconds: float) -> Iterator[View]:
             event, dead = f"{demo.names[victim]} was killed", 1
         elif step == round(_RETURN * n_steps) and dead:
             demo.start(victim)
-            event = f"{demo.names[victim]} comes back from its store"
+            event = f"{demo.names[victim]} restarts from its store"
         demo.feed()
         now = time.monotonic() - began
         demo.look(max(0.0, (step + 1) / RATE - now))
@@ -237,7 +236,7 @@ def _rms(errors: Any) -> float:
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """This process and its pipes."""
+    """End a process and close its pipes."""
     if process.poll() is None:
         process.send_signal(number)
         process.wait()

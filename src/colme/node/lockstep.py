@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from colme.graphs import Graph
 from colme.lockstep import Carrier, Outboxes, agents_of, step_together
 from colme.method import Agent, Inbox, Method
-from colme.node.messages.adapters import SILENCE, adapter_of
+from colme.node.messages.adapters import NO_MESSAGE, adapter_of
 from colme.node.messages.wire import Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
 
@@ -41,7 +41,7 @@ def _by_network(method: Method, agents: Mapping[Any, Agent], network: MemoryNetw
             agent = agents[a]
             if outbox:
                 degree = len(adapters[a].neighbors)
-                body = adapters[a].say(outbox)
+                body = adapters[a].encode(outbox)
                 ports[a].publish(pack(Record(1, agent.t, agent.count, float(agent.mean), degree, body, exchange)))
         network.settle()
         return {a: dict(_read(a, exchange)) for a in agents}
@@ -49,7 +49,7 @@ def _by_network(method: Method, agents: Mapping[Any, Agent], network: MemoryNetw
     def _read(a: Any, exchange: int) -> Iterable[tuple[Any, Any]]:
         for b in agents[a].place.neighbors:
             raw = ports[a].latest(b)  # type: ignore[arg-type]
-            if raw is not None and (message := adapters[a].said(unpack(raw), exchange)) is not SILENCE:
+            if raw is not None and (message := adapters[a].decode(unpack(raw), exchange)) is not NO_MESSAGE:
                 yield b, message
 
     return carry

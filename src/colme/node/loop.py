@@ -1,8 +1,8 @@
-"""The loop of a node: it ticks on a monotonic clock, with a phase of its own, until it is told to stop.
+"""The loop of a node: it ticks on a monotonic clock, with a random phase, until it is stopped.
 
-Each tick takes the samples that came, makes one step and speaks. Ticks that are late are skipped, not bunched: after a
-pause of the machine there is one tick, and then the next in its time. SIGTERM and SIGINT end the loop: the state is
-saved and the network left.
+Each tick takes the samples that arrived, makes one step and sends. Ticks that are late are skipped, not made up for:
+after a pause of the machine there is one tick, and then the next on schedule. SIGTERM and SIGINT end the loop: the
+state is saved and the agent leaves the network.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from colme.node.device import Device
-from colme.node.io.sources import Source
-from colme.node.io.status import Desk, Status, report_of, status_of
+from colme.node.io.sources import SampleSource
+from colme.node.io.status import Status, StatusServer, report_of, status_of
 
 
 class Ticker:
@@ -25,42 +25,43 @@ class Ticker:
 
     def __init__(self, period: float, start: float, phase: float):
         self.period, self.due = period, start + phase * period
-        self.late = 0  # ticks that were skipped
+        self.late = 0  # ticks skipped
 
     def began(self, now: float) -> None:
-        """The tick that was due begins; the next is the first in the future."""
+        """Note that the due tick begins; the next is the first one in the future."""
         behind = int((now - self.due) // self.period)
         self.late += behind
         self.due += (behind + 1) * self.period
 
 
-class Runner:
-    """A device that runs.
+class Loop:
+    """Drives a device.
 
-    report_every   seconds between two reports; `report` gets them
-    until_end      stop when there will be no more samples
-    phase          of the first tick, in periods (default: random, so that the agents of a fleet do not speak at once)
-    besides        who else has something to tell in the status
+    report_every   seconds between two reports, which are passed to `report`
+    until_end      whether to stop at the end of the samples
+    phase          of the first tick, in periods (default: random, so that the agents of a fleet do not send at once)
+    more_status    functions that add fields to the status
     """
 
     def __init__(
-        self, device: Device, source: Source, desk: Desk, *, period: float, report_every: float = 1.0,
-        report: Callable[[Status], None] = lambda _: None, until_end: bool = False, phase: float | None = None,
-        clock: Callable[[], float] = time.monotonic, besides: Sequence[Callable[[], Status]] = (),
+        self, device: Device, source: SampleSource, status_server: StatusServer, *, period: float,
+        report_every: float = 1.0, report: Callable[[Status], None] = lambda _: None, until_end: bool = False,
+        phase: float | None = None, clock: Callable[[], float] = time.monotonic,
+        more_status: Sequence[Callable[[], Status]] = (),
     ):  # fmt: skip
-        self.device, self.source, self.desk = device, source, desk
-        self.report_every, self.report, self.until_end, self.besides = report_every, report, until_end, besides
+        self.device, self.source, self.status_server = device, source, status_server
+        self.report_every, self.report, self.until_end, self.more_status = report_every, report, until_end, more_status
         self.clock, self.began, self.stopping = clock, clock(), False
         self.ticker = Ticker(period, self.began, random.random() if phase is None else phase)
         self._report_due = self.began
 
     def run(self) -> None:
-        """Until `stop`; then save, leave and report a last time."""
+        """Tick until `stop`; then report a last time, save and leave."""
         try:
             while not self.stopping:
                 now = self.clock()
                 if now < self.ticker.due:
-                    self.desk.wait(self.ticker.due - now, self.status)
+                    self.status_server.wait(self.ticker.due - now, self.status)
                 else:
                     self.ticker.began(now)
                     self._tick(now)
@@ -70,8 +71,8 @@ class Runner:
 
     def stop(self) -> None:
         self.stopping = True
-        with contextlib.suppress(OSError):  # closed, or so full that it rings anyway
-            self.desk.ring.send(b"!")
+        with contextlib.suppress(OSError):  # closed, or full, and then it wakes up anyway
+            self.status_server.wakeup.send(b"!")
 
     def status(self) -> Status:
         now = self.clock()
@@ -81,7 +82,7 @@ class Runner:
             "bad_lines": self.source.bad,
             "samples_ended": self.source.ended,
         }
-        for tell in self.besides:
+        for tell in self.more_status:
             found |= tell()
         return found
 
@@ -94,23 +95,23 @@ class Runner:
             self.stop()
 
     def _leave(self) -> None:
-        with contextlib.ExitStack() as last:  # each of them, whatever happens to the others
+        with contextlib.ExitStack() as last:  # all of them, even if one fails
             if self.device.store is not None:
                 last.callback(self.device.store.close)
             last.callback(self.source.close)
-            last.callback(self.desk.close)
+            last.callback(self.status_server.close)
             last.callback(self.device.transport.close)
             last.callback(self.device.leave)
             last.callback(self.device.save)
 
 
 @contextlib.contextmanager
-def stopped_by_signals(runner: Runner) -> Iterator[None]:
-    """SIGTERM and SIGINT stop it, the second time at once; SIGHUP, from a terminal that closes, is nothing."""
+def stopped_by_signals(loop: Loop) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the loop, the second one immediately. SIGHUP is ignored."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(number, before[number])
-        runner.stop()
+        loop.stop()
 
     before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)

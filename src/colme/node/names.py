@@ -1,4 +1,4 @@
-"""Names and addresses on the wire: what an agent may be called, where it may be reached, which keys it speaks on."""
+"""Names, endpoints and keys: what an agent may be called, where it can be dialed, and the zenoh keys it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDPOINT = re.compile(r"(tls|tcp)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what could mean something else in a key or a certificate."""
+    """Refuse a name that could have another meaning in a key or a certificate."""
     if not _NAME.fullmatch(name):
         raise NodeError(
             f"{what}={shorten(name)}: it must be 1 to 63 letters, digits, dots, underscores and hyphens, the first a "
@@ -31,11 +31,11 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, what: str = "endpoint") -> Endpoint:
-        """From its text. Options behind the port are refused: they could replace the keys and checks of a link."""
+        """Parse an endpoint. Options after the port are refused: they could replace the keys and checks of a link."""
         match = _ENDPOINT.fullmatch(text)
         if match is None or int(match[3]) > 65535:
             raise NodeError(
-                f"{what}={shorten(text)}: it must be protocol/host:port, the protocol tls, or tcp within one machine. "
+                f"{what}={shorten(text)}: it must be protocol/host:port, with protocol tls, or tcp within one machine. "
                 "Try 'tls/192.168.1.13:7447'."
             )
         return cls(match[1], match[2].strip("[]"), int(match[3]))
@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def host_and_port(text: str, what: str, example: str) -> Endpoint:
-    """From host:port; the protocol means nothing."""
+    """Parse host:port; the protocol of the result has no meaning."""
     try:
         return Endpoint.parse(f"tls/{text}")
     except NodeError:
@@ -61,7 +61,7 @@ def bracketed(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost may be anywhere."""
+    """Whether only this machine can reach the host. A name other than localhost may be anywhere."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_unspecified(host: str) -> bool:
-    """Whether it stands for all addresses of a machine: one can listen there, but not dial it."""
+    """Whether the host stands for all addresses of a machine: one can listen there, but not dial it."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -77,13 +77,13 @@ def is_unspecified(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Keys:
-    """What an agent of a network speaks on."""
+class KeyExpressions:
+    """The zenoh keys of a network."""
 
     network: str
 
     def state(self, agent: str, part: int = 0) -> str:
-        """The states of hosts of many agents have parts."""
+        """Records; those of a host of many agents have parts."""
         return f"cme/{self.network}/a/{agent}" + (f"/{part}" if part else "")
 
     def control(self, sender: str, receiver: str) -> str:
@@ -93,6 +93,6 @@ class Keys:
         return f"cme/{self.network}/live/{agent}"
 
     def said_by(self, speaker: str, listener: str, parts: int = 1) -> list[str]:
-        """All that one agent may say to another."""
+        """All keys on which one agent may publish to another."""
         states = [self.state(speaker, part) for part in range(parts)]
         return [*states, self.control(speaker, listener), self.live(speaker)]

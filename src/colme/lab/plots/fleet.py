@@ -1,4 +1,4 @@
-"""Agents on a network as time goes by: what each would say alone, and what it says."""
+"""Plot of `colme node demo`: the mean and the estimate of every agent over time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from matplotlib.lines import Line2D
 
 from colme.lab.plots._labels import vertical_marks
 from colme.lab.plots._style import FREE_COLORS, GREY, canvas, shade
-from colme.node.demo import View
+from colme.node.demo import DemoView
 
 _QUIET = ("all run", "")
 
 
-def fleet_table(views: Sequence[View]) -> pd.DataFrame:
+def fleet_table(views: Sequence[DemoView]) -> pd.DataFrame:
     """A row per agent and view: seconds, agent, running, truth, samples, mean, estimate, neighbors, cut, event."""
     rows = [{"seconds": view.seconds, **report, "event": view.event} for view in views for report in view.reports]
     return pd.DataFrame(rows)
 
 
-def plot_fleet(views: Sequence[View], ax: Axes | None = None) -> Axes:
-    """Everybody's estimate over time, in the color of its class, and its mean in grey; events are marked."""
+def plot_fleet(views: Sequence[DemoView], ax: Axes | None = None) -> Axes:
+    """Plot the estimate of every agent over time, in the color of its class, its mean in grey; events are marked."""
     table = fleet_table([view for view in views if view.seconds > 0])
     classes = sorted(table["truth"].unique())
     with canvas(ax, size=(6.4, 3.8)) as ax:
@@ -40,7 +40,7 @@ def plot_fleet(views: Sequence[View], ax: Axes | None = None) -> Axes:
         ax.set_xlim(0.0, table["seconds"].max())
         _frame(ax, table)
         ax.set_xlabel("seconds")
-        ax.set_ylabel("mean of the samples, and estimate")
+        ax.set_ylabel("mean and estimate")
         looks = [
             Line2D([], [], color=shade(GREY, 0.5), linewidth=0.7, label="each alone"),
             *(Line2D([], [], color=FREE_COLORS[k % len(FREE_COLORS)], label=f"together, class {k + 1}")
@@ -52,7 +52,7 @@ def plot_fleet(views: Sequence[View], ax: Axes | None = None) -> Axes:
 
 
 def _frame(ax: Axes, table: pd.DataFrame) -> None:
-    """All estimates, and the means but for the first wild ones; room for the marks at the top."""
+    """Set the limits of the y axis: all estimates, the means without the first extreme ones, and room for the marks."""
     means = table["mean"].dropna()
     low = min(table["estimate"].min(), means.quantile(0.01))
     high = max(table["estimate"].max(), means.quantile(0.99))

@@ -1,1 +1,1 @@
-"""The file of a node, and plans for fleets."""
+"""Configuration: node.toml, presets, and plans for fleets."""

@@ -1,4 +1,4 @@
-"""The file of a node: who it is, what it runs, whom it may speak to, in TOML.
+"""node.toml, the configuration of a node: its name, method, neighbors, keys, source and sink.
 
     name = "pi-3"                          # also the common name of its certificate
     network = "greenhouse"
@@ -18,11 +18,12 @@
     source = "stdin"
     [[neighbors]]
     name = "pi-1"
-    endpoint = "tls/192.168.1.11:7447"     # this agent dials; without an endpoint it is dialled
+    endpoint = "tls/192.168.1.11:7447"     # dialed by this agent; without an endpoint the neighbor dials
     [[neighbors]]
     name = "pi-4"
 
-Paths are relative to the file. Off loopback nothing is said or heard without TLS.
+Paths are relative to the file. Off loopback TLS is required. `tables` has the tables one by one; this file has the keys
+outside of tables and the rules that hold between tables.
 """
 
 from __future__ import annotations
@@ -39,38 +40,36 @@ from colme._core.fields import convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import METHODS, Method
 from colme.node.config import presets
-from colme.node.config.tables import Estimates, HostTable, Limits, Neighbor, Samples, Tls, Via, check_keys
+from colme.node.config.tables import Estimates, HostTable, Join, Limits, Neighbor, Samples, Tls
 from colme.node.hosts.frame import MOST_BYTES
-from colme.node.membership.join import Join
 from colme.node.messages.adapters import most_items
-from colme.node.messages.membership import MOST_LETTER
+from colme.node.messages.membership import MOST_MEMBERSHIP_BYTES
 from colme.node.names import Endpoint, check_name, is_unspecified
 
 
 class NodeConfig(Configuration, frozen=True, kw_only=True):
-    """A node, read and checked. Make one with `NodeConfig.read(path)` or by its fields.
+    """The configuration of a node, checked. Make one with `NodeConfig.read(path)` or from its fields.
 
-    name       who it is
-    network    agents of another network are not heard
-    method     what it runs
+    name       name of the agent
+    network    name of the network; agents of another network are not heard
+    method     the method that it runs
     preset     what the network is like: local, lan or wan
     tick_rate  records per second
-    listen     endpoints at which others can dial it
-    neighbors  whom it starts with
-    members    who may become a neighbor; neighbors are members anyway
-    tls        its identity; needed off loopback
-    samples    where its samples come from
-    estimates  where its estimates go
-    relay      through which others reach it, where they cannot dial it
-    store      where its state is kept (default: the name, with .sqlite)
-    n_agents   agents of the network (default: its members and itself)
-    n_edges    edges of the network (default: its own)
-    origin     is subtracted from all samples; near the data, and the same everywhere
-    report_every  seconds between two lines about the estimate
-    save_every    ticks between two saves: what a crash may forget
-    limits     knobs
-    host       many agents in this process; its name is then that of the host, and its neighbors are hosts
-    join       how it finds further neighbors; left out: it has those of the file
+    listen     endpoints at which other agents can dial it
+    neighbors  the neighbors that it starts with
+    members    agents that may become neighbors, besides `neighbors`
+    tls        files of its identity; required off loopback
+    samples    where samples come from
+    estimates  where estimates go
+    store      file in which its state is saved (default: the name, with .sqlite)
+    n_agents   agents in the network (default: its members and itself)
+    n_edges    edges in the network (default: its own)
+    origin     subtracted from all samples; near the data, and the same everywhere
+    report_every  seconds between two reports of the estimate
+    save_every    ticks between two saves; a crash loses at most the samples in between
+    limits     settings that the preset would choose
+    host       many agents in this process; `name` is then the host's, and the neighbors are hosts
+    join       how it finds further neighbors; if left out, it keeps those of the file
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -86,7 +85,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     tls: Tls | None = None
     samples: Samples = Samples()
     estimates: Estimates = Estimates()
-    relay: Via | None = None
     store: str = ""
     n_agents: int | None = None
     n_edges: int | None = None
@@ -117,45 +115,37 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         self._check_neighbors()
         for i, endpoint in enumerate(self.listen):
             self._check_endpoint(endpoint, f"listen[{i}]")
-        if self.relay is not None and (self.tls is None or self.inner is None):
-            raise NodeError(
-                f"relay.address={shorten(self.relay.address)}: what a relay carries is TLS for a listener on loopback. "
-                "Add [tls] and listen = ['tls/127.0.0.1:7447']."
-            )
         if self.join is not None:
             self._check_join(self.join)
 
     def _check_join(self, join: Join) -> None:
         if self.host is not None:
-            raise NodeError("[host] and [join]: a host has the neighbors of its file. Leave [join] out.")
+            raise NodeError("[host] and [join]: a host keeps the neighbors of its file. Leave [join] out.")
         if self.method.baseline:
             raise NodeError(f"join with method={self.method!r}: it has no neighbors. Leave [join] out.")
         if join.admit == "certified" and self.tls is None:
-            raise NodeError("join.admit='certified': without keys nobody proves a name. Add [tls], or admit members.")
+            raise NodeError("join.admit='certified': names are proved by certificates. Add [tls], or admit members.")
         if join.seed == self.name:
-            raise NodeError(f"join.seed={self.name!r}: that is this agent itself. Name another, or none.")
+            raise NodeError(f"join.seed={self.name!r}: that is this agent itself. Name another agent, or none.")
         if self.limits.max_neighbors is not None and self.limits.max_neighbors < join.most:
             raise NodeError(
                 f"limits.max_neighbors={self.limits.max_neighbors} with join.degree={join.degree}: an agent that wants "
-                f"so many takes up to {join.most}. Leave it out, or choose a smaller degree."
+                f"so many accepts up to {join.most}. Leave it out, or choose a smaller degree."
             )
         for field in ("endpoint", "advertise"):
             if getattr(join, field) is not None:
                 self._check_endpoint(getattr(join, field), f"join.{field}")
-        if self.relay is not None and join.advertise is None and Endpoint.parse(self.listen[0]).loopback:
-            raise NodeError(
-                f"[relay] and [join] with listen={self.listen[0]!r}: others find this agent at its port on the relay, "
-                "and must be told. Add advertise = 'tls/relay.example:7501' to [join]."
-            )
         if self.advertised is not None and is_unspecified(Endpoint.parse(self.advertised).host):
-            raise NodeError(f"{self.advertised!r}: nobody can dial that. Add advertise = 'tls/host:port' to [join].")
+            raise NodeError(
+                f"{self.advertised!r}: that address cannot be dialed. Add advertise = 'tls/host:port' to [join]."
+            )
 
     def _check_neighbors(self) -> None:
         seen = {self.name}
         for i, neighbor in enumerate(self.neighbors):
             where = f"neighbors[{i}]"
             if neighbor.name in seen:
-                rule = "an agent is no neighbor of itself" if neighbor.name == self.name else "list each once"
+                rule = "an agent is not its own neighbor" if neighbor.name == self.name else "list each once"
                 raise NodeError(f"{where}.name={shorten(neighbor.name)}: {rule}. Leave it out.")
             seen.add(neighbor.name)
             if neighbor.endpoint is not None:
@@ -170,17 +160,17 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         self.check_endpoint(Endpoint.parse(text, where), where)
 
     def check_endpoint(self, endpoint: Endpoint, where: str = "endpoint") -> None:
-        """Off loopback only with TLS; where there are keys, they are used."""
+        """Refuse an endpoint without TLS off loopback, or if there are keys."""
         if endpoint.protocol == "tls" and self.tls is None:
             raise NodeError(f"{where}={str(endpoint)!r}: TLS needs keys. Add [tls], see: colme node keys.")
         if endpoint.protocol == "tcp" and self.tls is not None:
-            raise NodeError(f"{where}={str(endpoint)!r}: this agent has keys, so all of it is TLS. Try 'tls/...'.")
+            raise NodeError(f"{where}={str(endpoint)!r}: this agent has keys, so all its links use TLS. Try 'tls/...'.")
         if endpoint.protocol == "tcp" and not endpoint.loopback:
-            raise NodeError(f"{where}={str(endpoint)!r}: off loopback everything is TLS. Try 'tls/...', and add [tls].")
+            raise NodeError(f"{where}={str(endpoint)!r}: off loopback TLS is required. Try 'tls/...', and add [tls].")
 
     @classmethod
     def read(cls, path: str | Path) -> NodeConfig:
-        """From a TOML file."""
+        """Read a TOML file."""
         path = Path(path)
         table = read_toml(path, NodeError, "Try: colme node plan.")
         with located(f"{path}: ", NodeError):
@@ -188,8 +178,17 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
-        """From a table of the same form as the file; paths become those from the folder."""
-        check_keys(table, cls, "node", {"name": 'name = "pi-3"', "method": "[method]"})
+        """From a table of the same form as the file; paths are taken relative to the folder."""
+        if "relay" in table:
+            raise NodeError(
+                "[relay]: there is no relay since colme 0.7; a tunnel by WireGuard or ssh takes its place. Remove the "
+                "table and see docs/howto/behind_nat.md."
+            )
+        for key in table:
+            one_of(key, cls.__struct_fields__, "key", NodeError)
+        for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
+            if key not in table:
+                raise NodeError(f"{key} is missing: every node has one. Add {example}.")
         rest = {key: value for key, value in table.items() if key != "method"}
         fields = convert_fields(rest, cls, NodeError)
         home = Path(folder)
@@ -209,33 +208,27 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return cls(method=method_of(table["method"]), **fields)
 
     @property
-    def everyone(self) -> tuple[str, ...]:
-        """All who may speak to this agent, in order."""
+    def peers(self) -> tuple[str, ...]:
+        """The agents that may speak to this one: members, neighbors and the seed, sorted."""
         names = {*self.members, *(neighbor.name for neighbor in self.neighbors)}
         if self.join is not None and self.join.seed is not None:
             names.add(self.join.seed)
         return tuple(sorted(names - {self.name}))
 
     @property
-    def inner(self) -> Endpoint | None:
-        """Where it listens on loopback: what a relay carries ends there."""
-        places = (Endpoint.parse(text) for text in self.listen)
-        return next((place for place in places if place.loopback), None)
-
-    @property
     def advertised(self) -> str | None:
-        """Where others can dial it."""
+        """Where other agents can dial it."""
         chosen = None if self.join is None else self.join.advertise
         return chosen or (self.listen[0] if self.listen else None)
 
     @property
     def admits_certified(self) -> bool:
-        """Whether a certificate is enough to speak to this agent."""
+        """Whether every agent with a certificate may speak to this one."""
         return self.join is not None and self.join.admit == "certified"
 
     def admits(self, name: str, endpoint: str | None) -> bool:
-        """Whether somebody of whom it was told may be dialled there, or (None) dial this agent."""
-        if name == self.name or not (self.admits_certified or name in self.everyone):
+        """Whether a peer that others named may be dialed at the endpoint, or (None) may dial this agent."""
+        if name == self.name or not (self.admits_certified or name in self.peers):
             return False
         if endpoint is None:
             return bool(self.listen)
@@ -247,14 +240,14 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def socket(self) -> str:
-        """Where the running node answers those who ask for its status: beside its store."""
+        """The socket at which the running node serves its status, beside its store."""
         return str(Path(self.store).with_suffix(".sock"))
 
     @property
     def degree(self) -> int:
-        """The largest in the network, as far as this agent can tell."""
+        """The largest degree in the network, as far as this agent can tell."""
         if self.host is not None:
-            own = 1  # its file of agents tells more
+            own = 1  # its file of agents says more
         else:
             own = max(1, len(self.neighbors), 0 if self.join is None else self.join.most)
         if self.n_agents is None or self.n_edges is None:
@@ -276,7 +269,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> int:
-        """Of a state on the wire."""
+        """Number of parts of a record."""
         return 1 if self.host is None else self.host.parts
 
     @property
@@ -284,8 +277,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if self.host is not None:
             return self.limits.max_record or MOST_BYTES
         n_items = most_items(self.method, self.max_neighbors)
-        letter = 0 if self.join is None else MOST_LETTER
-        return self.limits.max_record or max(presets.max_record(n_items), letter)
+        membership = 0 if self.join is None else MOST_MEMBERSHIP_BYTES
+        return self.limits.max_record or max(presets.max_record(n_items), membership)
 
     @property
     def max_rate(self) -> float:
@@ -295,7 +288,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     def max_neighbors(self) -> int:
         if self.limits.max_neighbors is None and self.join is not None:
             return max(self.join.most, len(self.neighbors))
-        return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.everyone))
+        return self.limits.max_neighbors or presets.max_neighbors(len(self.neighbors), len(self.peers))
 
     @property
     def rx_threads(self) -> int:
@@ -310,7 +303,9 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
 def method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:
     """A method from its table, as experiment files have it."""
     if not isinstance(table, dict) or "method" not in table:
-        raise NodeError(f"method={shorten(table)}: it is a table that says which. Write [method], method = 'cl-colme'.")
+        raise NodeError(
+            f"method={shorten(table)}: it must be a table with a name. Write [method], method = 'cl-colme'."
+        )
     by_tag = {str(kind.__struct_config__.tag): kind for kind in known}
     with located("method", NodeError):
         one_of(table["method"], by_tag, "method", NodeError)

@@ -1,26 +1,28 @@
-"""How patient a node is, derived from what its network is like: every knob has a formula.
+"""Presets: timeouts and limits of a node, derived from what its network is like. Every setting has a formula.
 
     preset   round trip   loss    lease   retry            for
     local        1 ms      0 %    1 s     0.1 .. 0.5 s     one machine
     lan         10 ms      1 %    2 s     0.1 .. 1 s       one building, wired or good radio
     wan        150 ms     20 %    5 s     0.3 .. 2.5 s     links between sites, bad radio
 
-lease         a neighbor from which nothing came for so long is taken for gone. TCP sends a lost packet again after
-              0.2 s + 2 round trips, then after twice that, ...: k losses in a row take (2^k - 1) of them. k is such
-              that at most 1 % of packets meet more, and a third is added because there are four signs of life per
-              lease:  lease = 4/3 (2^k - 1) (0.2 s + 2 rtt), up to the next half second, and at least 1 s, or 2 s off
-              one machine (measured: 2 s flaps at 20 % loss and 50 ms each way, twice that does not)
-retry         a dialled neighbor that does not answer is dialled again after two round trips (at least 0.1 s), then
-              half as long again each time, up to lease / 2: a healed link is used before a lease has passed
-freshness     a record counts until it is 5 periods + lease old: five lost records in a row or one lost link, no more
-max_neighbors twice those at the start, at least 14, and no more than there are members: neighbors come and go; with
-              [join] three times the degree that is wanted
-rx_threads    2 more than the neighbors at the start, or those it wants: closing a dead link may hold a thread for ten
-              seconds, and two must be free to listen. More threads cost time: 20 instead of 8, a tenth of the process
+degree        6 neighbors per agent, or fewer in a small network
+lease         a neighbor that sent nothing for this long is considered gone. TCP resends a lost packet after 0.2 s + 2
+              round trips, then after twice that, and so on: k losses in a row take (2^k - 1) times as long. k is such
+              that at most 1 % of packets are lost more often, and a third is added because there are four keep-alives
+              per lease:  lease = 4/3 (2^k - 1) (0.2 s + 2 rtt), rounded up to half a second, and at least 1 s, or 2 s
+              off one machine (measured: 2 s flaps at 20 % loss and 50 ms each way, 4 s does not)
+retry         a neighbor that does not answer is dialed again after two round trips (at least 0.1 s), then after 1.5
+              times as long each time, up to lease / 2: a healed link is used before a lease has passed
+freshness     a record counts until it is 5 periods + lease old: it survives five lost records in a row or one lost link
+max_neighbors twice the neighbors at the start, at least 14, and at most the members of the network; with [join] three
+              times the degree. A newcomer brings `degree` edges, so when all agents come one by one the mean degree is
+              twice `degree`; with room for no more than that, only the last to come would have any room
+rx_threads    2 more than the neighbors at the start (or the degree): closing a dead link may hold a thread for ten
+              seconds, and two must be free to receive. More threads cost time: 20 instead of 8, a tenth of the process
 max_sessions  2 max_neighbors + 2: the old link of a neighbor that restarted lives on for a lease
-max_record    twice 128 bytes for the head and intervals and 16 for each item: flows have one per neighbor, the ballots
-              of a census at most 1024; twice, so that a later version may say more. For hosts of many agents 60 000,
-              a part of a frame: with what zenoh adds it is below its batch of 65 535
+max_record    twice (128 bytes for the head and intervals + 16 for each item): flows have one item per neighbor, the
+              histogram of a census at most 1024; twice, so that a later version may add fields. For hosts of many
+              agents 60 000, one part of a frame: with what zenoh adds it is below its batch of 65 535
 max_rate      4 records per period from each neighbor: room for jitter, none for a flood
 """
 
@@ -31,10 +33,24 @@ from dataclasses import dataclass
 
 from colme.errors import NodeError, one_of
 
+DEGREE = 6
+"""Neighbors that an agent has by default."""
+
+
+def default_degree(n_agents: int) -> int:
+    """The degree of a random regular graph on so many agents; n_agents x degree must be even."""
+    degree = min(DEGREE, n_agents - 1)
+    return degree - n_agents * degree % 2
+
+
+def max_degree(degree: int) -> int:
+    """Neighbors that an agent accepts if it wants `degree`."""
+    return 3 * degree
+
 
 @dataclass(frozen=True)
 class Preset:
-    """What a network is like: the time there and back in seconds, the share of packets lost, the shortest lease."""
+    """What a network is like: round-trip time in seconds, share of packets lost, and the shortest lease in seconds."""
 
     round_trip: float
     loss: float
@@ -64,12 +80,12 @@ def preset(name: str) -> Preset:
 
 
 def last_retry(lease: float) -> float:
-    """The longest pause between two attempts to reach a neighbor, in seconds."""
+    """The longest wait between two attempts to dial a neighbor, in seconds."""
     return lease / 2
 
 
 def freshness(period: float, lease: float) -> float:
-    """How old the last record of a neighbor may be, in seconds, to count."""
+    """The age in seconds up to which the last record of a neighbor counts."""
     return 5 * period + lease
 
 
@@ -86,7 +102,7 @@ def max_sessions(max_neighbors: int) -> int:
 
 
 def max_record(n_items: int) -> int:
-    """Bytes of the longest message that is let in."""
+    """Size in bytes of the longest message that is accepted."""
     return 2 * (128 + 16 * n_items)
 
 

@@ -1,30 +1,24 @@
-"""The tables of node.toml, each with its own rules; `config` has those that hold between them."""
+"""The tables of node.toml: one class per table, with the rules that hold within it.
+
+`node_toml` puts them together and checks the rules that hold between them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from colme._core.configuration import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
+from colme.node.config.presets import DEGREE, max_degree
 from colme.node.hosts.frame import MOST_PARTS
 from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
-OUTLETS = ("stdout", "file", "zenoh", "mqtt")
-
-
-def check_keys(table: dict[str, Any], kind: type[Configuration], what: str, needed: dict[str, str]) -> None:
-    """Refuse a file with a key that there is not, or without one that is needed, of which there is an example."""
-    for key in table:
-        one_of(key, kind.__struct_fields__, "key", NodeError)
-    for key, example in needed.items():
-        if key not in table:
-            raise NodeError(f"{key} is missing: every {what} has one. Add {example}.")
+SINKS = ("stdout", "file", "zenoh", "mqtt")
 
 
 def _check_address(address: str, kind: str, without: str, example: str) -> None:
-    """All kinds but one need an address."""
+    """Every kind but `without` needs an address."""
     if (kind == without) != (address == ""):
         rule = f"{without} has no address" if address else f"{kind} needs one"
         remedy = "Leave it out" if address else f"Try address = {example!r}"
@@ -32,10 +26,10 @@ def _check_address(address: str, kind: str, without: str, example: str) -> None:
 
 
 class Neighbor(Configuration, frozen=True, kw_only=True):
-    """An agent to talk to.
+    """[[neighbors]]: an agent to exchange records with.
 
-    name      its common name
-    endpoint  where to dial it; left out: it dials this agent
+    name      its name, which is the common name of its certificate
+    endpoint  where to dial it; if left out, it dials this agent
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -51,7 +45,7 @@ class Neighbor(Configuration, frozen=True, kw_only=True):
 
 
 class Tls(Configuration, frozen=True, kw_only=True):
-    """Files of the agent's identity (see colme.node.security.keys).
+    """[tls]: the files that prove the agent's identity (see colme.node.security.keys).
 
     ca           certificates of the authorities to trust
     certificate  of this agent
@@ -70,9 +64,9 @@ class Tls(Configuration, frozen=True, kw_only=True):
 
 
 class Samples(Configuration, frozen=True, kw_only=True):
-    """Where samples come from: one number per line or message.
+    """[samples]: where samples come from, one number per line or message.
 
-    source   stdin, file (one that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
+    source   stdin, file (that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
     address  a path, host:port, a key, or host:port/topic
     """
 
@@ -94,12 +88,58 @@ class Samples(Configuration, frozen=True, kw_only=True):
                 )
 
 
-class HostTable(Configuration, frozen=True, kw_only=True):
-    """Many agents in one process: those of this host.
+class Join(Configuration, frozen=True, kw_only=True):
+    """[join]: how an agent finds further neighbors (see colme.node.membership.introductions).
 
-    agents     a file that lists their neighbors, see colme.node.hosts.graph
-    estimates  a file that gets all estimates at each report, as CSV; left out: none
-    parts      of the frames that hosts of this network send, on all hosts the same
+    seed         the agent that it asks first, and whenever no other peer is known
+    endpoint     where to dial the seed
+    degree       neighbors that it wants; it accepts up to three times as many. The same for all agents of a network
+    advertise    where other agents can dial it (default: where it listens, if it does)
+    replace      whether to replace neighbors that are lost
+    admit        which agents may become neighbors: the "members" in the file, or all "certified" by the authority
+    max_members  agents that it admits although they are not in the file
+    patience     seconds of silence after which a neighbor is replaced (default: 60 times the freshness)
+    """
+
+    refusal: ClassVar[type[ColmeError]] = NodeError
+
+    seed: str | None = None
+    endpoint: str | None = None
+    degree: int = DEGREE
+    advertise: str | None = None
+    replace: bool = True
+    admit: str = "members"
+    max_members: int = 1000
+    patience: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.seed is None) != (self.endpoint is None):
+            missing = "endpoint = 'tls/192.168.1.11:7447'" if self.endpoint is None else "seed = 'pi-1'"
+            raise NodeError(f"seed={self.seed!r} with endpoint={self.endpoint!r}: they go together. Add {missing}.")
+        if self.seed is not None:
+            check_name(self.seed, "seed")
+        for field in ("endpoint", "advertise"):
+            if getattr(self, field) is not None:
+                Endpoint.parse(getattr(self, field), field)
+        whole(self.degree, "degree", f"degree = {DEGREE}", NodeError)
+        one_of(self.admit, ("members", "certified"), "admit", NodeError)
+        whole(self.max_members, "max_members", "max_members = 1000", NodeError)
+        if self.patience is not None:
+            positive(self.patience, "patience", "patience = 300.0", NodeError)
+
+    @property
+    def most(self) -> int:
+        """Neighbors that it accepts."""
+        return max_degree(self.degree)
+
+
+class HostTable(Configuration, frozen=True, kw_only=True):
+    """[host]: many agents in one process.
+
+    agents     file that lists their neighbors, see colme.node.hosts.graph
+    estimates  file to which all estimates are written at each report, as CSV; if left out, none
+    parts      number of parts in the frames of this network, the same on all hosts
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -112,19 +152,19 @@ class HostTable(Configuration, frozen=True, kw_only=True):
         super().__post_init__()
         whole(self.parts, "host.parts", "parts = 10", NodeError)
         if self.parts > MOST_PARTS:
-            raise NodeError(f"host.parts={self.parts}: there can be {MOST_PARTS} at most. Use more hosts.")
+            raise NodeError(f"host.parts={self.parts}: there can be at most {MOST_PARTS}. Use more hosts.")
 
 
 class Limits(Configuration, frozen=True, kw_only=True):
-    """Knobs that the preset would set (formulas: see colme.node.config.presets).
+    """[limits]: settings that the preset would choose (formulas: see colme.node.config.presets).
 
-    lease         seconds of silence after which a neighbor is taken for gone
+    lease         seconds of silence after which a neighbor is considered gone
     freshness     seconds for which a record counts
-    max_record    bytes; longer messages are dropped before they are looked at
+    max_record    bytes; longer messages are dropped unread
     max_rate      records per second accepted from a neighbor
-    max_neighbors how many neighbors it may come to have
-    rx_threads    threads that listen
-    max_sessions  links accepted
+    max_neighbors most neighbors that it may have
+    rx_threads    threads that receive
+    max_sessions  most links that it accepts
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
@@ -148,9 +188,9 @@ class Limits(Configuration, frozen=True, kw_only=True):
 
 
 class Estimates(Configuration, frozen=True, kw_only=True):
-    """Where estimates go, as JSON lines.
+    """[estimates]: where estimates go, as JSON lines.
 
-    to       stdout, file (a line is added), zenoh or mqtt (a key to publish on)
+    to       stdout, file (lines are appended), zenoh or mqtt (a key to publish on)
     address  a path, protocol/host:port/key, or host:port/topic
     """
 
@@ -161,28 +201,5 @@ class Estimates(Configuration, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(self.to, OUTLETS, "outlet", NodeError)
+        one_of(self.to, SINKS, "sink", NodeError)
         _check_address(self.address, self.to, "stdout", "estimates.jsonl")
-
-
-class Via(Configuration, frozen=True, kw_only=True):
-    """The relay through which this agent is reached (see colme.node.net.relay).
-
-    address  host:port of the relay
-    name     the common name of its certificate
-    """
-
-    refusal: ClassVar[type[ColmeError]] = NodeError
-
-    address: str
-    name: str = "relay"
-    _EXAMPLE: ClassVar[str] = "relay.example:7460"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name(self.name, "name")
-        host_and_port(self.address, "address", self._EXAMPLE)
-
-    @property
-    def place(self) -> Endpoint:
-        return host_and_port(self.address, "address", self._EXAMPLE)

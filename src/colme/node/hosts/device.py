@@ -1,4 +1,4 @@
-"""A host of many agents on a network: `Device`, for a `HostCore`."""
+"""`Device` for a host of many agents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from colme.errors import NodeError, one_of
 from colme.node.config.node_toml import NodeConfig
 from colme.node.device import Device
 from colme.node.hosts.graph import HostGraph
-from colme.node.hosts.host import NO_SAMPLES, HostCore, Samples
+from colme.node.hosts.host import NO_SAMPLES, AgentSamples, HostCore
 from colme.node.hosts.samples import together
 from colme.node.net.transport import Transport
-from colme.node.store import Store
+from colme.node.store import AgentStore
 
 PATIENCE = 5
 """Ticks between two saves because of cuts: when many edges part, nearly every tick cuts one, and a save takes about as
@@ -22,16 +22,16 @@ long as a tick of all agents."""
 
 
 class HostDevice(Device):
-    """Reads what other hosts said, ticks all agents, saves what must not be forgotten, and only then speaks.
+    """Reads the frames of other hosts, ticks all agents, saves what must survive a crash, and only then sends.
 
-    parts   of the frames that the hosts of this network send (default: as many as this one's)
+    parts   number of parts in the frames of this network (default: as many as this host needs)
     """
 
     many: ClassVar[bool] = True
     core: HostCore  # type: ignore[assignment]
 
     def __init__(
-        self, core: HostCore, transport: Transport, store: Store | None = None, *, parts: int | None = None,
+        self, core: HostCore, transport: Transport, store: AgentStore | None = None, *, parts: int | None = None,
         **options: Any,
     ):  # fmt: skip
         super().__init__(core, transport, store, **options)  # type: ignore[arg-type]
@@ -48,21 +48,21 @@ class HostDevice(Device):
         """A tick with the blocks of samples that came since the last."""
         self.tick(now, together(samples))
 
-    def tick(self, now: float, samples: Samples = NO_SAMPLES) -> None:  # type: ignore[override]
+    def tick(self, now: float, samples: AgentSamples = NO_SAMPLES) -> None:  # type: ignore[override]
         """One step; see `HostCore.tick`."""
-        core, door = self.core, self.transport
+        core, transport = self.core, self.transport
         heard = [
             (host, raw) for host in core.graph.hosts for part in range(self.parts)
-            if (raw := door.latest(host, part)) is not None
+            if (raw := transport.latest(host, part)) is not None
         ]  # fmt: skip
         self._before[:] = core.estimates
-        frame = core.tick(now, samples, heard, door.control())
+        frame = core.tick(now, samples, heard, transport.control())
         if core.epoch - self._last_save >= (PATIENCE if core.urgent else self.save_every):
             self.save()
         for part, record in enumerate(frame):
-            door.publish(record, part)
+            transport.publish(record, part)
         for host, message in core.messages():
-            door.send(host, message)
+            transport.send(host, message)
 
     def save(self) -> None:
         super().save()

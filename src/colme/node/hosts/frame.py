@@ -1,17 +1,17 @@
-"""What hosts of many agents say to each other, in bytes: little-endian columns, every field checked, column by column.
+"""The wire format between hosts of many agents: little-endian columns, every field checked, column by column.
 
 A frame is the newest state of those agents of a host that have neighbors elsewhere. It goes out in parts, each of which
-is useful on its own and fits into one batch of the transport. Which host sent it is not in it: the transport's key says
-so, and a host speaks for its own agents only, which are numbers of its own. A part has 32 bytes of head, then columns:
+is useful on its own and fits into one batch of the transport. It does not name the host that sent it: the key of the
+transport does, and a host speaks for its own agents only. A part has a head of 32 bytes, then columns:
 
     magic 4s, version u8, kind u8, turn u8, zero u8, incarnation u32, part u32, n_agents u32, n_items u32, epoch u64
     hello   mean f64, radius f64, restart i64, estimate f32, degree u32, agent u32, generation u32
     loans   mean f64, radius f64, estimate f32, degree u32, agent u32, and for each of n_items edges
             flow f64, row u32, host u32, neighbor u32
 
-incarnation: starts of the host; epoch: its ticks; turn: the exchange within a step, where there are barriers. A loan is
-of the agent in this row of the part, to the neighbor of this number on the host with this hash. A mean or estimate of
-NaN is none yet. Cuts of edges are told in lists of pairs (my agent, yours):
+incarnation: how often the host was started; epoch: its ticks; turn: the exchange within a step, in lockstep. A loan is
+of the agent in this row of the part, to the neighbor of this number on the host with this hash. A mean or estimate is
+NaN before there is one. Cuts of edges are sent in lists of pairs (agent of the sender, agent of the receiver):
 
     magic 4s, version u8, kind u8, zero u16, incarnation u32, n_pairs u32, epoch u64, n_pairs x u32, n_pairs x u32
 """

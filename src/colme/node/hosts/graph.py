@@ -1,9 +1,9 @@
-"""Who lives on a host, and who their neighbors are, there and on other hosts: a text file with a line per neighbor.
+"""The agents of a host and their neighbors, there and on other hosts: a text file with a line per neighbor.
 
     agent,neighbor
     0,17
     0,pi-2/33              # number 33 of another host
-    1,                     # nobody
+    1,                     # no neighbor
 
 Agents of a host are numbers from 0. Neighbors are added up in the order of the file. An edge within the host stands in
 it twice, once for each end; one between hosts once in the file of each.
@@ -61,7 +61,7 @@ class HostGraph:
         wrong[order[1:]] |= np.diff(there[order]) == 0
         if wrong.any():
             raise NodeError(
-                f"agent {self.rows[wrong][0]}: a neighbor is somebody else, and listed once. Correct the list."
+                f"agent {self.rows[wrong][0]}: a neighbor is another agent, and listed once. Correct the list."
             )
         self.backs = np.full(len(self.ends), -1, np.int64)
         here = np.flatnonzero(where == 0)

@@ -1,16 +1,17 @@
-"""Many agents in one process: those of a host, in arrays. Like `core.Core`, it does no I/O and reads no clock.
+"""The core of a host: many agents in one process, in arrays. Like `core.Core`, it does no I/O and reads no clock.
 
 From the perspective of host H, at one of its own ticks:
 
-(1) it takes the samples that came, each for one of its agents
-(2) it reads the parts of the other hosts' frames: older ones than it knows, or wrong in any field, are refused and
-    counted. What they say of an agent that is a neighbor of one here counts as long as it is fresh; flows count once
-(3) all its agents make one step, with each other as in the simulator and with those elsewhere as devices do
-(4) edges to other hosts that this step cut are told, many in a message, again and again, until the other host knows
-(5) the new state of those agents who still have neighbors elsewhere goes out as a frame, in parts
+(1) it takes the samples that arrived, each for one of its agents
+(2) it reads the parts of the frames of other hosts. A part that is older than one it has, or invalid in any field, is
+    refused and counted. The state of an agent that is a neighbor of one here counts as long as it is fresh; flows count
+    once
+(3) all its agents make one step, with each other as in the simulator and with agents elsewhere as devices do
+(4) edges to other hosts that this step has cut are sent in lists, with backoff, until the other host acknowledges them
+(5) the new state of the agents that still have neighbors elsewhere goes out as a frame, in parts
 
-Whoever drives it saves `state()` while it is `urgent`, and only then asks for `messages()`: nobody hears of a cut that
-could be forgotten.
+The caller saves `state()` while it is `urgent`, and only then asks for `messages()`: a cut that could be lost in a
+crash is never sent.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from colme.consensus import START
 from colme.errors import NodeError, positive, whole
 from colme.method import Method
 from colme.methods.consensus import ConsensusMethod
-from colme.node.hosts import kernels as kernels
+from colme.node.hosts import kernels
 from colme.node.hosts.frame import HELLO, LOANS, Frame, pack_frame, unpack_frame
 from colme.node.hosts.graph import HostGraph
-from colme.node.hosts.links import Links
+from colme.node.hosts.links import HostLinks
 from colme.node.hosts.state import freeze_host, thaw_host
 from colme.node.messages.adapters import check_device_step
 from colme.node.messages.wire import LARGEST, WireError
 from colme.node.security.trust import MOST_NEWS, PAUSE
 
-Samples = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Agents, and the samples that they see, in the order in which these came."""
-NO_SAMPLES: Samples = np.empty(0, np.int64), np.empty(0)
+AgentSamples = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Numbers of agents, and a sample of each, in the order of arrival."""
+NO_SAMPLES: AgentSamples = np.empty(0, np.int64), np.empty(0)
 
 
 class HostCore:
     """The agents of one host.
 
     method       CLColME (any clock but the global one, or flows), CColME or Local
-    name         of the host, and its `graph`
-    n_agents     of the whole network; `n_edges`, `degree`: its edges, and the largest number of neighbors
+    name         name of the host; `graph`: its agents and their neighbors
+    n_agents     agents in the network; `n_edges`, `degree`: its edges, and its largest degree
     sigma, width, kurtosis   what is known of the samples; sigma may be an array, one per agent
     origin, stale_after, incarnation   as in `Core`
     """
@@ -60,11 +61,11 @@ class HostCore:
         most = max(1, int(graph.degrees.max()))
         most = most if degree is None else max(most, whole(degree, "degree", "degree=6", NodeError))
         n, n_all = graph.n_agents, graph.n_agents + graph.n_ghosts
-        everybody = n_all if n_agents is None else max(n_all, whole(n_agents, "n_agents", "n_agents=20", NodeError))
-        edges = max(everybody * most // 2, 1) if n_edges is None else n_edges
+        n_network = n_all if n_agents is None else max(n_all, whole(n_agents, "n_agents", "n_agents=20", NodeError))
+        edges = max(n_network * most // 2, 1) if n_edges is None else n_edges
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
-        self._prepare(method, everybody, edges, most, sigma, width, kurtosis)
+        self._prepare(method, n_network, edges, most, sigma, width, kurtosis)
         self.refused: Counter[str] = Counter()
         self.urgent = False  # something must be saved before anybody is told
         self.t = 0
@@ -83,7 +84,7 @@ class HostCore:
         self.theirs = np.full(len(self.slots), np.nan) if flowing else None
         self.cut_now = np.zeros(n, bool)
         self.heard_at = np.full(graph.n_ghosts, -math.inf)
-        self.links = Links(graph, name, self.kind, silent=method.baseline)
+        self.links = HostLinks(graph, name, self.kind, silent=method.baseline)
         self._new = np.zeros(graph.n_ghosts, bool)
         self._spare = np.empty(n, np.float32)
         self._news = np.full((2, n), START, np.int64)
@@ -143,14 +144,14 @@ class HostCore:
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
-        """Of the ghosts: those who are still neighbors of somebody here."""
+        """Whether each ghost is still a neighbor of an agent here."""
         graph = self.graph
         found = np.zeros(graph.n_ghosts, bool)
         found[graph.ends[graph.crossing[self.alive[graph.crossing]]] - graph.n_agents] = True
         return found
 
     def tick(
-        self, now: float, samples: Samples = NO_SAMPLES, frames: Iterable[tuple[str, bytes]] = (),
+        self, now: float, samples: AgentSamples = NO_SAMPLES, frames: Iterable[tuple[str, bytes]] = (),
         control: Iterable[tuple[str, bytes]] = (),
     ) -> list[bytes]:  # fmt: skip
         """One step at time `now` (seconds, never falling) with the samples, parts of frames and control messages that
@@ -164,9 +165,9 @@ class HostCore:
         self.average()
         return self.frame()  # (5)
 
-    # The phases of a step, for whoever has barriers between them
+    # The phases of a step, for callers with barriers between them
 
-    def observe(self, samples: Samples) -> None:
+    def observe(self, samples: AgentSamples) -> None:
         """A new step begins, with these samples."""
         self.t += 1
         agents, values = samples
@@ -262,7 +263,7 @@ class HostCore:
         return known
 
     def frame(self, turn: int = 0) -> list[bytes]:
-        """The state of those agents whom other hosts ask about, in parts."""
+        """The state of the agents with neighbors on other hosts, in parts."""
         return [
             pack_frame(Frame(self.kind, self.incarnation, self.t, part, rows, items, turn))
             for part, (rows, items) in enumerate(self.links.parts(self))

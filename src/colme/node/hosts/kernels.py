@@ -1,10 +1,10 @@
-"""A tick of all agents of a host. Numbers of equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py`
-or `methods/_flow.py` where it says so; the equations are the simulator's own.
+"""Kernels of a host: one tick of all its agents. Numbers of equations are those of `methods/cl_colme.py`, and of
+`methods/c_colme.py` or `methods/flow.py` where it says so; the equations are the simulator's own.
 
-Arrays hold the agents of the host first, then the ghosts: agents of other hosts, as these last spoke of them. The
-neighbors of agent a stand in slots[indptr[a]:indptr[a+1]], in the order in which they are added up; a slot that is cut
-holds a itself. `use` says who counts at this tick: all of the host, and ghosts that were heard lately. What ghosts say
-is doubted, see `_doubt`, unless all hosts tick `together`: then it is the simulator's step, to the bit.
+Arrays hold the agents of the host first, then the ghosts: agents of other hosts, as last received. The neighbors of
+agent a are slots[indptr[a]:indptr[a+1]], in the order of summation; a slot that is cut holds a itself. `use` says which
+agents count at this tick: all of the host, and ghosts with fresh state. The values of ghosts are bounded, see
+`security/trust`, unless all hosts tick `together`: then it is the simulator's step, to the bit.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a host keeps of the edges between it and other hosts: whose frames it has heard, what goes into its own, and
-which cuts the other end does not know of yet."""
+"""The edges between a host and other hosts: which frames were received, what goes into the own ones, and which cuts are
+not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import NodeError
-from colme.node.core import SLOWEST
+from colme.node.backoff import Backoff
 from colme.node.hosts.frame import (
     HEAD_BYTES,
     ITEM_BYTES,
@@ -36,7 +36,7 @@ MOST_TOLD = 6
 Index = NDArray[np.int64]
 
 
-class Links:
+class HostLinks:
     """Edges to other hosts. `silent`: nothing is said over them."""
 
     def __init__(self, graph: HostGraph, name: str, kind: int, *, silent: bool = False):
@@ -58,7 +58,7 @@ class Links:
         self._shown: list[tuple[Index, Index, Columns]] | None = None
         self._found: dict[tuple[str, int], tuple[bytes, Index, Any]] = {}
         self._found_slots: dict[tuple[str, int], tuple[list[NDArray[Any]], Index, Index]] = {}
-        self._waiting: dict[str, list[int]] = {}  # of hosts that do not know of cuts: ticks to wait, times told
+        self._waiting: dict[str, Backoff] = {}  # hosts that do not know of some cuts yet
         self._answers: list[tuple[str, Cuts]] = []
 
     @property
@@ -96,7 +96,7 @@ class Links:
         self.marks[host, frame.part] = frame.age_mark
 
     def ghosts_in(self, host: str, frame: Frame) -> tuple[Index, Any]:
-        """(ghosts, rows of the frame) for those of its agents who are neighbors of mine. Most parts name the same
+        """(ghosts, rows of the frame) for its agents that are neighbors of own agents. Most parts name the same
         agents as the one before, so what was found is kept."""
         raw, key = frame.rows["agent"].tobytes(), (host, frame.part)
         if key not in self._found or self._found[key][0] != raw:
@@ -137,7 +137,7 @@ class Links:
         return part
 
     def parts(self, core: Any) -> list[tuple[Columns, Columns]]:
-        """(rows, items) of each part, of the agents who still have neighbors elsewhere."""
+        """(rows, items) of each part, of the agents that still have neighbors elsewhere."""
         if self._shown is None:
             self._shown = [self._show(part) for part in range(self.n_parts)]
         found: list[tuple[Columns, Columns]] = []
@@ -176,13 +176,13 @@ class Links:
         self.known[crossing] = known
         if not known:
             for host in np.unique(self._host[crossing]).tolist():
-                self._waiting[self.graph.hosts[host - 1]] = [0, 0]
+                self._waiting[self.graph.hosts[host - 1]] = Backoff()
         return True
 
     def resume(self, alive: NDArray[np.bool_]) -> None:
         """After a restart: these slots live, and cuts that are not known are told anew."""
         self._open, self._shown = self.crossing[alive[self.crossing]], None
-        self._waiting = {host: [0, 0] for host in self.graph.hosts}
+        self._waiting = {host: Backoff() for host in self.graph.hosts}
 
     def unknown(self, alive: NDArray[np.bool_]) -> Index:
         """Slots that are cut, which the other host does not know."""
@@ -198,7 +198,7 @@ class Links:
         cuts = unpack_cuts(raw)
         slots = self._find(host, cuts.mine, cuts.yours)
         there = slots[slots >= 0]
-        senseless = int(alive[there].sum()) if cuts.kind == CUT_HEARD else 0  # nobody said that these are cut
+        senseless = int(alive[there].sum()) if cuts.kind == CUT_HEARD else 0  # never cut here
         for reason, times in (("stranger", len(slots) - len(there)), ("sense", senseless)):
             if times:
                 refused[reason] += times
@@ -221,16 +221,14 @@ class Links:
         if not self._waiting:
             return told
         unknown = self.unknown(alive)
-        for host, turn in list(self._waiting.items()):
+        for host, backoff in list(self._waiting.items()):
             slots = unknown[self._host[unknown] == self.graph.hosts.index(host) + 1]
             if len(slots) == 0:
                 del self._waiting[host]
                 continue
-            if turn[0] == 0:
+            if backoff.due():
                 for first in range(0, min(len(slots), MOST_TOLD * MOST_PAIRS), MOST_PAIRS):
                     some = slots[first : first + MOST_PAIRS]
                     cuts = Cuts(CUT, incarnation, epoch, self.graph.rows[some], self._number[some])
                     told.append((host, pack_cuts(cuts)))
-                turn[:] = [min(2 ** turn[1], SLOWEST), min(turn[1] + 1, SLOWEST)]
-            turn[0] -= 1
         return told

@@ -1,4 +1,4 @@
-"""Many agents on each of some hosts, for a plan: who is whose neighbor, within hosts and across."""
+"""The plan of a fleet with many agents per host: the neighbors of each, on its own host and on others."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from colme.errors import NodeError, whole
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.method import Method
+from colme.node.config.presets import default_degree
 from colme.node.hosts.frame import HELLO, LOANS
 from colme.node.hosts.graph import split
-from colme.node.hosts.links import Links
+from colme.node.hosts.links import HostLinks
 
 AGENTS, ESTIMATES = "agents.csv", "estimates.csv"
 
 
-class Crowd:
-    """As many agents on each host, with neighbors anywhere at random."""
+class ManyAgents:
+    """The same number of agents on each host, with random neighbors on all hosts."""
 
     def __init__(self, names: Sequence[str], agents: int, method: Method, *, degree: int | None = None, seed: int = 0):
         n = len(names) * whole(agents, "agents", "agents=1000", NodeError)
         if degree is None:
-            degree = min(6, n - 1)
-            degree -= n * degree % 2
+            degree = default_degree(n)
         graph = random_regular_graph(n, degree, rng=seed)
         owner = np.repeat(np.arange(len(names)), agents)
         self.graphs, _ = split(graph, owner.tolist(), names)
@@ -35,7 +35,7 @@ class Crowd:
         self.between_hosts: Graph = from_edges(pairs, len(names))
         kind = LOANS if getattr(method, "consensus", "") == "flow" else HELLO
         parts = [
-            Links(each, name, kind, silent=method.baseline).n_parts
+            HostLinks(each, name, kind, silent=method.baseline).n_parts
             for each, name in zip(self.graphs, names, strict=True)
         ]
         self.table: dict[str, Any] = {
@@ -45,6 +45,6 @@ class Crowd:
         }
 
     def write(self, folder: Path) -> None:
-        """A list of agents into the folder of each host."""
+        """Write the list of agents into the folder of each host."""
         for name, graph in zip(self.names, self.graphs, strict=True):
             graph.write(folder / name / AGENTS)

@@ -1,4 +1,4 @@
-"""The samples of many agents, from the same sources: lines with the number of an agent and a sample.
+"""Samples of many agents, from the same sources: lines with the number of an agent and a sample.
 
     17 21.4
     18 21.9
@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.node.hosts.graph import MOST_AGENTS
-from colme.node.hosts.host import NO_SAMPLES, Samples
-from colme.node.io.sources import LONGEST, Lines, number_in
+from colme.node.hosts.host import NO_SAMPLES, AgentSamples
+from colme.node.io.sources import LONGEST, LineParser, number_in
 
 _PLAIN = np.zeros(256, bool)  # bytes of a block that may be read as a whole
 _PLAIN[list(b"0123456789+-.eE \t\n")] = True
 
 
-class AgentLines(Lines):
-    """Agents and samples from bytes: blocks of `Samples`."""
+class AgentLineParser(LineParser):
+    """Agents and samples from bytes: blocks of `AgentSamples`."""
 
-    rule: ClassVar[str] = "is no agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"
+    rule: ClassVar[str] = "is not an agent with a sample: it is skipped, as others will be. Send lines like: 17 21.4"
     chunk: ClassVar[int] = 1 << 20
 
-    def read(self, lines: list[bytes]) -> list[Samples]:
+    def read(self, lines: list[bytes]) -> list[AgentSamples]:
         """The samples in these lines."""
         block = _block(b"\n".join(lines) + b"\n", len(lines)) if lines else None
         if block is not None:
@@ -50,7 +50,7 @@ class AgentLines(Lines):
         return None
 
 
-def together(blocks: list[Samples]) -> Samples:
+def together(blocks: list[AgentSamples]) -> AgentSamples:
     """All blocks as one."""
     if len(blocks) < 2:
         return blocks[0] if blocks else NO_SAMPLES
@@ -58,7 +58,7 @@ def together(blocks: list[Samples]) -> Samples:
     return np.concatenate(agents), np.concatenate(values)
 
 
-def _block(text: bytes, n_lines: int) -> Samples | None:
+def _block(text: bytes, n_lines: int) -> AgentSamples | None:
     """The samples in a block of lines each of which is as it should be; None if any is not."""
     letters: NDArray[Any] = np.frombuffer(text, np.uint8)
     if not _PLAIN[letters].all():

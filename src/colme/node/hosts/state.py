@@ -1,4 +1,4 @@
-"""What a host must keep to go on after a restart, as bytes: numbers and arrays, see `_state`."""
+"""The saved state of a host, as bytes: numbers and arrays, see `colme.node.state`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running host of many agents tells of itself, and where it writes its agents' estimates."""
+"""Report and status of a host of many agents, and the file of their estimates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def report_of_host(device: Any) -> dict[str, Any]:
-    """All agents in one line. What only one agent has is None: `host.estimates` names the file for that."""
+    """All agents in one line. Fields of a single agent are None; the file `host.estimates` has them."""
     core: HostCore = device.core
     return {
         "name": core.name,
@@ -37,7 +37,7 @@ def report_of_host(device: Any) -> dict[str, Any]:
 
 
 def status_of_host(device: Any, now: float) -> dict[str, Any]:
-    """All there is to know, but for the estimates."""
+    """Everything there is to know about a running host, except for the estimates."""
     core: HostCore = device.core
     graph, present = core.graph, device.transport.present()
     wanted = core.wanted
@@ -68,7 +68,7 @@ def status_of_host(device: Any, now: float) -> dict[str, Any]:
 
 
 def write_estimates(core: HostCore, path: str) -> None:
-    """agent, samples, mean, radius, estimate of everybody here, whole or not at all."""
+    """Write agent, samples, mean, radius and estimate of all agents of this host, atomically."""
     columns = (core.count, core.mean, core.radius[: core.n_agents], core.estimate)
     rows = zip(range(core.n_agents), *(column.tolist() for column in columns), strict=True)
     lines = [f"{a},{n},{mean!r},{radius!r},{estimate!r}" for a, n, mean, radius, estimate in rows]
@@ -76,8 +76,8 @@ def write_estimates(core: HostCore, path: str) -> None:
 
 
 def with_estimates(report: Report, core: HostCore, config: NodeConfig, say: Callable[[str], None]) -> Report:
-    """Reports as before; at each, the estimates go to their file, if there is to be one. If it cannot be written, the
-    first time is told, and the agents go on."""
+    """Wrap `report`: with each report the estimates are written to their file, if one is configured. If that fails, the
+    first failure is reported, and the agents go on."""
     path, told = config.host.estimates if config.host else "", False
 
     def both(status: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Samples in, estimates and status out."""
+"""Input and output: sample sources, sinks for estimates, status."""

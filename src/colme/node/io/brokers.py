@@ -1,4 +1,5 @@
-"""Samples and estimates as messages of a zenoh key or an MQTT topic. Off loopback both are TLS, with its keys."""
+"""Brokers: samples and estimates as messages on a zenoh key or an MQTT topic. Off loopback both use TLS, with the keys
+of the agent. Both clients redial on their own while the broker is away."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ from colme.node.names import Endpoint, host_and_port
 from colme.node.net.zenoh_transport import load_zenoh
 
 ROOM = 1024
-"""Messages that wait for a tick; older ones make room."""
+"""Messages that wait for a tick; when it is full, the oldest is dropped."""
 
 
 def open_broker(config: NodeConfig, messages: Messages) -> Messages:
-    """Subscribe, and let the messages be pulled from there."""
+    """Subscribe, and connect `messages` to the subscription."""
     (_hear_zenoh if config.samples.source == "zenoh" else _hear_mqtt)(config, messages)
     return messages
 
 
 def _hear_zenoh(config: NodeConfig, messages: Messages) -> None:
-    """A session of its own that hears that key and says nothing."""
+    """A zenoh session that subscribes to the key and publishes nothing."""
     address, where = config.samples.address, "samples.address"
     zenoh, session, key = _dial_zenoh(config, address, where)
     try:
@@ -59,8 +60,8 @@ def _hear_mqtt(config: NodeConfig, messages: Messages) -> None:
     messages.leave = lambda: _leave_mqtt(client)
 
 
-class ZenohOutlet:
-    """Estimates on a zenoh key. One that nobody hears counts as dropped."""
+class ZenohSink:
+    """Estimates on a zenoh key. Without a subscriber they are dropped."""
 
     def __init__(self, config: NodeConfig):
         address, where = config.estimates.address, "estimates.address"
@@ -83,7 +84,7 @@ class ZenohOutlet:
             return
         try:
             self._publisher.put(to_line(report).rstrip())
-        except self._zenoh.ZError:  # the link has just gone
+        except self._zenoh.ZError:  # the link is down
             self.dropped += 1
 
     def close(self) -> None:
@@ -91,8 +92,8 @@ class ZenohOutlet:
             self._session.close()
 
 
-class MqttOutlet:
-    """Estimates on an MQTT topic. While there is no broker, or it does not read, they are dropped."""
+class MqttSink:
+    """Estimates on an MQTT topic. While the broker is away or does not read, they are dropped."""
 
     def __init__(self, config: NodeConfig):
         address = config.estimates.address
@@ -112,7 +113,7 @@ class MqttOutlet:
 
 
 def _dial_zenoh(config: NodeConfig, address: str, where: str) -> tuple[ModuleType, Any, str]:
-    """protocol/host:port/key: zenoh, a session that dials there, again and again, and the key."""
+    """zenoh, a session that dials the host of protocol/host:port/key, and the key. It redials until it gets through."""
     protocol, _, rest = address.partition("/")
     host, key = _split(rest, address, where, "tcp/127.0.0.1:7448/greenhouse/7")
     place = Endpoint.parse(f"{protocol}/{host}", where)
@@ -128,7 +129,7 @@ def _dial_zenoh(config: NodeConfig, address: str, where: str) -> tuple[ModuleTyp
         "transport/link/protocols": [place.protocol],
         "listen/endpoints": [],
         "connect/endpoints": [str(place)],
-        "connect/timeout_ms": -1,  # whoever is there may come later
+        "connect/timeout_ms": -1,  # the other side may start later
         "connect/exit_on_failure": False,
         "transport/link/rx/max_message_size": CHUNK,
     }
@@ -174,17 +175,19 @@ def _leave_mqtt(client: Any) -> None:
 def _split(text: str, whole: str, where: str, example: str) -> tuple[str, str]:
     host, _, key = text.partition("/")
     if not host or not key:
-        raise NodeError(f"{where}={shorten(whole)}: it must name a place and a key there. Try {example!r}.")
+        raise NodeError(f"{where}={shorten(whole)}: it must be an address and a key. Try {example!r}.")
     return host, key
 
 
 def _check_plain(key: str, wild: str, address: str) -> None:
     if set(key) & set(wild):
-        raise NodeError(f"estimates.address={shorten(address)}: one key is published on, not many. Leave out {wild}.")
+        raise NodeError(
+            f"estimates.address={shorten(address)}: estimates go to one key. Leave out the wildcards {wild}."
+        )
 
 
 def _check_tls(config: NodeConfig, where: str, safe: bool, needs_keys: bool) -> None:
     if not safe:
-        raise NodeError(f"{where}: off loopback everything is TLS. Try 127.0.0.1, or 'tls/...' and [tls].")
+        raise NodeError(f"{where}: off loopback TLS is required. Use 127.0.0.1, or 'tls/...' and [tls].")
     if needs_keys and config.tls is None:
         raise NodeError(f"{where}: TLS needs keys. Add [tls], see: colme node keys.")

@@ -1,6 +1,6 @@
-"""Where estimates go: JSON lines on stdout, added to a file, or as messages of a zenoh key or an MQTT topic.
+"""Sinks: where estimates go, as JSON lines on stdout or in a file, or as messages on a zenoh key or an MQTT topic.
 
-An outlet never makes the tick wait. What cannot go out now is dropped and counted: the next line says more.
+A sink never blocks the tick. What cannot be delivered now is dropped and counted; the next line is newer anyway.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from colme.node.io.sources import Say
 from colme.node.io.status import Status
 
 
-class Outlet(Protocol):
+class Sink(Protocol):
     """Takes reports."""
 
     dropped: int
-    """Reports that did not go out."""
+    """Reports that were not delivered."""
 
     def __call__(self, report: Status) -> None: ...
 
@@ -27,7 +27,7 @@ class Outlet(Protocol):
 
 
 class LinePrinter:
-    """Lines to a descriptor. If nobody reads them they are dropped."""
+    """Lines to a descriptor. They are dropped if they are not read."""
 
     def __init__(self, descriptor: int):
         self.dropped = 0
@@ -40,21 +40,21 @@ class LinePrinter:
             if self._poll.poll(0):  # a pipe is ready if 4096 bytes fit, which is more than a line
                 os.write(self._descriptor, to_line(report))
                 return
-        except OSError:  # whoever read them is gone, or the disk is full
+        except OSError:  # the reader is gone, or the disk is full
             pass
         self.dropped += 1
 
     def close(self) -> None:
-        """It is not ours."""
+        """The descriptor is the caller's."""
 
 
 class LineFile:
-    """Lines at the end of a file, which is opened for each: so it may be moved away or cut short at any time."""
+    """Lines appended to a file, which is opened for each, so that it may be rotated or truncated at any time."""
 
     def __init__(self, path: str, say: Say):
         self.dropped = 0
         self._path, self._say = path, say
-        self._torn = False  # the disk was full in the middle of a line
+        self._torn = False  # the disk was full in the middle of the last line
 
     def __call__(self, report: Status) -> None:
         line = b"\n" * self._torn + to_line(report)
@@ -69,7 +69,7 @@ class LineFile:
         else:
             self._torn = written < len(line)
             if self._torn:
-                self._drop("there is no room")
+                self._drop("the disk is full")
 
     def close(self) -> None:
         """Nothing is open."""
@@ -77,19 +77,19 @@ class LineFile:
     def _drop(self, reason: str | None) -> None:
         self.dropped += 1
         if self.dropped == 1:
-            self._say(f"cannot write {self._path}: {reason}. Estimates are dropped until it can be.")
+            self._say(f"cannot write {self._path}: {reason}. Estimates are dropped until it is writable.")
 
 
 def to_line(report: Status) -> bytes:
     return json.dumps(report).encode() + b"\n"
 
 
-def open_outlet(config: NodeConfig, say: Say, descriptor: int = 1) -> Outlet:
-    """What the file of the node asks for; lines on stdout go to the descriptor."""
+def open_sink(config: NodeConfig, say: Say, descriptor: int = 1) -> Sink:
+    """The sink of a configuration; lines for stdout go to the descriptor."""
     if config.estimates.to == "stdout":
         return LinePrinter(descriptor)
     if config.estimates.to == "file":
         return LineFile(config.estimates.address, say)
-    from colme.node.io.brokers import MqttOutlet, ZenohOutlet
+    from colme.node.io.brokers import MqttSink, ZenohSink
 
-    return (ZenohOutlet if config.estimates.to == "zenoh" else MqttOutlet)(config)
+    return (ZenohSink if config.estimates.to == "zenoh" else MqttSink)(config)

@@ -1,7 +1,8 @@
-"""Where samples come from: one number per line of stdin, of a file that grows or of a socket; or messages of a broker.
+"""Sample sources: stdin, a growing file, a local socket, or a broker; one number per line or message.
 
-A source never blocks: at each tick it is asked for what has come since the last. A line that is no number is counted,
-the first one is told, and none is fatal. Whoever sends faster than is read waits (stdin, sockets) or stays on the disk.
+A source never blocks: at each tick it returns what has arrived since the last. A line that is not a number is counted,
+the first one is reported, and none is fatal. A sender that is faster than the ticks waits (stdin, sockets), or its
+lines wait on the disk.
 """
 
 from __future__ import annotations
@@ -19,50 +20,50 @@ import msgspec
 
 from colme.errors import shorten
 from colme.node.config.node_toml import NodeConfig
-from colme.node.net.sockets import accept, listen_tcp, listen_unix, remove
+from colme.node.io.sockets import accept, listen_tcp, listen_unix, remove
 
 CHUNK = 16384
-"""Bytes that are read at a tick, of each sender: some thousand samples."""
+"""Bytes that are read per tick from each sender: some thousand samples."""
 LONGEST = 256
-"""Bytes of a line; what is longer is no number."""
+"""Bytes of the longest line that can be a number."""
 MOST_SENDERS = 16
 
 Say = Callable[[str], None]
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """Samples, for a tick loop."""
 
     bad: int
-    """Lines that were no numbers."""
+    """Lines that are not numbers."""
     ended: bool
-    """There will be no more."""
+    """Whether there will be no more samples."""
 
     def take(self) -> list[Any]:
-        """Those that have come since the last call, as the `Lines` of the source read them."""
+        """The samples that arrived since the last call, as the `LineParser` of the source read them."""
 
     def position(self) -> bytes | None:
-        """How far it has been read, to be saved together with what was learned from it; None: it cannot go back."""
+        """How far it has been read, to be saved together with the state of the agent; None if it cannot resume."""
 
     def resume(self, position: bytes) -> None:
-        """Go on there."""
+        """Continue from a saved position."""
 
     def close(self) -> None: ...
 
 
-class Lines:
-    """Numbers from bytes, one per line."""
+class LineParser:
+    """Reads numbers from bytes, one per line."""
 
-    rule: ClassVar[str] = "is no number: it is skipped, as others will be. Send one number per line."
+    rule: ClassVar[str] = "is not a number: it is skipped, as others will be. Send one number per line."
     chunk: ClassVar[int] = CHUNK
 
     def __init__(self, complain: Callable[[bytes], None]):
-        self.held = 0  # bytes since the last end of a line
+        self.held = 0  # bytes since the last newline
         self._complain = complain
         self._begun = b""
 
     def feed(self, chunk: bytes) -> list[Any]:
-        """What is in the lines that end here."""
+        """The numbers in the lines that are complete with this chunk."""
         *whole, rest = chunk.split(b"\n")
         if not whole:
             self._begun = (self._begun + rest)[: LONGEST + 1]
@@ -87,8 +88,8 @@ class Lines:
 
 
 def number_in(text: bytes) -> float | None:
-    """The finite number that this is."""
-    if b"_" not in text:  # Python reads 1_000 as a thousand
+    """The finite number in this text; None if it is not one."""
+    if b"_" not in text:  # Python would read 1_000 as a thousand
         with contextlib.suppress(ValueError):
             if math.isfinite(x := float(text)):
                 return x
@@ -96,9 +97,9 @@ def number_in(text: bytes) -> float | None:
 
 
 class _Base:
-    """What all sources share: what lines mean, and a count of bad ones, of which the first is told."""
+    """What all sources share: the parser of lines, and the count of bad ones, of which the first is reported."""
 
-    def __init__(self, say: Say, form: type[Lines] = Lines):
+    def __init__(self, say: Say, form: type[LineParser] = LineParser):
         self.bad, self.ended = 0, False
         self._say, self._form = say, form
 
@@ -112,16 +113,16 @@ class _Base:
         return None
 
     def resume(self, position: bytes) -> None:
-        """Nothing to go back to."""
+        """There is no position to resume from."""
 
     def close(self) -> None:
         """Nothing to close."""
 
 
 class Stdin(_Base):
-    """Lines of a pipe, a terminal or a file that was redirected."""
+    """Lines of stdin: a pipe, a terminal or a redirected file."""
 
-    def __init__(self, say: Say, descriptor: int = 0, form: type[Lines] = Lines):
+    def __init__(self, say: Say, descriptor: int = 0, form: type[LineParser] = LineParser):
         super().__init__(say, form)
         self._descriptor, self._lines = descriptor, form(self._complain)
         self._poll = select.poll()
@@ -130,10 +131,10 @@ class Stdin(_Base):
     def take(self) -> list[Any]:
         found: list[Any] = []
         left = self._form.chunk
-        while left > 0 and not self.ended and self._poll.poll(0):  # a pipe gives what it holds, which may be less
+        while left > 0 and not self.ended and self._poll.poll(0):  # a pipe may return less than asked for
             try:
                 chunk = os.read(self._descriptor, left)
-            except OSError:  # closed, or a terminal that went away
+            except OSError:  # closed, or the terminal is gone
                 chunk = b""
             self.ended = not chunk
             left -= len(chunk)
@@ -150,10 +151,10 @@ class _Place(msgspec.Struct):
 
 
 class GrowingFile(_Base):
-    """A file that grows, followed by its name: if it is rotated, the old one is read to its end and then the new one;
-    if it is cut short, from its beginning. It may come later. What it holds at the first start counts, too."""
+    """A file that grows, followed by name. If it is rotated, the old file is read to its end and then the new one; if
+    it is truncated, from its beginning. It need not exist yet. What it holds at the first start counts."""
 
-    def __init__(self, path: str, say: Say, form: type[Lines] = Lines):
+    def __init__(self, path: str, say: Say, form: type[LineParser] = LineParser):
         super().__init__(say, form)
         self.path = path
         self._lines = form(self._complain)
@@ -165,14 +166,14 @@ class GrowingFile(_Base):
         if self._descriptor is None and not self._open():
             return []
         assert self._descriptor is not None
-        moved = self._moved()  # before reading: what is written to the old file until then is read below
+        moved = self._moved()  # before reading, so that what is written to the old file until then is read below
         chunk = os.read(self._descriptor, self._form.chunk)
         if chunk:
             return self._lines.feed(chunk)
         if not moved:
             return []
         self.close()
-        self._lines = self._form(self._complain)  # a line that was not ended is none: it may be torn
+        self._lines = self._form(self._complain)  # an incomplete last line is discarded: it may be torn
         return []
 
     def position(self) -> bytes | None:
@@ -183,7 +184,7 @@ class GrowingFile(_Base):
         return msgspec.json.encode(_Place(found.st_dev, found.st_ino, offset))
 
     def resume(self, position: bytes) -> None:
-        with contextlib.suppress(msgspec.DecodeError):  # torn: from the beginning
+        with contextlib.suppress(msgspec.DecodeError):  # torn: start from the beginning
             self._saved = msgspec.json.decode(position, type=_Place)
 
     def close(self) -> None:
@@ -199,7 +200,7 @@ class GrowingFile(_Base):
         found = os.fstat(self._descriptor)
         if not stat.S_ISREG(found.st_mode):  # a folder cannot be read, and a pipe has no position
             self.close()
-            return self._wait("it is no file")
+            return self._wait("not a regular file")
         saved, self._saved = self._saved, None
         if saved and (found.st_dev, found.st_ino) == (saved.device, saved.inode) and saved.offset <= found.st_size:
             os.lseek(self._descriptor, saved.offset, os.SEEK_SET)
@@ -207,36 +208,36 @@ class GrowingFile(_Base):
 
     def _wait(self, reason: str | None) -> bool:
         if not self._told:
-            self._say(f"cannot read {self.path}: {reason}. Samples are read as soon as it can be.")
+            self._say(f"cannot read {self.path}: {reason}. Samples are read as soon as it is readable.")
         self._told = True
         return False
 
     def _moved(self) -> bool:
-        """Whether the name stands for another file by now, or for this one cut short."""
+        """Whether the name now refers to another file, or the file was truncated."""
         assert self._descriptor is not None
         here = os.fstat(self._descriptor)
         try:
             there = os.stat(self.path)
         except OSError:
-            return False  # between two files: wait for the new one
+            return False  # between two files of a rotation: wait for the new one
         same = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
         return not same or here.st_size < os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
 
 class Listener(_Base):
-    """Lines from whoever connects to a socket of this machine."""
+    """Lines from every process that connects to a local socket."""
 
-    def __init__(self, listener: socket.socket, say: Say, path: str | None = None, form: type[Lines] = Lines):
+    def __init__(self, listener: socket.socket, say: Say, path: str | None = None, form: type[LineParser] = LineParser):
         super().__init__(say, form)
         self._listener, self._path = listener, path
-        self._senders: dict[socket.socket, Lines] = {}
+        self._senders: dict[socket.socket, LineParser] = {}
 
     def take(self) -> list[Any]:
         while len(self._senders) < MOST_SENDERS and (sender := accept(self._listener)) is not None:
             self._senders[sender] = self._form(self._complain)
         return [x for sender, lines in list(self._senders.items()) for x in self._read(sender, lines)]
 
-    def _read(self, sender: socket.socket, lines: Lines) -> list[Any]:
+    def _read(self, sender: socket.socket, lines: LineParser) -> list[Any]:
         try:
             chunk = sender.recv(self._form.chunk)
         except BlockingIOError:
@@ -256,8 +257,8 @@ class Listener(_Base):
             remove(self._path)
 
 
-def open_source(config: NodeConfig, say: Say, form: type[Lines] = Lines) -> Source:
-    """What the file of the node asks for."""
+def open_source(config: NodeConfig, say: Say, form: type[LineParser] = LineParser) -> SampleSource:
+    """The source of a configuration."""
     kind, address = config.samples.source, config.samples.address
     if kind == "stdin":
         return Stdin(say, form=form)
@@ -273,9 +274,9 @@ def open_source(config: NodeConfig, say: Say, form: type[Lines] = Lines) -> Sour
 
 
 class Messages(_Base):
-    """Samples that come as messages, each with lines of numbers; `pull` gets those that wait."""
+    """Samples that arrive as messages, each with lines of numbers; `pull` returns the waiting ones."""
 
-    def __init__(self, say: Say, form: type[Lines] = Lines):
+    def __init__(self, say: Say, form: type[LineParser] = LineParser):
         super().__init__(say, form)
         self.pull: Callable[[], list[bytes]] = list
         self.leave: Callable[[], None] = lambda: None

@@ -1,4 +1,5 @@
-"""What a running node tells of itself, to whoever connects to its socket, and as Prometheus' text."""
+"""Status of a running node: its report and status as dictionaries, the server that answers on a local socket and for
+Prometheus, and the client, `ask`."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ import msgspec
 
 from colme.errors import NodeError
 from colme.node.device import Device
-from colme.node.net.sockets import accept, listen_tcp, listen_unix, remove
+from colme.node.io.sockets import accept, listen_tcp, listen_unix, remove
 
 Status = dict[str, Any]
-_MOST_CLIENTS = 8  # of the metrics, at once; who is slow makes room
+_MOST_CLIENTS = 8  # connections for metrics at once; the oldest is closed for a new one
 _MOST_REQUEST = 4096  # bytes
 _LARGEST_STATUS = 1 << 20  # bytes
 
 
 def report_of(device: Device) -> Status:
-    """The estimate in one line."""
+    """The estimate and what belongs to it, for one line."""
     if device.many:
         from colme.node.hosts.status import report_of_host
 
@@ -38,17 +39,17 @@ def report_of(device: Device) -> Status:
         "radius": None if intervals is None else _finite(intervals[0][1]),
         "estimate": _finite(core.estimate),
         "neighbors": len(core.neighbors),
-        "cut": len(core.partings),
+        "cut": len(core.cut_edges),
     }
 
 
 def status_of(device: Device, now: float) -> Status:
-    """All there is to know."""
+    """Everything there is to know about a running node."""
     if device.many:
         from colme.node.hosts.status import status_of_host
 
         return status_of_host(device, now)
-    core, met = device.core, device.introductions
+    core, introductions = device.core, device.introductions
     fresh, present = set(core.fresh(now)), device.transport.present()
     rows = []
     for name in core.neighbors:
@@ -60,7 +61,7 @@ def status_of(device: Device, now: float) -> Status:
                 "name": name,
                 "fresh": name in fresh,
                 "present": name in present,
-                "met": met is not None and name in met.met,
+                "met": introductions is not None and name in introductions.introduced,
                 "age": None if heard is None else now - heard.at,
                 "incarnation": None if heard is None else heard.record.incarnation,
                 "samples": None if heard is None else heard.record.count,
@@ -73,10 +74,10 @@ def status_of(device: Device, now: float) -> Status:
         "incarnation": core.incarnation,
         "fresh": len(fresh),
         "refused": dict(core.refused),
-        "cut_names": sorted(core.partings),
+        "cut_names": sorted(core.cut_edges),
         "neighbor_rows": rows,
-        "asked": [] if met is None else sorted(met.errands),
-        "known": 0 if met is None else len(met.book.endpoints),
+        "asked": [] if introductions is None else sorted(introductions.requests),
+        "known": 0 if introductions is None else len(introductions.address_book.endpoints),
     }
 
 
@@ -91,11 +92,11 @@ def ask(path: str, *, timeout: float = 5.0) -> Status:
                 raw += chunk
         found = msgspec.json.decode(raw, type=Status)
     except TimeoutError:
-        raise NodeError(f"the node at {path} does not answer: it hangs. Restart it.") from None
+        raise NodeError(f"the node at {path} does not answer. Restart it.") from None
     except OSError as error:
         raise NodeError(f"no node answers at {path}: {error.strerror or error}. Start it: colme node run.") from None
     except msgspec.DecodeError:
-        raise NodeError(f"what answers at {path} is no node. Name the configuration of a node.") from None
+        raise NodeError(f"what answers at {path} is not a node. Name the configuration of a node.") from None
     return found
 
 
@@ -107,15 +108,14 @@ def metrics(status: Status) -> str:
         ("mean", "gauge", "The mean of the agent's own samples.", status["mean"]),
         ("radius", "gauge", "Half the width of the interval around the mean.", status["radius"]),
         ("samples_total", "counter", "Samples seen.", status["samples"]),
-        ("ticks_total", "counter", "Ticks, those before restarts included.", status["tick"]),
-        ("late_ticks_total", "counter", "Ticks that were skipped since the start.", status.get("late")),
-        ("bad_lines_total", "counter", "Lines of samples that were no numbers.", status.get("bad_lines")),
-        ("dropped_lines_total", "counter", "Estimates that nobody took.", status.get("dropped_lines")),
-        ("relay_connected", "gauge", "Whether others can reach it through its relay.", status.get("relay_connected")),
-        ("incarnation", "gauge", "Starts of this agent.", status["incarnation"]),
-        ("neighbors", "gauge", "Neighbors that are believed.", status["neighbors"]),
-        ("fresh_neighbors", "gauge", "Neighbors that were heard lately.", status["fresh"]),
-        ("cut_neighbors", "gauge", "Neighbors that were given up.", status["cut"]),
+        ("ticks_total", "counter", "Ticks, including those before restarts.", status["tick"]),
+        ("late_ticks_total", "counter", "Ticks skipped since the start.", status.get("late")),
+        ("bad_lines_total", "counter", "Lines of samples that are not numbers.", status.get("bad_lines")),
+        ("dropped_lines_total", "counter", "Estimates that could not be delivered.", status.get("dropped_lines")),
+        ("incarnation", "gauge", "How often this agent has been started.", status["incarnation"]),
+        ("neighbors", "gauge", "Neighbors whose edge is not cut.", status["neighbors"]),
+        ("fresh_neighbors", "gauge", "Neighbors with a fresh record.", status["fresh"]),
+        ("cut_neighbors", "gauge", "Neighbors whose edge is cut.", status["cut"]),
     )
     lines = []
     for what, kind, words, value in kinds:
@@ -128,30 +128,30 @@ def metrics(status: Status) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Desk:
-    """Answers those who ask, between ticks and in the same thread. Nobody can make it wait."""
+class StatusServer:
+    """Answers requests between ticks, in the thread of the loop. It never waits for a client."""
 
     def __init__(self, *, path: str | None = None, metrics: str | None = None):
         self._selector = selectors.DefaultSelector()
         self._path = path
         self._clients: dict[socket.socket, bytes] = {}
         self._open: list[socket.socket] = []
-        bell, self.ring = socket.socketpair()
-        for end in (bell, self.ring):
+        woken, self.wakeup = socket.socketpair()
+        for end in (woken, self.wakeup):
             end.setblocking(False)
-        self._open += [bell, self.ring]
-        self._selector.register(bell, selectors.EVENT_READ, self._rung)
+        self._open += [woken, self.wakeup]
+        self._selector.register(woken, selectors.EVENT_READ, self._wake)
         try:
             if path is not None:
-                self._add(listen_unix(path), self._tell)
+                self._add(listen_unix(path), self._send_status)
             if metrics is not None:
-                self._add(listen_tcp(metrics, "metrics"), self._welcome)
+                self._add(listen_tcp(metrics, "metrics"), self._accept_metrics)
         except NodeError:
             self.close()
             raise
 
     def wait(self, seconds: float, status: Callable[[], Status]) -> None:
-        """Until the time is over, or somebody was answered, or the bell rang."""
+        """Wait until the time is over, a client was answered, or a byte was sent to `wakeup`."""
         for key, _ in self._selector.select(max(seconds, 0.0)):
             key.data(key.fileobj, status)
 
@@ -159,33 +159,33 @@ class Desk:
         for each in (*self._open, *self._clients):
             each.close()
         self._selector.close()
-        if self._path is not None and len(self._open) > 2:  # the socket is ours
+        if self._path is not None and len(self._open) > 2:  # the socket at the path is this server's
             remove(self._path)
 
     def _add(self, listener: socket.socket, answer: Callable[..., None]) -> None:
         self._open.append(listener)
         self._selector.register(listener, selectors.EVENT_READ, answer)
 
-    def _rung(self, bell: socket.socket, status: Callable[[], Status]) -> None:
+    def _wake(self, woken: socket.socket, status: Callable[[], Status]) -> None:
         with contextlib.suppress(OSError):
-            bell.recv(64)
+            woken.recv(64)
 
-    def _tell(self, listener: socket.socket, status: Callable[[], Status]) -> None:
+    def _send_status(self, listener: socket.socket, status: Callable[[], Status]) -> None:
         client = accept(listener)
         if client is not None:
             _send(client, json.dumps(status()).encode() + b"\n")
 
-    def _welcome(self, listener: socket.socket, status: Callable[[], Status]) -> None:
+    def _accept_metrics(self, listener: socket.socket, status: Callable[[], Status]) -> None:
         client = accept(listener)
         if client is None:
             return
         if len(self._clients) >= _MOST_CLIENTS:
-            self._dismiss(next(iter(self._clients)))
+            self._close_client(next(iter(self._clients)))
         self._clients[client] = b""
-        self._selector.register(client, selectors.EVENT_READ, self._answer)
+        self._selector.register(client, selectors.EVENT_READ, self._send_metrics)
 
-    def _answer(self, client: socket.socket, status: Callable[[], Status]) -> None:
-        if client not in self._clients:  # it made room for somebody who came at the same moment
+    def _send_metrics(self, client: socket.socket, status: Callable[[], Status]) -> None:
+        if client not in self._clients:  # closed for a client that came at the same moment
             return
         try:
             chunk = client.recv(_MOST_REQUEST)
@@ -203,21 +203,21 @@ class Desk:
             f"HTTP/1.1 {'200 OK' if known else '404 Not Found'}\r\nContent-Type: text/plain; version=0.0.4\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
-        self._dismiss(client, head.encode() + body)
+        self._close_client(client, head.encode() + body)
 
-    def _dismiss(self, client: socket.socket, words: bytes = b"") -> None:
+    def _close_client(self, client: socket.socket, words: bytes = b"") -> None:
         self._selector.unregister(client)
         del self._clients[client]
         _send(client, words)
 
 
 def _send(client: socket.socket, words: bytes) -> None:
-    """All that fits into the socket's buffer, which holds many times a status; and goodbye."""
+    """Send what fits into the socket's buffer, which holds many times a status, and close."""
     with contextlib.suppress(OSError):
         client.send(words)
     client.close()
 
 
 def _finite(value: float) -> float | None:
-    """NaN and infinity are no JSON."""
+    """None for NaN and infinity, which JSON does not have."""
     return float(value) if math.isfinite(value) else None

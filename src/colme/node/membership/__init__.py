@@ -1,1 +1,1 @@
-"""How agents come to be neighbors, and are replaced."""
+"""Membership: how agents find neighbors and replace lost ones."""

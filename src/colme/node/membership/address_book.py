@@ -1,4 +1,4 @@
-"""Whom an agent knows of, and where they are: bounded, and no single teller can fill it."""
+"""Address book: the peers that an agent knows, and their endpoints. Bounded, so that no peer can fill it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import random
 from collections.abc import Callable, Container, Iterable
 
 ROOM = 64
-"""Entries. A book of a few dozen, drawn at random, is enough to find agents all over a large network."""
-_SHUNNED = 4096
-"""Names that are remembered as not worth asking; more, and the oldest is asked again."""
+"""Entries. A few dozen random ones are enough to find agents all over a large network."""
+_MOST_AVOIDED = 4096
+"""Names that are remembered as not worth inviting; beyond that, the oldest is forgotten."""
 
 
-class Book:
-    """Names and endpoints. When it is full a new name takes the place of a random one.
+class AddressBook:
+    """Names and endpoints. When it is full, a new name replaces a random one.
 
-    admits   whether somebody of this name may be dialled at this endpoint
+    admits   admits(name, endpoint): whether this peer may be dialed there
     """
 
     def __init__(self, me: str, admits: Callable[[str, str | None], bool], rng: random.Random):
         self.me, self.admits, self.rng = me, admits, rng
         self.endpoints: dict[str, str] = {}
-        self.via: dict[str, str] = {}  # of whom it is a neighbor, as that one says
-        self._shunned: dict[str, int] = {}  # until which tick
+        self.neighbor_of: dict[str, str] = {}  # the agent that says that it is its neighbor
+        self._avoided: dict[str, int] = {}  # until this tick
 
-    def note(self, name: str, endpoint: str | None, told_by: str, kept: Container[str]) -> bool:
-        """Write a name down; whether it is new. An endpoint is replaced by nobody but its owner."""
+    def add(self, name: str, endpoint: str | None, told_by: str, kept: Container[str]) -> bool:
+        """Add a peer; True if it is new. Only the peer itself can replace its endpoint."""
         if endpoint is None or name == self.me or not self.admits(name, endpoint):
             return False
         new = name not in self.endpoints
@@ -32,27 +32,27 @@ class Book:
             others = [each for each in self.endpoints if each not in kept]
             if not others:
                 return False
-            self.strike(self.rng.choice(others))
+            self.remove(self.rng.choice(others))
         if new or told_by == name:
             self.endpoints[name] = endpoint
         return new
 
-    def strike(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         self.endpoints.pop(name, None)
-        self.via.pop(name, None)
+        self.neighbor_of.pop(name, None)
 
-    def shun(self, name: str, until: int) -> None:
-        """Do not ask it before this tick."""
-        self._shunned.pop(name, None)
-        while len(self._shunned) >= _SHUNNED:
-            del self._shunned[next(iter(self._shunned))]
-        self._shunned[name] = until
+    def avoid(self, name: str, until: int) -> None:
+        """Do not pick this peer before this tick."""
+        self._avoided.pop(name, None)
+        while len(self._avoided) >= _MOST_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        self._avoided[name] = until
 
     def pick(self, tick: int, without: Iterable[str], kept: Container[str]) -> str | None:
-        """Somebody to ask, at random; of those whom a kept neighbor calls its neighbors half of the time."""
+        """A random peer to invite; half of the time one that a kept neighbor has as a neighbor, if there is any."""
         taken = set(without)
-        open_ = [b for b in self.endpoints if b not in taken and self._shunned.get(b, 0) <= tick]
-        near = [b for b in open_ if self.via.get(b) in kept]
+        open_ = [b for b in self.endpoints if b not in taken and self._avoided.get(b, 0) <= tick]
+        near = [b for b in open_ if self.neighbor_of.get(b) in kept]
         if near and self.rng.random() < 0.5:
             open_ = near
         return self.rng.choice(open_) if open_ else None

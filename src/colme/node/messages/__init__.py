@@ -1,1 +1,1 @@
-"""What agents say to each other, in bytes."""
+"""Wire formats: records, control messages, membership messages."""

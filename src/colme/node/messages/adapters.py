@@ -1,8 +1,8 @@
 """Message adapters: how the messages of each method's agents become records, and records messages.
 
-`say` puts an agent's state into a record's body, `said` makes a message of one: so the messages that agents exchange in
-lockstep, and those that devices exchange without a common tick, are the same bytes. A method names its adapter
-(`Method.message_adapter`); `AnyAdapter` serves methods that have none of their own.
+`encode` and `body` put what an agent sends into the body of a record, `decode` makes a message of one. The messages
+that agents exchange in lockstep, and those that devices exchange without a common tick, are the same bytes. A method
+names its adapter (`Method.message_adapter`); `AnyAdapter` serves methods that have none of their own.
 """
 
 from __future__ import annotations
@@ -18,44 +18,42 @@ from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError
 from colme.method import Agent, Method, Place, named
-from colme.methods.consensus import ConsensusAgent, Hello
-from colme.methods.flow import FlowAgent, Loan
+from colme.methods.consensus import ConsensusAgent, ConsensusMessage
+from colme.methods.flow import FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED
-from colme.node.asynchronous_census import Poll, RollingCensus
+from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
     AnyBody,
     Body,
+    ConsensusBody,
     Exchange,
-    HelloBody,
-    LoansBody,
+    FlowBody,
+    HistogramBody,
     Record,
-    VotesBody,
     name_hash,
 )
 from colme.node.security.trust import LENT, PULL, SURPRISE, Restarts, near, own_interval
 
-SILENCE: Final = object()
-"""No message: not even the one that says that an edge is cut."""
-
-
+NO_MESSAGE: Final = object()
+"""No message; `PARTED`, the message that an edge is cut, is another one."""
 NOVICE = 16
-"""Who has so many times fewer samples is not leaned on, for it would weigh as much as those who know; it leans on them.
-Flows, which remember nothing, need nothing of the kind."""
+"""The estimate of a neighbor with so many times fewer samples is not used: it would weigh as much as a precise one. The
+neighbor uses this agent's. Flows need no such rule: they do not remember."""
 
 
 class Adapter:
-    """Local: nothing is said but the head of a record."""
+    """Local: a record has no body. The parent of the other adapters."""
 
     once: ClassVar[bool] = False
     """A record is used at one tick only, not as long as it is fresh."""
     cuts: ClassVar[bool] = False
-    """Edges can be given up."""
+    """Edges can be cut."""
     hears_cuts: ClassVar[bool] = True
     """Its agents understand `PARTED`; others just lose the neighbor."""
     saved: ClassVar[tuple[str, ...]] = ()
-    """What a device must keep beside the agent's own."""
+    """What a device must save beside the agent's own state."""
 
     def __init__(self, agent: Agent):
         self.agent: Any = agent
@@ -72,54 +70,54 @@ class Adapter:
 
     @property
     def neighbors(self) -> list[Any]:
-        """In the order in which they are added up."""
+        """The agent's neighbors, in the order of summation."""
         return getattr(self.agent, "neighbors", [])
 
-    def meet(self, name: str) -> None:
-        """A new neighbor."""
+    def add_neighbor(self, name: str) -> None:
+        """Add a neighbor."""
         if hasattr(self.agent, "neighbors"):
             self.agent.neighbors = sorted({*self.agent.neighbors, name})
 
-    def forget(self, name: str) -> None:
-        """A neighbor no more."""
+    def remove_neighbor(self, name: str) -> None:
+        """Remove a neighbor."""
         if hasattr(self.agent, "neighbors"):
             self.agent.neighbors = [b for b in self.agent.neighbors if b != name]
 
     def resume(self, names: list[str]) -> None:
-        """After a restart, with these neighbors: not those that are saved but no longer wanted."""
+        """Resume after a restart with these neighbors, which may be fewer than those that were saved."""
         if hasattr(self.agent, "neighbors"):
             self.agent.neighbors = list(names)
 
-    def state(self) -> Body:
-        """What the neighbors should hear now, between two ticks."""
+    def body(self) -> Body:
+        """The body of the agent's record between two ticks."""
         return None
 
-    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        """What they hear in one exchange of a step."""
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
+        """The body of the record for one exchange of a step, in lockstep."""
         return None
 
-    def sent(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
-        """What the agent wanted to send in this exchange of a step, without a common tick."""
+    def record_outbox(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
+        """Note what the agent sends in this exchange of a step, without a common tick."""
 
-    def said(self, record: Record, exchange: int) -> Any:
-        """The message to me in a record, in this exchange of a step; or SILENCE."""
-        return SILENCE
+    def decode(self, record: Record, exchange: int) -> Any:
+        """The message to this agent in a record, in this exchange of a step; or NO_MESSAGE."""
+        return NO_MESSAGE
 
-    def heard(self, record: Record, t: int) -> Record | None:
-        """Make sense of a record without a common tick, when it is heard at my step t; None if it makes none."""
+    def accept(self, record: Record, t: int) -> Record | None:
+        """A record received at own step t, translated to own time; None: it does not fit this method."""
         return record
 
-    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
-        """What I believe of the messages in an exchange, without a common tick; see `colme.node.security.trust`."""
+    def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
+        """The messages of an exchange, clipped to what can be trusted; see `colme.node.security.trust`."""
         return inbox
 
-    def after(self, used: Mapping[str, Record], cut: bool) -> None:
-        """A tick is over that used these records, and cut an edge or did not."""
+    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
+        """After a tick that used these records; `cut`: whether it cut an edge."""
 
 
 class ConsensusAdapter(Adapter):
-    """CL-colME and C-colME. Steps of others mean nothing without a common tick, so restarts of clocks are counted: a
-    restart is news if its generation is, and happened as many of my ticks ago as the sender says of its own."""
+    """CL-colME and C-colME. The steps of other agents mean nothing without a common tick, so restarts of clocks have
+    generations: a restart is new if its generation is, and happened as many own ticks ago as its sender reports."""
 
     cuts: ClassVar[bool] = True
     saved: ClassVar[tuple[str, ...]] = ("restarts",)
@@ -134,53 +132,55 @@ class ConsensusAdapter(Adapter):
         check_device_step(method, round(1.0 / place.auto_step))
         return super().device_agent(method, place)
 
-    def state(self) -> Body:
-        return HelloBody(self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.restarts.generation)
+    def body(self) -> Body:
+        return ConsensusBody(
+            self.agent.intervals, float(self.agent.estimate), self.agent.restart, self.restarts.generation
+        )
 
-    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        hello = next(iter(outbox.values()))
-        if not isinstance(hello, Hello):
-            return None  # degrees, which every head tells
-        return HelloBody(hello.intervals, float(hello.estimate), hello.restart)
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
+        message = next(iter(outbox.values()))
+        if not isinstance(message, ConsensusMessage):
+            return None  # degrees, which are in the head of every record
+        return ConsensusBody(message.intervals, float(message.estimate), message.restart)
 
-    def said(self, record: Record, exchange: int) -> Any:
+    def decode(self, record: Record, exchange: int) -> Any:
         if exchange == 1:
             return record.degree
         body = record.body
-        if not isinstance(body, HelloBody):
-            return SILENCE
-        return Hello(body.intervals, self.agent.place.exchange(body.estimate), body.restart)
+        if not isinstance(body, ConsensusBody):
+            return NO_MESSAGE
+        return ConsensusMessage(body.intervals, self.agent.place.exchange(body.estimate), body.restart)
 
-    def heard(self, record: Record, t: int) -> Record | None:
+    def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        if not isinstance(body, HelloBody) or len(body.intervals) != self.agent.n_intervals:
+        if not isinstance(body, ConsensusBody) or len(body.intervals) != self.agent.n_intervals:
             return None
         estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
         generation, restart = self.restarts.told(body.generation, max(record.epoch - body.restart, 0), t)
-        told = HelloBody(body.intervals, estimate, restart, generation)
+        told = ConsensusBody(body.intervals, estimate, restart, generation)
         return msgspec.structs.replace(record, body=told)
 
-    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
+    def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         agent, number = self.agent, self.agent.place.exchange
         center, radius = own_interval(agent)
         most = PULL * (1.0 - agent.clock.rate(agent.t, agent.restart)) * radius
         out = {}
-        for b, hello in inbox.items():
-            if isinstance(hello, Hello):
-                estimate = near(near(float(hello.estimate), float(agent.estimate), most), center, radius)
-                hello = Hello(hello.intervals, number(estimate), hello.restart)
-            out[b] = hello
+        for b, message in inbox.items():
+            if isinstance(message, ConsensusMessage):
+                estimate = near(near(float(message.estimate), float(agent.estimate), most), center, radius)
+                message = ConsensusMessage(message.intervals, number(estimate), message.restart)
+            out[b] = message
         return out
 
-    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        told = [record.body for record in used.values() if isinstance(record.body, HelloBody)]
+        told = [record.body for record in used.values() if isinstance(record.body, ConsensusBody)]
         self.restarts.after([(body.generation, body.restart) for body in told], agent.t, cut)
         agent.estimate = near(agent.estimate, *own_interval(agent))
 
 
 class FlowAdapter(Adapter):
-    """CL-colME by flows: what each neighbor has lent stands in the same record, so it fits the estimate beside it."""
+    """CL-colME by flows: the flows of all edges are in one record, so they fit the estimate beside them."""
 
     once: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
@@ -199,50 +199,52 @@ class FlowAdapter(Adapter):
     def neighbors(self) -> list[Any]:
         return list(self.agent.flows)
 
-    def meet(self, name: str) -> None:
+    def add_neighbor(self, name: str) -> None:
         self.agent.flows = dict(sorted({name: 0.0, **self.agent.flows}.items(), key=lambda item: str(item[0])))
 
-    def forget(self, name: str) -> None:
+    def remove_neighbor(self, name: str) -> None:
         self.agent.flows.pop(name, None)
 
     def resume(self, names: list[str]) -> None:
         self.agent.flows = {b: self.agent.flows.get(b, 0.0) for b in names}
 
-    def state(self) -> Body:
+    def body(self) -> Body:
         flows = {name_hash(b): flow for b, flow in self.agent.flows.items()}
-        return LoansBody(self.agent.intervals, float(self.agent.estimate), flows)
+        return FlowBody(self.agent.intervals, float(self.agent.estimate), flows)
 
-    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        loans = {name_hash(b): math.nan if loan is PARTED else loan.flow for b, loan in outbox.items()}
-        told = next((loan for loan in outbox.values() if loan is not PARTED), None)
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
+        flows = {name_hash(b): math.nan if message is PARTED else message.flow for b, message in outbox.items()}
+        told = next((message for message in outbox.values() if message is not PARTED), None)
         if told is None:
-            return LoansBody(self.agent.intervals, float(self.agent.estimate), loans)
-        return LoansBody(told.intervals, float(told.estimate), loans)
+            return FlowBody(self.agent.intervals, float(self.agent.estimate), flows)
+        return FlowBody(told.intervals, float(told.estimate), flows)
 
-    def said(self, record: Record, exchange: int) -> Any:
+    def decode(self, record: Record, exchange: int) -> Any:
         body = record.body
-        if not isinstance(body, LoansBody) or self.me not in body.flows:
-            return SILENCE
+        if not isinstance(body, FlowBody) or self.me not in body.flows:
+            return NO_MESSAGE
         flow = body.flows[self.me]
-        return PARTED if math.isnan(flow) else Loan(body.intervals, self.agent.place.exchange(body.estimate), flow)
+        return (
+            PARTED if math.isnan(flow) else FlowMessage(body.intervals, self.agent.place.exchange(body.estimate), flow)
+        )
 
-    def heard(self, record: Record, t: int) -> Record | None:
+    def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, LoansBody) and len(body.intervals) == self.agent.n_intervals
+        fits = isinstance(body, FlowBody) and len(body.intervals) == self.agent.n_intervals
         return record if fits else None
 
-    def believed(self, inbox: dict[str, Any]) -> dict[str, Any]:
+    def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         number = self.agent.place.exchange
         center, radius = own_interval(self.agent)
         out = {}
-        for b, loan in inbox.items():
-            if loan is not PARTED:
-                estimate = near(float(loan.estimate), center, radius)
-                loan = Loan(loan.intervals, number(estimate), near(loan.flow, 0.0, LENT * radius))
-            out[b] = loan
+        for b, message in inbox.items():
+            if message is not PARTED:
+                estimate = near(float(message.estimate), center, radius)
+                message = FlowMessage(message.intervals, number(estimate), near(message.flow, 0.0, LENT * radius))
+            out[b] = message
         return out
 
-    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         center, radius = own_interval(agent)
         agent.flows = {b: near(flow, 0.0, LENT * radius) for b, flow in agent.flows.items()}
@@ -250,13 +252,13 @@ class FlowAdapter(Adapter):
 
 
 class CensusAdapter(Adapter):
-    """The census: votes, and which census they are for."""
+    """The census: bin masses, and the census and round they belong to."""
 
     agent: CensusAgent
 
     @classmethod
     def device_agent(cls, method: Any, place: Place) -> Agent:
-        return RollingCensus(method, place)
+        return AsynchronousCensusAgent(method, place)
 
     @classmethod
     def most_items(cls, max_neighbors: int) -> int:
@@ -264,33 +266,37 @@ class CensusAdapter(Adapter):
 
     def resume(self, names: list[str]) -> None:
         super().resume(names)
-        self.agent.resume()  # type: ignore[attr-defined]  # only devices ask
+        self.agent.resume()  # type: ignore[attr-defined]  # only on devices
 
-    def state(self) -> Body:
-        poll: Poll = self.agent.poll  # type: ignore[attr-defined]  # only devices ask
-        return VotesBody(poll.census, poll.began, poll.since, poll.round, poll.codes, poll.values, poll.before)
+    def body(self) -> Body:
+        message: RoundMessage = self.agent.round_message  # type: ignore[attr-defined]  # only on devices
+        return HistogramBody(
+            message.census, message.began, message.since, message.round, message.codes, message.values, message.before
+        )
 
-    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
         message: HistogramMessage = next(iter(outbox.values()))
-        return VotesBody(0, 0, 0, 0, message.codes, message.masses, np.zeros_like(message.masses))
+        return HistogramBody(0, 0, 0, 0, message.codes, message.masses, np.zeros_like(message.masses))
 
-    def said(self, record: Record, exchange: int) -> Any:
+    def decode(self, record: Record, exchange: int) -> Any:
         body = record.body
-        if not isinstance(body, VotesBody):
-            return SILENCE
+        if not isinstance(body, HistogramBody):
+            return NO_MESSAGE
         values, before = (each.astype(self.agent.place.exchange) for each in (body.values, body.before))
-        if not isinstance(self.agent, RollingCensus):
+        if not isinstance(self.agent, AsynchronousCensusAgent):
             return HistogramMessage(body.codes, values, record.degree)
-        return Poll(
+        return RoundMessage(
             body.codes, values, before, record.degree, body.census, body.began, body.since, body.round, record.epoch
         )
 
-    def heard(self, record: Record, t: int) -> Record | None:
+    def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, VotesBody) and all(plausible(body.codes, each) for each in (body.values, body.before))
+        fits = isinstance(body, HistogramBody) and all(
+            plausible(body.codes, each) for each in (body.values, body.before)
+        )
         return record if fits else None
 
-    def after(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         agent.estimate = near(agent.estimate, agent.current_mean, SURPRISE * math.sqrt(agent.noise))
 
@@ -319,14 +325,14 @@ class AnyAdapter(Adapter):
     def most_items(cls, max_neighbors: int) -> int:
         return MOST_ITEMS
 
-    def state(self) -> Body:
+    def body(self) -> Body:
         return AnyBody(self.told)
 
-    def say(self, outbox: Mapping[Hashable, Any]) -> Body:
-        self.sent(outbox, 0)
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
+        self.record_outbox(outbox, 0)
         return AnyBody(self.told)
 
-    def sent(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
+    def record_outbox(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
         messages = {name_hash(b): _plain(message) for b, message in outbox.items()}
         common = next(iter(messages.values()), None)
         alike = all(message == common for message in messages.values())
@@ -334,15 +340,15 @@ class AnyAdapter(Adapter):
         self.told.append((common, {}) if alike else (None, messages))
         self.shapes.append([_shape(message) for message in messages.values()])
 
-    def said(self, record: Record, exchange: int) -> Any:
+    def decode(self, record: Record, exchange: int) -> Any:
         body, place = record.body, exchange - record.turn  # where there are barriers, each exchange has a record
         if not isinstance(body, AnyBody) or not 0 <= place < min(len(body.exchanges), len(self.shapes)):
-            return SILENCE
+            return NO_MESSAGE
         common, own = body.exchanges[place]
         message = own.get(self.me, common)
-        return message if _shape(message) in self.shapes[place] else SILENCE
+        return message if _shape(message) in self.shapes[place] else NO_MESSAGE
 
-    def heard(self, record: Record, t: int) -> Record | None:
+    def accept(self, record: Record, t: int) -> Record | None:
         return record if isinstance(record.body, AnyBody) else None
 
 
@@ -397,8 +403,8 @@ def _adapter_class(method: Method) -> type[Adapter]:
 
 
 def check_device_step(method: Any, degree: int) -> None:
-    """Without a common tick a step b of consensus must be at most 1 / degree: then estimates lean towards averages of
-    what was heard, however old, and flows are stable at any delay (docs/developer/node.md)."""
+    """Without a common tick, the step b of the consensus must be at most 1 / degree: then estimates are averages of
+    what was received, however old, and flows are stable at any delay (docs/developer/node.md)."""
     step = method.step_size(1.0 / degree)
     if not method.metropolis and step * degree > 1.0 + 1e-9:
         raise MethodError(

@@ -1,6 +1,7 @@
-"""Letters: what agents write to one other agent, who need not be a neighbor, to find neighbors (see `introductions`).
+"""Membership messages, in bytes: sent to one agent, which need not be a neighbor, to find neighbors (see
+`membership/introductions`).
 
-16 bytes, the sender's own intervals, and up to 8 agents; every field is checked, as in `wire`:
+A head of 16 bytes, the sender's intervals, and up to 8 agents; every field is checked, as in `wire`:
 
     magic 4s, version u8, kind u8, n_intervals u8, n_agents u8, n_near u8, 3 bytes of zero, token u32
     n_intervals x (center f64, radius f64), n_agents x (n u8, n bytes of a name, m u8, m bytes of an endpoint or none)
@@ -17,21 +18,21 @@ from colme.methods.intervals import AgentIntervals
 from colme.node.messages.wire import MOST_INTERVALS, PAIR, VERSION, WireError, check_beginning, intervals_in
 from colme.node.names import Endpoint, check_name
 
-LETTER = b"cmeL"
-ASK, NAMES, MEET, YES, NO, BYE = range(1, 7)
-"""Kinds of letters: whom do you know; these; be my neighbor; yes; no; I leave."""
-MOST_NAMES, MOST_LETTER, LONGEST_ENDPOINT = 8, 640, 128
-"""Agents in a letter; its bytes; those of an endpoint."""
+MEMBERSHIP = b"cmeL"
+FIND_PEERS, PEERS, INVITE, ACCEPT, REJECT, LEAVE = range(1, 7)
+"""Kinds: which peers do you know; these; be my neighbor; accepted; rejected; I leave."""
+MOST_PEERS, MOST_MEMBERSHIP_BYTES, LONGEST_ENDPOINT = 8, 640, 128
+"""Agents in a message, bytes of a message, bytes of an endpoint."""
 
-_LETTER = struct.Struct("<4sBBBBB3xI")
+_HEAD = struct.Struct("<4sBBBBB3xI")
 
 
-class Letter(msgspec.Struct, frozen=True):
-    """A message to one agent that need not be a neighbor. An answer repeats the token of the question.
+class MembershipMessage(msgspec.Struct, frozen=True):
+    """A message to one agent, which need not be a neighbor. An answer repeats the token of the request.
 
-    intervals   of the sender: in a question to be neighbors and in its answer
-    agents      (name, endpoint; None: nobody can dial it): in a question its sender, in an answer whom it knows,
-    near        of whom the first so many are its neighbors
+    intervals   of the sender, in an invitation and its answer
+    agents      (name, endpoint; None: it cannot be dialed): in a request the sender, in an answer peers that it knows
+    near        how many of them, from the first on, are neighbors of the sender
     """
 
     kind: int
@@ -41,33 +42,33 @@ class Letter(msgspec.Struct, frozen=True):
     near: int = 0
 
 
-def pack_letter(letter: Letter) -> bytes:
-    """The bytes of a letter: of many agents, those that fit."""
-    pairs = b"".join(PAIR.pack(*pair) for pair in letter.intervals)
+def pack_membership(message: MembershipMessage) -> bytes:
+    """The bytes of a message. If not all agents fit, the first ones are sent."""
+    pairs = b"".join(PAIR.pack(*pair) for pair in message.intervals)
     tail, n_agents = b"", 0
-    for name, endpoint in letter.agents[:MOST_NAMES]:
+    for name, endpoint in message.agents[:MOST_PEERS]:
         texts = name.encode(), (endpoint or "").encode()
         more = b"".join(bytes([len(text)]) + text for text in texts)
-        if _LETTER.size + len(pairs) + len(tail) + len(more) > MOST_LETTER:
+        if _HEAD.size + len(pairs) + len(tail) + len(more) > MOST_MEMBERSHIP_BYTES:
             break
         tail, n_agents = tail + more, n_agents + 1
-    near = min(letter.near, n_agents)
-    head = (LETTER, VERSION, letter.kind, len(letter.intervals), n_agents, near, letter.token)
-    return _LETTER.pack(*head) + pairs + tail
+    near = min(message.near, n_agents)
+    head = (MEMBERSHIP, VERSION, message.kind, len(message.intervals), n_agents, near, message.token)
+    return _HEAD.pack(*head) + pairs + tail
 
 
-def unpack_letter(raw: bytes) -> Letter:
-    """The letter in these bytes, or a WireError."""
-    if not _LETTER.size <= len(raw) <= MOST_LETTER:
+def unpack_membership(raw: bytes) -> MembershipMessage:
+    """The message in these bytes; raises WireError if they are none."""
+    if not _HEAD.size <= len(raw) <= MOST_MEMBERSHIP_BYTES:
         raise WireError("size", f"{len(raw)} bytes")
-    magic, version, kind, n_intervals, n_agents, near, token = _LETTER.unpack_from(raw)
-    check_beginning(magic, LETTER, version)
-    if not ASK <= kind <= BYE or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_NAMES:
+    magic, version, kind, n_intervals, n_agents, near, token = _HEAD.unpack_from(raw)
+    check_beginning(magic, MEMBERSHIP, version)
+    if not FIND_PEERS <= kind <= LEAVE or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_PEERS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {near} of {n_agents} agents")
-    at = _LETTER.size + n_intervals * PAIR.size
+    at = _HEAD.size + n_intervals * PAIR.size
     if len(raw) < at:
         raise WireError("size", f"{len(raw)} bytes")
-    intervals = intervals_in(raw, _LETTER.size, n_intervals)
+    intervals = intervals_in(raw, _HEAD.size, n_intervals)
     agents: list[tuple[str, str | None]] = []
     for _ in range(n_agents):
         name, at = _text(raw, at)
@@ -83,13 +84,13 @@ def unpack_letter(raw: bytes) -> Letter:
         agents.append((name, endpoint or None))
     if len(raw) != at:
         raise WireError("size", f"{len(raw)} bytes")
-    return Letter(kind, token, intervals, tuple(agents), near)
+    return MembershipMessage(kind, token, intervals, tuple(agents), near)
 
 
 def _text(raw: bytes, at: int) -> tuple[str, int]:
-    """A text behind its length, and where it ends."""
+    """A length-prefixed text, and where it ends."""
     end = at + 1 + raw[at] if at < len(raw) else len(raw) + 1
     text = raw[at + 1 : end]
     if end > len(raw) or not text.isascii():
-        raise WireError("value", "a text that is none")
+        raise WireError("value", "not a text")
     return text.decode(), end

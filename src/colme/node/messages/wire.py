@@ -1,18 +1,20 @@
-"""What devices say to each other, in bytes. Fixed and little-endian; every field is checked; nothing is executed.
+"""The wire format of records and control messages: fixed layouts, little-endian. Every field is checked on arrival.
 
-A record is an agent's newest state, for all neighbors. Who sent it is not in it: the transport's key says so, and the
-transport sees to it that nobody publishes under another's. 40 bytes of head, then what the method needs:
+A record is the newest state of an agent, for all its neighbors. It does not name its sender: the transport's key does,
+and the transport ensures that no agent publishes under the key of another. A head of 40 bytes, then what the method
+needs:
 
     magic 4s, version u8, kind u8, turn u8, n_intervals u8, incarnation u32, epoch u64, count u64, mean f64,
     degree u16, n_items u16
-    hello  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
-    loans  n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
-    votes  census u64, began u64, since u64, round u64, n_items x code i64, n_items x vote f32,
-           n_items x vote of the round before f32
-    any    MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
+    consensus  n_intervals x (center f64, radius f64), estimate f64, restart i64, generation u32
+    flow       n_intervals x (center f64, radius f64), estimate f64, n_items x (neighbor u64, flow f64)
+    histogram  census u64, began u64, since u64, round u64, n_items x code i64, n_items x mass f32,
+               n_items x mass of the round before f32
+    any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
-incarnation: starts of the agent; epoch: its steps; turn: the exchange within a step, where there are barriers. Loans
-name the neighbor by a hash of its name; a flow of NaN says that the edge is cut. A control message is 18 bytes:
+incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
+bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
+18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
 """
@@ -33,32 +35,34 @@ from colme.methods.intervals import AgentIntervals
 VERSION: Final = 1
 RECORD, CONTROL = b"cmeR", b"cmeC"
 LARGEST = 1e30
-"""No mean, estimate or flow is larger: differences and sums of a few thousand of them are finite even in float32."""
+"""The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
 CUT, CUT_HEARD = 1, 2
-"""Kinds of control messages: this edge is cut; I know, you can stop telling me."""
+"""Kinds of control messages: this edge is cut; acknowledged."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
-_HELLO, _LOAN, _POLL = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
+_CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 MOST_NUMBER = 2**62
-"""Of epochs, counts and the like: sums of two of them are still numbers that a u64 and an i64 can hold."""
+"""The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
-MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _POLL.size + MOST_ITEMS * 16
-"""No record is longer."""
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16
+"""Size of the longest record."""
 
 
 class WireError(ColmeError):
-    """Bytes that are not a message; `reason` is one word for the tally."""
+    """Bytes that are not a valid message; `reason` is one word, under which it is counted."""
 
     def __init__(self, reason: str, got: str):
-        super().__init__(f"{got}: that is no message of version {VERSION} ({reason}). Refuse it and wait for the next.")
+        super().__init__(
+            f"{got}: that is not a message of version {VERSION} ({reason}). Refuse it and wait for the next."
+        )
         self.reason = reason
 
 
-class HelloBody(msgspec.Struct, frozen=True):
-    """CL-colME and C-colME: intervals, estimate, the step of the clock's last restart, and how many there were."""
+class ConsensusBody(msgspec.Struct, frozen=True):
+    """CL-colME and C-colME: intervals, estimate, the step of the last restart of the clock, and how many there were."""
 
     intervals: AgentIntervals
     estimate: float
@@ -66,17 +70,17 @@ class HelloBody(msgspec.Struct, frozen=True):
     generation: int = 0
 
 
-class LoansBody(msgspec.Struct, frozen=True):
-    """Flow updating: intervals, estimate, and all that each neighbor has lent, by `name_hash`; NaN: the edge is cut."""
+class FlowBody(msgspec.Struct, frozen=True):
+    """Flow updating: intervals, estimate, and the total flow from each neighbor by `name_hash`; NaN: edge cut."""
 
     intervals: AgentIntervals
     estimate: float
     flows: dict[int, float]
 
 
-class VotesBody(msgspec.Struct, frozen=True):
-    """The census of this number, that began at step `began` of whoever began it, `since` steps ago; the votes after
-    `round` rounds of it, and those of the round before."""
+class HistogramBody(msgspec.Struct, frozen=True):
+    """Census number `census`, begun at step `began` of the agent that began it, `since` steps ago: the histogram after
+    `round` rounds, and that of the round before."""
 
     census: int
     began: int
@@ -97,8 +101,8 @@ class AnyBody(msgspec.Struct, frozen=True):
     exchanges: list[Exchange]
 
 
-Body = HelloBody | LoansBody | VotesBody | AnyBody | None
-_KINDS: tuple[type | None, ...] = (None, HelloBody, LoansBody, VotesBody, AnyBody)
+Body = ConsensusBody | FlowBody | HistogramBody | AnyBody | None
+_KINDS: tuple[type | None, ...] = (None, ConsensusBody, FlowBody, HistogramBody, AnyBody)
 _ANY = msgspec.msgpack.Decoder(list[Exchange])
 
 
@@ -115,7 +119,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def age_mark(self) -> tuple[int, int, int]:
-        """Larger for whatever was said later."""
+        """Larger for a later record."""
         return self.incarnation, self.epoch, self.turn
 
 
@@ -128,27 +132,27 @@ class Control(msgspec.Struct, frozen=True):
 
 
 def name_hash(name: object) -> int:
-    """64 bits that stand for a name."""
-    from hashlib import blake2b  # here, for it brings OpenSSL (4 MiB), and only flows need it
+    """A hash of a name, of 64 bits."""
+    from hashlib import blake2b  # here, because it loads OpenSSL (4 MiB), and only flows need it
 
     return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest(), "little")
 
 
 def pack(record: Record) -> bytes:
-    """The bytes of a record. A census of too many bins tells its largest."""
+    """The bytes of a record. Of a histogram with too many bins the largest are sent."""
     body, items, tail = record.body, 0, b""
     intervals: AgentIntervals = ()
     kind = _KINDS.index(None if body is None else type(body))
-    if isinstance(body, HelloBody):
-        intervals, tail = body.intervals, _HELLO.pack(body.estimate, body.restart, body.generation)
-    elif isinstance(body, LoansBody):
+    if isinstance(body, ConsensusBody):
+        intervals, tail = body.intervals, _CONSENSUS.pack(body.estimate, body.restart, body.generation)
+    elif isinstance(body, FlowBody):
         intervals, items = body.intervals, len(body.flows)
-        tail = _LOAN.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
-    elif isinstance(body, VotesBody):
-        codes, votes = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
+        tail = _FLOW.pack(body.estimate) + b"".join(_ITEM.pack(*item) for item in body.flows.items())
+    elif isinstance(body, HistogramBody):
+        codes, masses = _largest(np.asarray(body.codes), np.stack([body.values, body.before]))
         items = len(codes)
-        tail = _POLL.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
-        tail += votes.astype("<f4").tobytes()
+        tail = _HISTOGRAM.pack(body.census, body.began, body.since, body.round) + codes.astype("<i8").tobytes()
+        tail += masses.astype("<f4").tobytes()
     elif isinstance(body, AnyBody):
         tail = msgspec.msgpack.encode(body.exchanges)
         if len(tail) > MOST_BYTES - _HEAD.size:
@@ -170,7 +174,8 @@ def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], N
 
 
 def unpack(raw: bytes) -> Record:
-    """The record in these bytes, or a WireError: sizes, ranges and everything that an honest agent could not say."""
+    """The record in these bytes; raises WireError for a wrong size, a value out of range, or anything that an honest
+    agent could not send."""
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
@@ -178,10 +183,10 @@ def unpack(raw: bytes) -> Record:
     incarnation, epoch, count = numbers
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
-    if (n_intervals == 0) != (_KINDS[kind] in (None, VotesBody, AnyBody)) or (items and kind not in (2, 3)):
+    if (n_intervals == 0) != (_KINDS[kind] in (None, HistogramBody, AnyBody)) or (items and kind not in (2, 3)):
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
     rest = min(len(raw), MOST_BYTES) - _HEAD.size
-    tail = (0, _HELLO.size, _LOAN.size + items * _ITEM.size, _POLL.size + items * 16, rest)[kind]
+    tail = (0, _CONSENSUS.size, _FLOW.size + items * _ITEM.size, _HISTOGRAM.size + items * 16, rest)[kind]
     if len(raw) != _HEAD.size + n_intervals * PAIR.size + tail:
         raise WireError("size", f"{len(raw)} bytes")
     if incarnation == 0 or max(epoch, count) > MOST_NUMBER:
@@ -193,20 +198,20 @@ def unpack(raw: bytes) -> Record:
     intervals = intervals_in(raw, _HEAD.size, n_intervals)
     body: Body = None
     if kind == 1:
-        estimate, restart, generation = _HELLO.unpack_from(raw, at)
+        estimate, restart, generation = _CONSENSUS.unpack_from(raw, at)
         if not 0 <= restart <= epoch + 2:  # clocks begin at step 2, also that of an agent at step 0
             raise WireError("range", f"restart {restart} at epoch {epoch}")
-        body = HelloBody(intervals, _checked_estimate(estimate, count), restart, generation)
+        body = ConsensusBody(intervals, _checked_estimate(estimate, count), restart, generation)
     elif kind == 2:
-        estimate = _checked_estimate(_LOAN.unpack_from(raw, at)[0], count)
-        flows = dict(_ITEM.iter_unpack(raw[at + _LOAN.size :]))
+        estimate = _checked_estimate(_FLOW.unpack_from(raw, at)[0], count)
+        flows = dict(_ITEM.iter_unpack(raw[at + _FLOW.size :]))
         if len(flows) < items:
             raise WireError("range", "a neighbor named twice")
         for flow in flows.values():
             _check_number(flow, "flow", missing=True)
-        body = LoansBody(intervals, estimate, flows)
+        body = FlowBody(intervals, estimate, flows)
     elif kind == 3:
-        body = _votes(raw[at:], items)
+        body = _histogram(raw[at:], items)
     elif kind == 4:
         try:
             body = AnyBody(_ANY.decode(raw[at:]))
@@ -215,17 +220,17 @@ def unpack(raw: bytes) -> Record:
     return Record(incarnation, epoch, count, mean, degree, body, turn)
 
 
-def _votes(raw: bytes, items: int) -> VotesBody:
-    census, began, since, round_ = _POLL.unpack_from(raw)
+def _histogram(raw: bytes, items: int) -> HistogramBody:
+    census, began, since, round_ = _HISTOGRAM.unpack_from(raw)
     if max(census, began, since, round_) > MOST_NUMBER:
         raise WireError("range", f"census {census}, begun at {began}, {since} ago, round {round_}")
-    codes = np.frombuffer(raw, "<i8", items, _POLL.size).astype(np.int64)
-    votes = np.frombuffer(raw, "<f4", 2 * items, _POLL.size + 8 * items).astype(np.float32).reshape(2, items)
+    codes = np.frombuffer(raw, "<i8", items, _HISTOGRAM.size).astype(np.int64)
+    masses = np.frombuffer(raw, "<f4", 2 * items, _HISTOGRAM.size + 8 * items).astype(np.float32).reshape(2, items)
     if np.any(codes[1:] <= codes[:-1]):
         raise WireError("range", "bins out of order")
-    if not np.all(np.abs(votes) <= LARGEST):
-        raise WireError("value", "votes that are no numbers")
-    return VotesBody(census, began, since, round_, codes, *votes)
+    if not np.all(np.abs(masses) <= LARGEST):
+        raise WireError("value", "a histogram with values that are not numbers")
+    return HistogramBody(census, began, since, round_, codes, *masses)
 
 
 def pack_control(message: Control) -> bytes:
@@ -233,7 +238,7 @@ def pack_control(message: Control) -> bytes:
 
 
 def unpack_control(raw: bytes) -> Control:
-    """The control message in these bytes, or a WireError."""
+    """The control message in these bytes; raises WireError if they are none."""
     if len(raw) != _CONTROL.size:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, incarnation, epoch = _CONTROL.unpack(raw)
@@ -260,12 +265,12 @@ def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
 
 
 def _check_number(value: float, what: str, *, missing: bool) -> None:
-    """Finite and not absurd; NaN only where something may be missing."""
+    """Refuse a number that is not finite or too large; NaN is accepted where a value may be missing."""
     if not (abs(value) <= LARGEST or (missing and math.isnan(value))):
         raise WireError("value", f"{what} {value}")
 
 
 def _checked_estimate(estimate: float, count: int) -> float:
-    """NaN before the first sample has been used, then no longer."""
+    """An estimate may be NaN only before the first sample was used."""
     _check_number(estimate, "estimate", missing=count <= 1)
     return estimate

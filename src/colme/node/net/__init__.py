@@ -1,1 +1,1 @@
-"""Transports: in memory, and zenoh."""
+"""Transports: in memory, and over zenoh."""

@@ -1,4 +1,5 @@
-"""A network in memory: a virtual clock, and every misfortune that real networks have, decided by a seed.
+"""A network in memory, for tests and simulations: a virtual clock, and loss, delay, duplication, reordering and
+partitions drawn from a seed.
 
 >>> network = MemoryNetwork(seed=1, delay=(0.01, 0.05))
 >>> a, b = network.join("a", ["b"]), network.join("b", ["a"])
@@ -17,11 +18,11 @@ from colme.errors import NodeError, shorten
 
 
 class MemoryNetwork:
-    """Carries bytes between agents of the same process, as badly as it is told to.
+    """Carries bytes between agents of one process.
 
-    loss           probability that a message does not arrive
-    delay          (shortest, longest) in seconds, drawn for each message: later ones may overtake
-    duplication    probability that it arrives twice
+    loss           probability that a message is lost
+    delay          (shortest, longest) in seconds, drawn for each message, so that messages may overtake each other
+    duplication    probability that a message arrives twice
     """
 
     def __init__(
@@ -36,39 +37,39 @@ class MemoryNetwork:
         self.now = 0.0
         self.sent = self.lost = 0
         self._random = random.Random(seed)
-        self._doors: dict[str, MemoryTransport] = {}
+        self._transports: dict[str, MemoryTransport] = {}
         self._parts: list[frozenset[str]] = []
-        # when, number, from, to, what, the part of a state (None: a control message)
-        self._flying: list[tuple[float, int, str, str, bytes, int | None]] = []
+        # due time, number, sender, receiver, message, part of a record (None: a control message)
+        self._in_flight: list[tuple[float, int, str, str, bytes, int | None]] = []
 
     def join(self, name: str, neighbors: Iterable[str] = ()) -> MemoryTransport:
-        """The door of an agent that comes, or comes back."""
-        if name in self._doors:
-            raise NodeError(f"{name!r} is there already: a name is taken once. Close its transport first.")
-        self._doors[name] = MemoryTransport(self, name, neighbors)
-        return self._doors[name]
+        """The transport of an agent that starts, or starts again."""
+        if name in self._transports:
+            raise NodeError(f"{name!r} has joined already: names are unique. Close its transport first.")
+        self._transports[name] = MemoryTransport(self, name, neighbors)
+        return self._transports[name]
 
     def partition(self, *parts: Iterable[str]) -> None:
-        """From now on messages only arrive within a part; whoever is in none is alone. Without parts: heal."""
+        """From now on messages only arrive within a part; an agent in no part is isolated. Without parts: heal."""
         self._parts = [frozenset(part) for part in parts]
 
     def run_until(self, time: float) -> None:
-        """Let time pass, and what is due arrive."""
-        while self._flying and self._flying[0][0] <= time:
-            self.now, _, sender, to, message, part = heapq.heappop(self._flying)
-            door = self._doors.get(to)
-            if door is None or not self._connected(sender, to):
+        """Advance the clock and deliver what is due."""
+        while self._in_flight and self._in_flight[0][0] <= time:
+            self.now, _, sender, to, message, part = heapq.heappop(self._in_flight)
+            transport = self._transports.get(to)
+            if transport is None or not self._connected(sender, to):
                 self.lost += 1
-            elif part is not None and sender in door.neighbors:
-                door.newest[sender, part] = message
+            elif part is not None and sender in transport.neighbors:
+                transport.newest[sender, part] = message
             elif part is None:
-                door.messages.append((sender, message))
+                transport.messages.append((sender, message))
         self.now = max(self.now, time)
 
     def settle(self) -> None:
-        """Let everything arrive that is on its way."""
-        while self._flying:
-            self.run_until(self._flying[0][0])
+        """Deliver everything that is in flight."""
+        while self._in_flight:
+            self.run_until(self._in_flight[0][0])
 
     def _connected(self, a: str, b: str) -> bool:
         return not self._parts or any(a in part and b in part for part in self._parts)
@@ -80,11 +81,11 @@ class MemoryNetwork:
             if self._random.random() < self.loss or not self._connected(sender, to):
                 self.lost += 1
             else:
-                heapq.heappush(self._flying, (due, self.sent, sender, to, message, part))
+                heapq.heappush(self._in_flight, (due, self.sent, sender, to, message, part))
 
 
 class MemoryTransport:
-    """One agent's door to a `MemoryNetwork`; see `colme.node.net.transport.Transport`."""
+    """The connection of one agent to a `MemoryNetwork`; see `colme.node.net.transport.Transport`."""
 
     def __init__(self, network: MemoryNetwork, name: str, neighbors: Iterable[str]):
         self.network, self.name = network, name
@@ -107,7 +108,7 @@ class MemoryTransport:
         return heard
 
     def present(self) -> set[str]:
-        there = self.network._doors
+        there = self.network._transports
         return {b for b in self.neighbors if b in there and self.network._connected(self.name, b)}
 
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
@@ -118,5 +119,5 @@ class MemoryTransport:
         self.newest = {key: record for key, record in self.newest.items() if key[0] != neighbor}
 
     def close(self) -> None:
-        if self.network._doors.get(self.name) is self:
-            del self.network._doors[self.name]
+        if self.network._transports.get(self.name) is self:
+            del self.network._transports[self.name]

@@ -1,4 +1,4 @@
-"""What an agent needs of a network: to tell its neighbors the newest it knows, and to hear the newest they said."""
+"""The Transport protocol: send the newest record to all neighbors, and receive the newest record of each."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """One agent's door to its neighbors. It carries bytes and never blocks.
+    """The connection of one agent to its neighbors. It carries bytes and never blocks.
 
-    Who is at the other end is for the transport to know: what `latest(n)` and `control()` ascribe to n was said by n,
-    as far as the transport can tell (by certificate off loopback)."""
+    The transport authenticates senders: what `latest(n)` and `control()` attribute to n was sent by n (off loopback,
+    by the owner of n's certificate)."""
 
     def publish(self, record: bytes, part: int = 0) -> None:
-        """The newest state, to all neighbors. It may get lost: the next one follows at the next tick. That of a host of
-        many agents has parts."""
+        """Send the newest record to all neighbors. It may get lost: the next one follows at the next tick. The record
+        of a host of many agents has parts."""
 
     def latest(self, neighbor: str, part: int = 0) -> bytes | None:
-        """The newest record (part of a state) heard from a neighbor since the last call; None if there is none."""
+        """The newest record (or part of one) received from a neighbor since the last call; None if there is none."""
 
     def send(self, neighbor: str, message: bytes) -> None:
-        """A control message (a cut, an introduction, a flow). It may get lost: the core repeats it until it is
+        """Send a control message (a cut or a membership message). It may get lost: the sender repeats it until it is
         acknowledged."""
 
     def control(self) -> list[tuple[str, bytes]]:
-        """Control messages heard since the last call: (from, message), oldest first for each neighbor."""
+        """Control messages received since the last call, (sender, message), oldest first for each sender."""
 
     def present(self) -> set[str]:
-        """Neighbors that seem to be there. A hint: the age of the last record decides."""
+        """Neighbors that seem to be connected. This is a hint; the age of the last record decides."""
 
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
-        """A new neighbor: dial its endpoint, or (None) wait until it dials."""
+        """Add a neighbor: dial its endpoint, or wait until it dials (None)."""
 
     def drop(self, neighbor: str) -> None:
-        """Hear and tell this neighbor no more."""
+        """Stop exchanging with this neighbor."""
 
     def close(self) -> None:
-        """Leave. Nothing can be said or heard afterwards; a second call does nothing."""
+        """Close all links. Afterwards nothing is sent or received; a second call does nothing."""

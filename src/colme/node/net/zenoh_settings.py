@@ -1,14 +1,14 @@
-"""The configuration of a zenoh session: what a node lets in, from whom, how large and how often. Pure data.
+"""The configuration of a zenoh session: what a node accepts, from which agents, how large and how often. Pure data.
 
-Every session is a peer (peers relay nothing: the graph of links is the graph of neighbors) without discovery of any
-kind, without admin space, and with an access list that denies by default. Agent n may say to agent m, and m may ask n
-for,
+Every session is a peer (peers do not relay, so the graph of links is the graph of neighbors) without discovery of any
+kind, without admin space, and with an access list that denies by default. Agent n may publish to agent m, and m may
+subscribe to,
 
-    cme/<network>/a/<n>          its state (a host of many agents: also .../1, .../2, the other parts of its frame)
+    cme/<network>/a/<n>          records of n (a host of many agents: also .../1, .../2, the other parts of its frame)
     cme/<network>/x/<n>/<m>      control messages
-    cme/<network>/live/<n>       that it is there
+    cme/<network>/live/<n>       presence of n
 
-and nothing else; who is n is told by the common name of the certificate of the link.
+and nothing else. An agent's name is the common name of the certificate of its link.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from colme.node.config import presets
 from colme.node.config.node_toml import NodeConfig
-from colme.node.names import Keys
+from colme.node.names import KeyExpressions
 
 _SAY = ["put", "liveliness_token"]
 _ASK = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
@@ -28,15 +28,15 @@ _BATCH = (4096, 65535)  # bytes that go out at once, at least (for the handshake
 
 
 def listening(config: NodeConfig, admitted: Iterable[str] = ()) -> dict[str, Any]:
-    """The session at which others dial this agent; some may have been let in besides its members."""
-    return _session(config, sorted({*config.everyone, *admitted})) | {
+    """The session at which other agents dial this one: its peers, and those that were admitted at run time."""
+    return _session(config, sorted({*config.peers, *admitted})) | {
         "listen/endpoints": list(config.listen),
         "transport/unicast/max_sessions": config.max_sessions,
     }
 
 
-def dialling(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
-    """The session that dials one neighbor: whoever answers, only the neighbor is heard."""
+def dialing(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
+    """The session that dials one neighbor. Whatever answers, only the neighbor is heard."""
     return _session(config, (neighbor,)) | {
         "listen/endpoints": [],
         "connect/endpoints": [endpoint],
@@ -52,17 +52,17 @@ def dialling(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]
 
 
 def runtime(rx_threads: int) -> str:
-    """ZENOH_RUNTIME: threads of a process. zenoh has two that listen, and closing two dead links holds both of them for
-    ten seconds (it closes sockets with SO_LINGER).
+    """The value of ZENOH_RUNTIME: threads of a process. By default zenoh has two receiving threads, and closing two
+    dead links blocks both for ten seconds (it closes sockets with SO_LINGER).
 
-    All else that it does (accepting, dialling, speaking) is done by the same threads: with pools of their own, whatever
-    arrives wakes one thread that looks at the sockets and a second one that reads."""
+    Accepting, dialing and sending use the same threads: with separate pools, whatever arrives would wake one thread
+    that polls the sockets and a second one that reads."""
     others = ", ".join(f"{pool}: (handover: rx)" for pool in ("acc", "net", "tx"))
     return f"(rx: (worker_threads: {rx_threads}), {others})"
 
 
 def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
-    keys = Keys(config.network)
+    keys = KeyExpressions(config.network)
     batch = min(max(config.max_record + _FRAME, _BATCH[0]), _BATCH[1])
     settings = {
         "mode": "peer",
@@ -70,12 +70,12 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "scouting/gossip/enabled": False,
         "scouting/delay": _OPEN_DELAY,
         "adminspace/enabled": False,
-        "transport/shared_memory/enabled": False,  # a third of a second at each opening, for nothing
+        "transport/shared_memory/enabled": False,  # it would add a third of a second to each opening
         "transport/link/protocols": ["tcp" if config.tls is None else "tls"],
         "transport/link/tx/lease": _milliseconds(config.lease),
         "transport/link/tx/batch_size": batch,  # a link has a dozen buffers of this size
         "transport/link/rx/buffer_size": batch,
-        # guards what is put together from fragments; single messages are bounded by the filter below
+        # bounds reassembled messages; single ones are bounded by the filter below
         "transport/link/rx/max_message_size": config.max_record + _FRAME,
         "access_control": _access(keys, config.name, others, config.parts, by_certificate=config.tls is not None),
         "low_pass_filter": [
@@ -87,7 +87,7 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "downsampling": [
             {
                 "id": "rate", "messages": ["put"], "flows": ["ingress"],
-                # one for each part: of messages under the same rule that come at once only the first is heard
+                # one rule per part: of messages under one rule that arrive together only the first is accepted
                 "rules": [{"key_expr": keys.state("*", part), "freq": config.max_rate} for part in range(config.parts)],
             }
         ],
@@ -107,8 +107,10 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _access(keys: Keys, me: str, others: Sequence[str], parts: int, *, by_certificate: bool) -> dict[str, Any]:
-    """Deny, but for what this agent and each of the others may say to and ask of each other."""
+def _access(
+    keys: KeyExpressions, me: str, others: Sequence[str], parts: int, *, by_certificate: bool
+) -> dict[str, Any]:
+    """An access list that denies everything but what this agent and each peer may publish to each other."""
     rules: list[dict[str, Any]] = []
     subjects, policies = [], []
     for i, other in enumerate(others):
@@ -120,8 +122,8 @@ def _access(keys: Keys, me: str, others: Sequence[str], parts: int, *, by_certif
             _rule(f"ask-{i}", "egress", _ASK, theirs),
         ]
         rules += own
-        who = {"cert_common_names": [other]} if by_certificate else {}  # {}: whoever is on this machine
-        subjects.append({"id": f"agent-{i}"} | who)
+        subject = {"cert_common_names": [other]} if by_certificate else {}  # {}: any process of this machine
+        subjects.append({"id": f"agent-{i}"} | subject)
         policies.append({"rules": [rule["id"] for rule in own], "subjects": [f"agent-{i}"]})
     return {
         "enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies,

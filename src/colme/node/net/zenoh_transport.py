@@ -1,15 +1,15 @@
-"""Neighbors over zenoh: peer to peer, no broker, one link per neighbor.
+"""The transport over zenoh: peer to peer, without a broker, one link per neighbor.
 
-One session listens; every neighbor that this agent dials has a session of its own, for zenoh takes no endpoints later.
-So a neighbor can be added at any time, dropping one that was dialled closes its link, and whoever answers a call is
-heard only if its certificate is that of the neighbor. One that dials us is dropped by listening no more; its own end
-closes the link.
+One session listens. Every neighbor that this agent dials has a session of its own, because zenoh accepts no endpoints
+after a session is open. So a neighbor can be added at any time, dropping one that was dialed closes its link, and the
+answering side is heard only if its certificate is that of the neighbor. A neighbor that dialed us is dropped by
+unsubscribing from it; its own end closes the link.
 
-Nothing calls back: mailboxes (the newest record, the 16 newest control messages, the last signs of presence of each
-neighbor) are looked into at each tick. Sessions are opened and closed in a thread, for both may take seconds.
+There are no callbacks: mailboxes (per neighbor the newest record, the 16 newest control messages, the last changes of
+presence) are polled at each tick. Sessions are opened and closed in threads, because both may take seconds.
 
-Who may become a neighbor by introduction (see `zenoh_door`) and has dialled is a visitor: its control messages are
-heard, and nothing else.
+A visitor is an agent that has dialed and may become a neighbor by introduction (see `admission`): only its control
+messages are heard.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from typing import Any
 
 from colme.errors import NodeError, missing_extra, one_of
 from colme.node.config.node_toml import NodeConfig
-from colme.node.names import Endpoint, Keys
+from colme.node.names import Endpoint, KeyExpressions
 from colme.node.net import zenoh_settings
-from colme.node.net.zenoh_door import Doorman
+from colme.node.net.admission import Admission
 from colme.node.security.identity import check_identity_apart
 
 CONTROL_ROOM = 16
-"""Control messages of a neighbor that wait for a tick; older ones make room, for they are repeated."""
+"""Control messages of a neighbor that wait for a tick. When it is full the oldest is dropped: senders repeat them."""
 _SIGNS = 8
-_CLOSING = 5.0  # seconds that close() waits for links that do not end
-_REOPENING = 5.0  # seconds in which a port that was closed must be free again
+_CLOSING = 5.0  # seconds that close() waits for links to end
+_REOPENING = 5.0  # seconds within which a closed port must be free again
 _LINGER = struct.Struct("ii")
 _ZENOH_LINGER = (1, 10)  # what zenoh sets: on, 10 s
 
@@ -50,79 +50,84 @@ class ZenohTransport:
         if config.tls is not None:
             check_identity_apart(config.name, config.tls)
         self._zenoh = load_zenoh(config.rx_threads)
-        self._dialled: dict[str, _Line] = {}
-        self._opening: dict[str, Future[_Line]] = {}
+        self._dialed: dict[str, _Session] = {}
+        self._opening: dict[str, Future[_Session]] = {}
         self._present: set[str] = set()
         self._closed = False
-        self._doorman = Doorman(config)
+        self._admission = Admission(config)
         self._accepted: set[str] = set()  # neighbors that dial this agent
-        self._reopening: Future[_Line] | None = None
-        self._look = True  # who is at the door
-        self._listening = _Line(self._zenoh, config, zenoh_settings.listening(config)) if config.listen else None
+        self._reopening: Future[_Session] | None = None
+        self._links_changed = True  # of the listening session: visitors may have come or gone
+        self._listening = _Session(self._zenoh, config, zenoh_settings.listening(config)) if config.listen else None
         self._threads = ThreadPoolExecutor(4, "colme-links")
         for neighbor in config.neighbors:
             self.add(neighbor.name, neighbor.endpoint)
 
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
-        doorman = self._doorman
-        if not (doorman.let_in(neighbor) if endpoint is None else doorman.may_answer(neighbor)):
-            one_of(neighbor, self.config.everyone, "member", NodeError)
-        if neighbor in {*self._opening, *self._dialled, *self._accepted} or self._closed:
+        admission = self._admission
+        if not (admission.admit(neighbor) if endpoint is None else admission.may_dial(neighbor)):
+            one_of(neighbor, self.config.peers, "member", NodeError)
+        if neighbor in {*self._opening, *self._dialed, *self._accepted} or self._closed:
             return
         if endpoint is None:
             if not self.config.listen:
                 raise NodeError(f"{neighbor!r} has no endpoint, and this agent does not listen: one end must dial. "
                                 "Give an endpoint.")  # fmt: skip
             self._accepted.add(neighbor)
-            if self._listening is not None:  # else it is being opened anew
+            if self._listening is not None:  # else it is being reopened
                 self._listening.add(neighbor)
             return
         self.config.check_endpoint(Endpoint.parse(endpoint))
-        settings = zenoh_settings.dialling(self.config, neighbor, endpoint)
-        self._opening[neighbor] = self._threads.submit(_Line, self._zenoh, self.config, settings, neighbor)
+        settings = zenoh_settings.dialing(self.config, neighbor, endpoint)
+        self._opening[neighbor] = self._threads.submit(_Session, self._zenoh, self.config, settings, neighbor)
 
     def drop(self, neighbor: str) -> None:
         self._settle()
         self._present.discard(neighbor)
         self._accepted.discard(neighbor)
-        self._look = True
+        self._links_changed = True
         opening = self._opening.pop(neighbor, None)
         if opening is not None:
             opening.add_done_callback(_close_opened)
-        line = self._dialled.pop(neighbor, None)
-        if line is not None:
-            self._threads.submit(line.close)
+        session = self._dialed.pop(neighbor, None)
+        if session is not None:
+            self._threads.submit(session.close)
         elif self._listening is not None:
             self._listening.drop(neighbor)
 
     def publish(self, record: bytes, part: int = 0) -> None:
         if part == 0:
             self._settle()
-        for line in self._lines():
-            line.publish(record, part)
+        for session in self._sessions():
+            session.publish(record, part)
 
     def latest(self, neighbor: str, part: int = 0) -> bytes | None:
-        line = self._line(neighbor)
-        record = None if line is None else line.latest(neighbor, part)
+        session = self._session_of(neighbor)
+        record = None if session is None else session.latest(neighbor, part)
         if record is not None:
-            self._present.add(neighbor)  # it spoke after whatever said that it left
+            self._present.add(neighbor)  # it sent this after whatever said that it left
         return record
 
     def send(self, neighbor: str, message: bytes) -> None:
-        line = self._line(neighbor)
-        if line is not None:
-            line.send(neighbor, message)
+        session = self._session_of(neighbor)
+        if session is not None:
+            session.send(neighbor, message)
 
     def control(self) -> list[tuple[str, bytes]]:
-        return [(name, message) for line in self._lines() for name in line.speakers for message in line.control(name)]
+        return [
+            (name, message)
+            for session in self._sessions()
+            for name in session.speakers
+            for message in session.control(name)
+        ]
 
     def present(self) -> set[str]:
-        for line in self._lines():
-            for name in line.boxes:
-                for there in line.signs(name):
+        for session in self._sessions():
+            for name in session.boxes:
+                for there in session.signs(name):
                     (self._present.add if there else self._present.discard)(name)
                     for part in () if there else range(self.config.parts):
-                        line.latest(name, part)  # said before it left, and no sign of its being there
+                        session.latest(name, part)  # sent before it left: no sign of presence
         return set(self._present)
 
     def close(self) -> None:
@@ -131,72 +136,72 @@ class ZenohTransport:
         self._closed = True
         for opening in (*self._opening.values(), *([self._reopening] if self._reopening is not None else [])):
             opening.add_done_callback(_close_opened)
-        lines = self._lines()
-        self._dialled, self._opening, self._listening = {}, {}, None
-        wait([self._threads.submit(line.close) for line in lines], timeout=_CLOSING)
+        sessions = self._sessions()
+        self._dialed, self._opening, self._listening = {}, {}, None
+        wait([self._threads.submit(session.close) for session in sessions], timeout=_CLOSING)
         self._threads.shutdown(wait=False)
 
-    def _line(self, neighbor: str) -> _Line | None:
-        """The session over which a neighbor is heard."""
-        if neighbor in self._dialled:
-            return self._dialled[neighbor]
+    def _session_of(self, neighbor: str) -> _Session | None:
+        """The session that serves a neighbor."""
+        if neighbor in self._dialed:
+            return self._dialed[neighbor]
         accepted = self._listening is not None and neighbor in self._listening.speakers
         return self._listening if accepted else None
 
-    def _lines(self) -> list[_Line]:
-        return [*self._dialled.values(), *([self._listening] if self._listening is not None else [])]
+    def _sessions(self) -> list[_Session]:
+        return [*self._dialed.values(), *([self._listening] if self._listening is not None else [])]
 
     def _settle(self) -> None:
-        """Take over the sessions that have been opened meanwhile, and see to new sockets."""
+        """Take over sessions that were opened meanwhile, and disable SO_LINGER on new sockets."""
         for neighbor, opening in list(self._opening.items()):
             if opening.done():
                 del self._opening[neighbor]
-                self._dialled[neighbor] = opening.result()
-        changed = [line.changed() for line in self._lines()]
+                self._dialed[neighbor] = opening.result()
+        changed = [session.changed() for session in self._sessions()]
         if any(changed):
-            linger_no_more()
+            disable_linger()
         if self.config.join is not None and not self._closed:
-            self._look |= any(changed)
-            self._open_door()
+            self._links_changed |= any(changed)
+            self._reopen_if_due()
 
-    def _open_door(self) -> None:
-        """See who has come to the session that listens, and open it anew for those who are not in its list."""
+    def _reopen_if_due(self) -> None:
+        """Hear visitors of the listening session, and reopen it for newcomers that are not on its access list."""
         if self._reopening is not None and self._reopening.done():
             self._listening, self._reopening = self._reopening.result(), None
             for neighbor in self._accepted:
                 self._listening.add(neighbor)
-            self._look = True
+            self._links_changed = True
         if self._listening is None:
             return
-        if self._look:
-            self._look = False
-            came = self.config.everyone if self.config.tls is None else self._listening.certified()
-            self._listening.welcome(self._doorman.at_the_door(came))
-        if self._doorman.due(now := time.monotonic()):
-            settings = zenoh_settings.listening(self.config, self._doorman.opens(now))
+        if self._links_changed:
+            self._links_changed = False
+            came = self.config.peers if self.config.tls is None else self._listening.certified()
+            self._listening.hear_visitors(self._admission.visitors(came))
+        if self._admission.due(now := time.monotonic()):
+            settings = zenoh_settings.listening(self.config, self._admission.reopen(now))
             self._reopening = self._threads.submit(self._reopen, self._listening, settings)
             self._listening = None
 
-    def _reopen(self, old: _Line, settings: dict[str, Any]) -> _Line:
+    def _reopen(self, old: _Session, settings: dict[str, Any]) -> _Session:
         old.close()
         end = time.monotonic() + _REOPENING
         while True:
             try:
-                return _Line(self._zenoh, self.config, settings)
+                return _Session(self._zenoh, self.config, settings)
             except NodeError:
                 if time.monotonic() > end:
                     raise
-                time.sleep(0.05)  # the port may take a moment to be free
+                time.sleep(0.05)  # the port may take a moment to become free
 
 
-class _Line:
-    """A zenoh session with all that is declared on it (zenoh undeclares what nobody refers to)."""
+class _Session:
+    """A zenoh session with everything declared on it (zenoh undeclares what is no longer referenced)."""
 
     def __init__(self, zenoh: ModuleType, config: NodeConfig, settings: dict[str, Any], neighbor: str | None = None):
-        self.zenoh, self.me, self.keys = zenoh, config.name, Keys(config.network)
+        self.zenoh, self.me, self.keys = zenoh, config.name, KeyExpressions(config.network)
         self.parts = range(config.parts)
-        self.boxes: dict[str, tuple[Any, ...]] = {}  # control, presence and parts of the state of each neighbor
-        self.visitors: dict[str, Any] = {}  # control of others
+        self.boxes: dict[str, tuple[Any, ...]] = {}  # per neighbor: control messages, presence, parts of the record
+        self.visitors: dict[str, Any] = {}  # control messages of visitors
         raw = zenoh.Config()
         for key, value in settings.items():
             raw.insert_json5(key, json.dumps(value))
@@ -204,7 +209,7 @@ class _Line:
             self.session = zenoh.open(raw)
         except zenoh.ZError as error:
             what = f"listen at {', '.join(config.listen)}" if neighbor is None else f"dial {neighbor}"
-            reason = re.search(r"([^:]+) \(os error \d+\)", str(error))  # amid lines of its source
+            reason = re.search(r"([^:]+) \(os error \d+\)", str(error))  # the rest are lines of zenoh's source
             raise NodeError(f"cannot {what}: {reason[1].strip() if reason else error}. Choose another port.") from None
         self._events = self.session.info.declare_transport_events_listener(zenoh.handlers.RingChannel(1), history=True)
         drop = zenoh.CongestionControl.DROP
@@ -217,7 +222,7 @@ class _Line:
             self.add(neighbor)
 
     def add(self, neighbor: str) -> None:
-        self._dismiss(neighbor)
+        self._drop_visitor(neighbor)
         ring, session = self.zenoh.handlers.RingChannel, self.session
         self.boxes[neighbor] = (
             session.declare_subscriber(self.keys.control(neighbor, self.me), ring(CONTROL_ROOM)),
@@ -227,23 +232,23 @@ class _Line:
 
     @property
     def speakers(self) -> set[str]:
-        """All who are heard."""
+        """Neighbors and visitors."""
         return {*self.boxes, *self.visitors}
 
     def certified(self) -> list[str]:
-        """The names in the certificates of those who have a link."""
+        """The names in the certificates of the links."""
         return [link.auth_identifier for link in self.session.info.links() if link.auth_identifier is not None]
 
-    def welcome(self, visitors: Iterable[str]) -> None:
-        """Hear the control messages of these, too, and of no others but the neighbors."""
+    def hear_visitors(self, visitors: Iterable[str]) -> None:
+        """Hear the control messages of these agents, besides the neighbors, and of no others."""
         wanted = set(visitors).difference(self.boxes)
         for gone in set(self.visitors).difference(wanted):
-            self._dismiss(gone)
+            self._drop_visitor(gone)
         for name in wanted.difference(self.visitors):
             ring = self.zenoh.handlers.RingChannel(CONTROL_ROOM)
             self.visitors[name] = self.session.declare_subscriber(self.keys.control(name, self.me), ring)
 
-    def _dismiss(self, visitor: str) -> None:
+    def _drop_visitor(self, visitor: str) -> None:
         box = self.visitors.pop(visitor, None)
         if box is not None:
             with contextlib.suppress(self.zenoh.ZError):
@@ -255,11 +260,11 @@ class _Line:
                 box.undeclare()
 
     def publish(self, record: bytes, part: int) -> None:
-        with contextlib.suppress(self.zenoh.ZError):  # the link has just gone
+        with contextlib.suppress(self.zenoh.ZError):  # the link is down
             self._publishers[part].put(record)
 
     def send(self, neighbor: str, message: bytes) -> None:
-        # DROP here too: BLOCK would wait five seconds for a neighbor that hangs, and then cut it off
+        # DROP here, too: BLOCK would wait five seconds for a neighbor that hangs, and then close its link
         with contextlib.suppress(self.zenoh.ZError):
             self.session.put(
                 self.keys.control(self.me, neighbor), message, congestion_control=self.zenoh.CongestionControl.DROP
@@ -272,12 +277,12 @@ class _Line:
     def control(self, neighbor: str) -> list[bytes]:
         box = self.boxes[neighbor][0] if neighbor in self.boxes else self.visitors[neighbor]
         heard: list[bytes] = []
-        while len(heard) < CONTROL_ROOM and (found := box.try_recv()) is not None:  # a flood must not hold the tick
+        while len(heard) < CONTROL_ROOM and (found := box.try_recv()) is not None:  # a flood must not block the tick
             heard.append(bytes(found.payload))
         return heard
 
     def signs(self, neighbor: str) -> list[bool]:
-        """Whether the neighbor came or went, in order."""
+        """Changes of presence, in order: True if the neighbor appeared, False if it disappeared."""
         box = self.boxes[neighbor][1]
         heard: list[bool] = []
         while len(heard) < _SIGNS and (found := box.try_recv()) is not None:
@@ -285,24 +290,24 @@ class _Line:
         return heard
 
     def changed(self) -> bool:
-        """Whether a link came or went since the last call."""
+        """Whether a link was opened or closed since the last call."""
         return self._events.try_recv() is not None
 
     def close(self) -> None:
         for publisher in self._publishers:
             with contextlib.suppress(self.zenoh.ZError):
-                publisher.undeclare()  # or the session is never freed: zenoh's publishers hold it
-        with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links end with their leases
+                publisher.undeclare()  # else the session is never freed: zenoh's publishers refer to it
+        with contextlib.suppress(self.zenoh.ZError):  # it may time out; the links then end with their leases
             self.session.close()
 
 
-def _close_opened(opening: Future[_Line]) -> None:
+def _close_opened(opening: Future[_Session]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
 def load_zenoh(rx_threads: int) -> ModuleType:
-    """zenoh, with enough threads. It reads the variable when its first session opens; one that is set is kept."""
+    """Import zenoh with enough threads. It reads ZENOH_RUNTIME when its first session opens; a given value is kept."""
     os.environ.setdefault("ZENOH_RUNTIME", zenoh_settings.runtime(rx_threads))
     try:
         import zenoh
@@ -311,18 +316,18 @@ def load_zenoh(rx_threads: int) -> ModuleType:
     return zenoh
 
 
-def linger_no_more() -> None:
-    """Turn SO_LINGER off on zenoh's sockets: with it, closing the link to a neighbor that vanished blocks a thread that
-    listens for ten seconds, and two such neighbors silence the healthy ones."""
+def disable_linger() -> None:
+    """Disable SO_LINGER on zenoh's sockets. With it, closing the link to a neighbor that vanished blocks a receiving
+    thread for ten seconds, and two such neighbors block all receiving."""
     folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             with contextlib.suppress(OSError):
-                _calm(int(name))
+                _disable_linger_on(int(name))
 
 
-def _calm(descriptor: int) -> None:
-    """The same for one descriptor, if it is a socket that lingers as zenoh's do."""
+def _disable_linger_on(descriptor: int) -> None:
+    """The same for one descriptor, if it is a socket with zenoh's SO_LINGER."""
     borrowed = socket.socket(fileno=descriptor)
     try:
         if borrowed.family in (socket.AF_INET, socket.AF_INET6) and borrowed.type == socket.SOCK_STREAM:

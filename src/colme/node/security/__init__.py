@@ -1,1 +1,1 @@
-"""Keys, identities, and how far a neighbor is trusted."""
+"""Keys and certificates, and how far neighbors are trusted."""

@@ -1,10 +1,10 @@
-"""Who an agent is: an authority, and one certificate per agent whose common name is the agent's name.
+"""Make keys and certificates: an authority, and one certificate per agent whose common name is the agent's name.
 
     make_authority("authority", "greenhouse")
     make_certificate("authority", "pi-3", ["192.168.1.13"], folder="pi-3")
 
-The authority's key stays where certificates are made; an agent gets ca.pem, its certificate and its own key. Keys are
-P-256 and readable by their owner only. Nothing is overwritten, except by `rotate`.
+The key of the authority stays where certificates are made; an agent gets ca.pem, its certificate and its own key. Keys
+are P-256 and readable by their owner only. Nothing is overwritten, except by `rotate`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ except ImportError:
 
 AUTHORITY_DAYS = 3650
 DAYS = 365
-_BEFORE = datetime.timedelta(minutes=5)  # clocks of devices differ
+_BEFORE = datetime.timedelta(minutes=5)  # the clocks of devices differ
 
 
 class Identity(NamedTuple):
-    """What a certificate says."""
+    """What a certificate says about its owner."""
 
     name: str
     hosts: tuple[str, ...]
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
 
 
 def make_authority(folder: str | Path, network: str, *, days: int = AUTHORITY_DAYS) -> None:
-    """ca.pem and ca.key of a new authority."""
+    """Write ca.pem and ca.key of a new authority."""
     check_name(network, "network")
     key = _new_key()
     name = _named(f"colme {network}")
@@ -63,7 +63,8 @@ def make_authority(folder: str | Path, network: str, *, days: int = AUTHORITY_DA
 def make_certificate(
     authority: str | Path, name: str, hosts: Sequence[str], *, folder: str | Path, days: int = DAYS
 ) -> None:
-    """name.pem, name.key and ca.pem in the agent's folder; `hosts` are the names and addresses others dial it at."""
+    """Write name.pem, name.key and ca.pem into the agent's folder; `hosts` are the names and addresses that others
+    dial."""
     folder = Path(folder)
     made = _certificate(Path(authority), name, hosts, days)
     _write_new({folder / f"{name}.key": made[0], folder / f"{name}.pem": made[1]})
@@ -71,9 +72,10 @@ def make_certificate(
 
 
 def rotate(authority: str | Path, name: str, *, folder: str | Path, days: int = DAYS) -> None:
-    """A new key and certificate for the same agent and hosts, in place of the old ones.
+    """Replace the key and certificate of an agent; its hosts stay the same.
 
-    ca.pem becomes the authority's, and keeps whom it trusted so far. A running agent reads them when it restarts."""
+    The certificate of the authority is added to ca.pem if it is not there; those in it stay trusted. A running agent
+    reads the files when it restarts."""
     folder = Path(folder)
     old = identity(folder / f"{name}.pem")
     key, certificate = _certificate(Path(authority), name, old.hosts, days)
@@ -95,7 +97,7 @@ def identity(certificate: str | Path) -> Identity:
         name = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
         other = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, IndexError, x509.ExtensionNotFound):
-        raise NodeError(f"{certificate} is no certificate of an agent. Make one with: colme node keys.") from None
+        raise NodeError(f"{certificate} is not the certificate of an agent. Make one with: colme node keys.") from None
     hosts = (*other.get_values_for_type(x509.DNSName), *map(str, other.get_values_for_type(x509.IPAddress)))
     return Identity(str(name), tuple(host for host in hosts if host != name), found.not_valid_after_utc)
 
@@ -137,7 +139,7 @@ def _builder(
     try:
         until = now + datetime.timedelta(days=days)
     except OverflowError:
-        raise NodeError(f"days={days}: no calendar goes that far. Try days={DAYS}.") from None
+        raise NodeError(f"days={days}: that is beyond the calendar. Try days={DAYS}.") from None
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -179,7 +181,7 @@ def _read(path: Path) -> bytes:
 
 
 def _write_new(files: dict[Path, bytes]) -> None:
-    """Files that were not there before; keys are private from their first byte on."""
+    """Write files that must not exist yet; keys are private from their first byte on."""
     there = [str(path) for path in files if path.exists()]
     if there:
         raise NodeError(f"{there[0]} exists: keys are not overwritten. Choose another folder, or rotate.")

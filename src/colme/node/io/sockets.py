@@ -1,4 +1,5 @@
-"""Sockets of this machine at which a node listens. Those with a path are for its owner only; nothing here blocks."""
+"""Local listening sockets, for samples, status and metrics: Unix sockets for the owner only, TCP on loopback only.
+Nothing here blocks."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import stat
 from colme.errors import NodeError, shorten
 from colme.node.names import host_and_port, is_loopback
 
-_WAITING = 16  # connections that wait to be accepted
+_WAITING = 16  # backlog of connections
 
 
 def listen_unix(path: str) -> socket.socket:
-    """A socket at a path, with mode 0600 from the start. One that a dead process left there is replaced."""
+    """A Unix socket at a path, with mode 0600 from the start. A socket left there by a dead process is replaced."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if os.path.exists(path):
@@ -34,7 +35,7 @@ def listen_unix(path: str) -> socket.socket:
 
 
 def listen_tcp(address: str, what: str) -> socket.socket:
-    """A socket at host:port, on loopback only, for it has no TLS."""
+    """A TCP socket at host:port, on loopback only, because it has no TLS."""
     place = host_and_port(address, what, "127.0.0.1:7000")
     if not is_loopback(place.host):
         raise NodeError(f"{what}={shorten(address)}: it has no TLS, so it must be on loopback. Try 127.0.0.1.")
@@ -50,10 +51,10 @@ def listen_tcp(address: str, what: str) -> socket.socket:
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """Somebody who wants in, if there is one."""
+    """The next connection; None if there is none."""
     try:
         client, _ = listener.accept()
-    except OSError:  # nobody, or gone again
+    except OSError:  # none, or gone again
         return None
     client.setblocking(False)
     return client
@@ -71,8 +72,8 @@ def _listening(listener: socket.socket) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
-    if not stat.S_ISSOCK(os.stat(path).st_mode):  # which would refuse a connection just as a dead socket does
-        raise NodeError(f"{path} exists and is no socket: it is not replaced. Choose another path.")
+    if not stat.S_ISSOCK(os.stat(path).st_mode):  # a file would refuse a connection just as a dead socket does
+        raise NodeError(f"{path} exists and is not a socket: it is not replaced. Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
