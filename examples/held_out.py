@@ -20,7 +20,7 @@ from colme.data.report.output import save_result
 from colme.data.report.result import Result
 from colme.data.report.sentences import headline, sentences
 from colme.lab import plots
-from colme.lab.report.estimate_page import write_estimate_page
+from colme.lab.pages.estimate_page import write_estimate_page
 
 LOOKS = {
     "auto": ("#BBBBBB", "o-"), "shrinkage": ("#0072B2", "s-"), "census": ("#CC79A7", "D-"),

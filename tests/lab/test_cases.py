@@ -63,10 +63,11 @@ def test_the_case_is_the_only_dimension_that_cases_make(tmp_path: Path) -> None:
     worst = max(row["worst / local"] for row in rows if row["method"] == "census")
     headline = re.search(r'<p class="headline">(.*?)</p>', text)
     assert headline and re.fullmatch(
-        rf"The largest error in any case at any step, relative to agents who learn alone: .*{worst:.2f} for census.*",
+        rf"The largest mean squared error in any case at any step, relative to that of the local means: "
+        rf".*{worst:.2f} for census.*",
         headline[1],
     )
-    assert "local" not in headline[1] and "Bayes" not in headline[1], "they do not collaborate"
+    assert "for local" not in headline[1] and "Bayes" not in headline[1], "they do not collaborate"
 
 
 def test_a_flag_changes_all_cases() -> None:
@@ -77,8 +78,8 @@ def test_a_flag_changes_all_cases() -> None:
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"cases": []}, "they are tables"),
-    ({"cases": [{"means": [1.0]}]}, r"cases\[0\].*every case has a name"),
-    ({"cases": [{"case": "a"}, {"case": "a"}]}, r"cases\[0\].*no other the same"),
+    ({"cases": [{"means": [1.0]}]}, r"cases\[0\].*every case needs a name of its own"),
+    ({"cases": [{"case": "a"}, {"case": "a"}]}, r"cases\[0\].*every case needs a name of its own"),
     ({"cases": [{"case": "a", "meanz": [1.0]}]}, r"cases\[0\].*meanz.*Did you mean 'means'"),
     ({"cases": [{"case": "a", "loss": 2.0}]}, r"case 'a'\.loss=2"),
     ({"methods": [{"method": "census", "cases": ["too"]}]}, r"methods\[0\].*'too'.*Did you mean 'two'"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,11 @@ import numpy as np
 import pytest
 
 from colme import lab
-from colme.lab.plots.figures import FIGURES
-from colme.lab.report.page import html_of, table_html, write_report
+from colme.lab.pages.experiment_page import html_of, table_html, write_report
+from colme.lab.plots.figures import FIGURES, draw
+from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
+from colme.lab.tables import final_rows
 
 EXPERIMENT: dict[str, Any] = {
     "title": "A <small> experiment & its page",
@@ -30,7 +35,7 @@ EXPERIMENT: dict[str, Any] = {
         {"method": "local"},
         {"method": "oracle"},
     ],
-    "published": [
+    "expected": [
         {"method": "local", "t": 300, "value": 0.7**2 / 300, "source": "theory"},
         {"method": "CL-colME", "where": {"level": "agent"}, "metric": "wrong_edges", "below": 0.5, "value": 30},
         {"method": "C-colME", "where": {"level": "agent"}, "metric": "time_ratio", "value": 1.2},
@@ -169,7 +174,14 @@ def test_words_of_the_user_stay_words(report: Path) -> None:
 
 def test_the_page_holds_configuration_versions_and_citation(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    for words in ("n_agents = 400", "means = [", "@article{stankovic2026clcolme", "@software{colme", "numpy", "python"):
+    for words in (
+        "n_agents = 400",
+        "means = [",
+        "@inproceedings{stankovic2026clcolme",
+        "@software{colme",
+        "numpy",
+        "python",
+    ):
         assert words in text
 
 
@@ -177,13 +189,11 @@ def test_missing_runs_are_said_aloud(results: Path, tmp_path: Path) -> None:
     copy = tmp_path / "experiment"
     shutil.copytree(results, copy)
     shutil.rmtree(next((copy / "runs").iterdir()))
-    page, _ = write_report(experiment_of(copy), store_of(copy))
-    assert "1 of 18 runs are missing" in page.read_text(encoding="utf-8")
+    subject = subject_of(experiment_of(copy), store_of(copy))
+    assert "1 of 18 runs are missing" in html_of(subject, [], {})
 
 
 def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) -> None:
-    from colme.lab.plots.figures import draw, subject_of
-
     subject = subject_of(experiment_of(results), store_of(results))
     drawings, failed = draw(subject, ("mse", "parameter"))
     assert [each.name for each in drawings] == ["mse"] and "no number is swept" in failed["parameter"]
@@ -192,44 +202,69 @@ def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) 
 
 
 def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
-    from colme.lab.plots.figures import draw, subject_of
-
-    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "published": [], "graph": "ring", "degree": 4}
+    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": [], "graph": "ring", "degree": 4}
     ring["methods"] = [{"method": "cl-colme"}]
     lab.run(ring, results=tmp_path, jobs=1)
     subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
     (drawing,), _ = draw(subject, ("graph",))
     apart = (drawing.table["a"] - drawing.table["b"]).abs()
     assert set(apart.where(apart < 40, 80 - apart)) == {1, 2}, "on a ring of 80, neighbors are one or two places away"
-    assert "(CL-colME, seed 0)" in drawing.caption
+    assert "Shown: CL-colME, seed 0." in drawing.caption
 
 
 def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
-    table = EXPERIMENT | {"title": "100% $\\foo{$ x", "seeds": 1, "steps": 10, "published": []}
+    table = EXPERIMENT | {
+        "title": "100% $\\foo{$ x",
+        "seeds": 1,
+        "steps": 10,
+        "expected": [],
+        "figures": ["mse", "time"],
+    }
     table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
     lab.run(table, results=tmp_path, jobs=1)
     assert lab.report(tmp_path / "experiment").exists()
 
 
-def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alone(results: Path) -> None:
-    from colme.lab.plots.figures import subject_of
-    from colme.lab.report.page import _headline
+def headline(subject: Any) -> str:
+    page = html_of(subject, [], {})
+    found = re.search(r'<p class="headline">(.*?)</p>', page)
+    return html.unescape(found[1]) if found else ""
 
+
+def test_the_headline_of_a_sweep_is_a_range(results: Path) -> None:
     subject = subject_of(experiment_of(results), store_of(results))
-    assert _headline(subject).startswith("At t = 300 the mean squared error of CL-colME (")
-    data = subject.data.copy(deep=True)
-    data["mse"].loc[{"method": "CL-colME"}] *= 1e6
-    from dataclasses import replace
+    rows = [row for row in final_rows(subject.data) if row["method"] == "CL-colME"]
+    low, high = sorted(row["local_mse"] / row["mse"] for row in rows)
+    said = re.fullmatch(
+        r"At t = 300 the mean squared error of CL-colME is ([\d,.]+) to ([\d,.]+) times smaller than that of the "
+        r"agents' local means, over 2 values of level\.",
+        headline(subject),
+    )
+    assert said is not None, headline(subject)
+    assert float(said[1].replace(",", "")) == pytest.approx(low, rel=0.06)
+    assert float(said[2].replace(",", "")) == pytest.approx(high, rel=0.06)
+    one = replace(subject, data=subject.data.sel({"level": ["edge"]}))
+    assert re.search(
+        r"times smaller than .*, as if each agent had seen [\d,.]+ samples instead of 300\.$", headline(one)
+    )
 
-    assert "C-colME (" in _headline(replace(subject, data=data)).replace("CL-colME", "")
+
+def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alone(results: Path) -> None:
+    subject = subject_of(experiment_of(results), store_of(results))
+    data = subject.data.copy(deep=True)
+    data["mse"].loc[{"method": "CL-colME", "level": "edge"}] *= 1e6
+    assert re.search(r"CL-colME is between [\d,.]+ times larger and [\d,.]+ times smaller than",
+                     headline(replace(subject, data=data)))  # fmt: skip
+    data["mse"].loc[{"method": "CL-colME"}] *= 1e6
+    assert "the mean squared error of C-colME is" in headline(replace(subject, data=data))
     data["mse"].loc[{"method": "C-colME"}] *= 1e6
-    assert _headline(replace(subject, data=data)) == "At t = 300 no method is better than every agent alone."
+    assert headline(replace(subject, data=data)) == (
+        "At t = 300 no method has a smaller mean squared error than the agents' local means."
+    )
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
-    from colme.lab.plots.figures import draw, subject_of
-
-    many = EXPERIMENT | {"seeds": 1, "steps": 20, "published": []}
+    many = EXPERIMENT | {"seeds": 1, "steps": 20, "expected": []}
     many["methods"] = [
         {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
     ]

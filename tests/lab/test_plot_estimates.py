@@ -18,6 +18,7 @@ from colme.data.read.table import Names
 from colme.data.report.result import Result
 from colme.errors import ColmeError
 from colme.lab import plots
+from colme.lab.pages.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
 from colme.lab.plots.estimates import (
     ARROWS,
     LISTED,
@@ -26,7 +27,6 @@ from colme.lab.plots.estimates import (
     estimates_table,
     plot_estimates,
 )
-from colme.lab.report.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
 from tests.support.made_results import made_result
 
 NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""

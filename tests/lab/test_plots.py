@@ -14,6 +14,7 @@ import pytest
 import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import colme
 from colme.errors import ColmeError
@@ -407,6 +408,46 @@ def test_files_are_the_same_every_time_and_whole(
     svg = first[0][0].read_text()
     assert len(svg) < 300_000 and b"CreationDate" not in first[0][1].read_bytes()
     assert set(re.findall(r'http[^"\s]*', svg)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+
+
+def test_formulas_are_drawn_and_not_spelled_out() -> None:
+    """A text with a formula must be parsed as one; $ in a user's label is a dollar, which another test shows."""
+    graph = random_regular_graph(60, 4, rng=0)
+    for ax in (plots.plot_spectrum(graph), plots.plot_stability(graph), plots.plot_averaging(graph, 0.2)):
+        texts = [text for text in ax.get_figure(root=True).findobj(Text) if "\\" in text.get_text()]
+        assert all(text.get_parse_math() for text in texts), [text.get_text() for text in texts]
+
+
+def test_averaging_matrices_have_the_spectra_of_the_methods() -> None:
+    graph = watts_strogatz_graph(40, 4, 0.3, rng=0)
+    table = plots.averaging_table(graph, 0.15)
+    degree = graph.degrees
+    weights = np.zeros((40, 40))
+    for a, b in graph.edges():
+        weights[a, b] = weights[b, a] = 1 / (max(degree[a], degree[b]) + 1)
+    weights += np.diag(1 - weights.sum(axis=1))
+    laplacian = np.diag(degree) - graph.adjacency()
+    np.testing.assert_allclose(table["metropolis"], np.linalg.eigvalsh(weights), atol=1e-12)
+    np.testing.assert_allclose(table["laplacian"], np.linalg.eigvalsh(np.eye(40) - 0.15 * laplacian), atol=1e-12)
+
+
+def test_a_figure_fits_a_column_and_loses_no_label(data: xarray.Dataset) -> None:
+    for ax in (plots.plot_error_rate(data), plots.plot_time(data), plots.plot_mse(data)):
+        figure: Any = ax.get_figure(root=True)
+        plots.fit_to_paper(ax, width=plots.parse_width("84mm"), font_size=7, font="serif", title=False)
+        renderer = _draw(ax)
+        assert figure.get_size_inches()[0] == pytest.approx(84 / 25.4) and ax.get_title(loc="left") == ""
+        for text in (ax.xaxis.label, ax.yaxis.label):
+            box = text.get_window_extent(renderer)
+            assert box.x0 > -1 and box.x1 < figure.bbox.width + 1 and box.y0 > -1 and box.y1 < figure.bbox.height + 1
+            assert text.get_fontfamily() == ["serif"]
+
+
+@pytest.mark.parametrize(
+    ("text", "inches"), [("84mm", 84 / 25.4), ("84", 84 / 25.4), ("3.3in", 3.3), ("8.4 cm", 8.4 / 2.54)]
+)
+def test_a_width_has_a_unit(text: str, inches: float) -> None:
+    assert plots.parse_width(text) == pytest.approx(inches)
 
 
 def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path) -> None:

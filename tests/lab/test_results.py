@@ -18,8 +18,8 @@ from colme import lab
 from colme.errors import ColmeError, RunError
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.provenance import PACKAGES
-from colme.lab.runs.store import Store
-from colme.lab.tables import final_rows, published_rows, time_table
+from colme.lab.runs.store import RunStore
+from colme.lab.tables import expected_rows, final_rows, time_table
 from colme.methods import Method
 from colme.metrics import METRICS, OF_METHOD
 
@@ -240,7 +240,7 @@ def test_a_torn_run_is_missing(folder: Path, sweep: xarray.Dataset, tmp_path: Pa
 def test_an_interrupted_run_has_no_time(folder: Path, sweep: xarray.Dataset, tmp_path: Path) -> None:
     """Its seconds would be those of the last part only."""
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
-    store, planned = Store(tmp_path / "sweep"), Experiment.parse(SWEEP, name="sweep").planned[0]
+    store, planned = RunStore(tmp_path / "sweep"), Experiment.parse(SWEEP, name="sweep").planned[0]
     head = store.read_json(planned.name)
     assert head is not None and head["timings"]["steps"] == 30
     head["timings"]["steps"] = 10
@@ -435,26 +435,26 @@ def test_without_the_reference_there_are_times_and_no_ratios(tmp_path: Path) -> 
     assert all(row["seconds"] > 0 and math.isnan(row["time_ratio"]) for row in rows) and len(rows) == 2
 
 
-# Measured beside published
+# Measured beside expected
 
 
-def measured(folder: Path, published: dict[str, Any], **more: Any) -> tuple[dict[str, Any], xarray.Dataset]:
-    given = {"method": "CL-colME", "value": 2.0, "source": "a paper"} | published
-    experiment = Experiment.parse(small(published=[given], **more), name="small")
+def measured(folder: Path, expected: dict[str, Any], **more: Any) -> tuple[dict[str, Any], xarray.Dataset]:
+    given = {"method": "CL-colME", "value": 2.0, "source": "a paper"} | expected
+    experiment = Experiment.parse(small(expected=[given], **more), name="small")
     data = lab.run(experiment, results=folder, jobs=1)
-    (row,) = published_rows(data, experiment.head.published)
+    (row,) = expected_rows(data, experiment.head.expected)
     return row, data
 
 
-def test_published_at_a_step(tmp_path: Path) -> None:
+def test_expected_at_a_step(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"where": {"level": "edge"}, "t": 15}, seeds=3)
     values = at(data, "CL-colME", level="edge", t=15)["mse"].values
     assert (row["low"], row["measured"], row["high"]) == tuple(np.quantile(values, [0.25, 0.5, 0.75]))
-    assert row["published"] == 2.0 and row["ratio"] == row["measured"] / 2.0 and row["source"] == "a paper"
+    assert row["expected"] == 2.0 and row["ratio"] == row["measured"] / 2.0 and row["source"] == "a paper"
     assert row["method"] == "CL-colME, edge" and row["quantity"] == "MSE at t=15"
 
 
-def test_published_first_step_below(tmp_path: Path) -> None:
+def test_expected_first_step_below(tmp_path: Path) -> None:
     row, data = measured(
         tmp_path, {"where": {"level": "agent"}, "metric": "error_rate", "below": 0.2}, seeds=3, steps=60
     )
@@ -464,7 +464,17 @@ def test_published_first_step_below(tmp_path: Path) -> None:
     assert row["quantity"] == "first t with error rate < 0.2"
 
 
-def test_published_time_ratio(tmp_path: Path) -> None:
+def test_a_mean_is_compared_with_a_mean(tmp_path: Path) -> None:
+    where = {"where": {"level": "agent"}, "t": 10}
+    mean, data = measured(tmp_path, where | {"statistic": "mean"})
+    median, _ = measured(tmp_path, where)
+    values = data["mse"].sel({"method": "CL-colME", "level": "agent", "t": 10}).values
+    assert mean["measured"] == pytest.approx(values.mean()) and median["measured"] == pytest.approx(np.median(values))
+    assert (mean["statistic"], median["statistic"]) == ("mean", "median")
+    assert (mean["low"], mean["high"]) == (median["low"], median["high"])
+
+
+def test_expected_time_ratio(tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"method": "local", "metric": "time_ratio"}, methods=[
         {"method": "cl-colme"}, {"method": "local"},
     ])  # fmt: skip
@@ -493,7 +503,7 @@ def test_what_never_happened_is_infinite(tmp_path: Path) -> None:
     ],
     ids=["number", "number among words", "list", "two"],
 )
-def test_published_selects_by_any_parameter(where: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
+def test_expected_selects_by_any_parameter(where: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
     row, data = measured(tmp_path, {"where": where, "t": 15}, **{"methods": METHODS} | more)
     mine = at(data, "CL-colME", t=15)["mse"]
     for name, value in where.items():
@@ -503,7 +513,7 @@ def test_published_selects_by_any_parameter(where: dict[str, Any], more: dict[st
     assert row["measured"] == np.median(mine.values)
 
 
-def test_published_for_another_setting_is_not_compared(tmp_path: Path) -> None:
+def test_expected_for_another_setting_is_not_compared(tmp_path: Path) -> None:
     """As after `colme run cl_colme --level edge`: a number for level "agent" says nothing about it."""
     methods = [{"method": "cl-colme", "level": "edge"}]
     row, _ = measured(tmp_path, {"where": {"level": "agent"}, "t": 15}, methods=methods)
@@ -514,7 +524,7 @@ def test_published_for_another_setting_is_not_compared(tmp_path: Path) -> None:
     assert row["measured"] > 0
 
 
-def test_zero_can_be_published(tmp_path: Path) -> None:
-    published = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
-    row, _ = measured(tmp_path, published)
-    assert row["published"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])
+def test_zero_can_be_expected(tmp_path: Path) -> None:
+    expected = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
+    row, _ = measured(tmp_path, expected)
+    assert row["expected"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])

@@ -26,10 +26,10 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.setting import name_of
 from colme.lab.runs import store as store_module
 from colme.lab.runs.runner import carry_out, make_plan
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 from colme.sim.engine import Interrupted
+from tests.support.compiling import FORBID
 from tests.support.power_cut import fail_at
-from tests.support.signatures import COMPILED
 
 TABLE: dict[str, Any] = {
     "scenario": {"n_agents": 20, "means": [0.0, 1.0], "sigma": 0.5},
@@ -54,9 +54,9 @@ def traces(results: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def finished(tmp_path: Path) -> Store:
+def finished(tmp_path: Path) -> RunStore:
     run(tmp_path)
-    return Store(tmp_path / "experiment")
+    return RunStore(tmp_path / "experiment")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_torn_run_is_noticed_and_done_again_and_no_other(
-    finished: Store, undisturbed: Path, tmp_path: Path, damage: Callable[[Path], Any]
+    finished: RunStore, undisturbed: Path, tmp_path: Path, damage: Callable[[Path], Any]
 ) -> None:
     torn = sorted(finished.runs.iterdir())[1]
     before = contents(tmp_path)
@@ -129,7 +129,7 @@ def test_a_torn_run_is_noticed_and_done_again_and_no_other(
     assert after.keys() == before.keys() and traces(tmp_path) == traces(undisturbed)
 
 
-def test_a_run_that_is_not_there_is_missing_but_not_torn(finished: Store, tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_is_missing_but_not_torn(finished: RunStore, tmp_path: Path) -> None:
     gone = sorted(finished.runs.iterdir())[0]
     shutil.rmtree(gone)
     plan = make_plan(TABLE, results=tmp_path)
@@ -161,7 +161,7 @@ def kill_while(moment):
     elif moment == "moving":
         Path.rename = die
     elif moment == "tidying up":
-        store.Store.release = die
+        store.RunStore.release = die
 
 table = {table}
 for moment in {moments}:
@@ -199,7 +199,7 @@ def test_killed_while_writing_it_leaves_all_or_nothing(
 
 
 def test_what_a_killed_process_left_of_complete_runs_is_removed_also_if_nothing_is_missing(
-    finished: Store, tmp_path: Path
+    finished: RunStore, tmp_path: Path
 ) -> None:
     name = next(finished.runs.iterdir()).name
     (finished.work / name / "whole-1").mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_what_a_killed_process_left_of_complete_runs_is_removed_also_if_nothing_
     assert not finished.work.exists()
 
 
-def test_the_work_on_other_runs_is_kept(finished: Store, tmp_path: Path) -> None:
+def test_the_work_on_other_runs_is_kept(finished: RunStore, tmp_path: Path) -> None:
     """They may be those of another version of the experiment, or somebody else's."""
     (finished.work / "0123456789abcdef").mkdir(parents=True)
     (finished.work / "stop-of-somebody").touch()
@@ -222,7 +222,7 @@ def test_the_work_on_other_runs_is_kept(finished: Store, tmp_path: Path) -> None
 
 
 def test_a_run_is_claimed_by_one_at_a_time_even_when_its_folder_is_removed_meanwhile(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     mine, over = threading.Event(), threading.Event()
 
     def second() -> None:
@@ -254,7 +254,7 @@ def test_whoever_waits_for_a_run_can_be_told_to_stop(tmp_path: Path) -> None:
         asked.append(len(asked) == 2)
         return asked[-1]
 
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     with store.claim("run"), pytest.raises(Interrupted), store.claim("run", should_stop):
         pass
     assert asked == [False, False, True]
@@ -346,9 +346,9 @@ def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     script = """
 import resource, sys, numpy, pyarrow
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-Store(sys.argv[1]).write("name", {}, pyarrow.table({"x": numpy.random.default_rng(0).normal(size=10_000)}))
+RunStore(sys.argv[1]).write("name", {}, pyarrow.table({"x": numpy.random.default_rng(0).normal(size=10_000)}))
 """
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
     last = done.stderr.splitlines()[-1]
@@ -359,7 +359,7 @@ Store(sys.argv[1]).write("name", {}, pyarrow.table({"x": numpy.random.default_rn
 # What a run says about itself
 
 
-def test_a_run_tells_what_made_it(finished: Store) -> None:
+def test_a_run_tells_what_made_it(finished: RunStore) -> None:
     planned = {each.name: each for each in Experiment.parse(TABLE).planned}
     for folder in finished.runs.iterdir():
         head = json.loads((folder / "run.json").read_text())
@@ -370,13 +370,13 @@ def test_a_run_tells_what_made_it(finished: Store) -> None:
         assert head["versions"]["colme"] == colme.__version__
         assert {"python", "numpy", "numba", "pyarrow", "system", "machine"} <= head["versions"].keys()
         assert head["timings"].keys() == {"seconds", "cpu_seconds", "steps", "warm_up_seconds"}
-        assert head["timings"]["steps"] == 40 and 0 < head["timings"]["cpu_seconds"] < 60
+        assert head["timings"]["steps"] == 40 and head["timings"]["cpu_seconds"] > 0
         table = finished.read_trace(folder.name)
         assert table["t"].to_pylist() == list(range(1, 41))
         assert table.schema.metadata == {b"colme run": folder.name.encode()}
 
 
-def test_a_trace_is_that_of_simulate(finished: Store) -> None:
+def test_a_trace_is_that_of_simulate(finished: RunStore) -> None:
     scenario = colme.Scenario(n_agents=20, means=(0.0, 1.0), sigma=0.5)
     for each in Experiment.parse(TABLE).planned:
         wanted = colme.simulate(each.setting.method, scenario, steps=40, seed=each.setting.seed)
@@ -385,7 +385,7 @@ def test_a_trace_is_that_of_simulate(finished: Store) -> None:
             assert table[name].to_numpy().tobytes() == getattr(wanted, name).tobytes(), name
 
 
-def test_nothing_is_told_about_the_machine_and_its_user(finished: Store, tmp_path: Path) -> None:
+def test_nothing_is_told_about_the_machine_and_its_user(finished: RunStore, tmp_path: Path) -> None:
     private = {socket.gethostname(), getpass.getuser(), os.getcwd(), str(Path.home()), str(tmp_path), sys.prefix}
     everything = contents(tmp_path)
     assert len(everything) == 9
@@ -421,26 +421,26 @@ class PowerCut(Exception):
 
 
 @pytest.fixture
-def stopped(tmp_path: Path) -> Store:
+def stopped(tmp_path: Path) -> RunStore:
     """All runs have a checkpoint at step 29."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RunError, match=r"PowerCut.* \(4 of 4 runs failed"):
         fail_at(patch, 30, PowerCut)
         run(tmp_path, checkpoint_every=1e-9)
-    return Store(tmp_path / "experiment")
+    return RunStore(tmp_path / "experiment")
 
 
-def steps_done(store: Store) -> list[int]:
+def steps_done(store: RunStore) -> list[int]:
     return [json.loads(each.read_text())["timings"]["steps"] for each in sorted(store.runs.glob("*/run.json"))]
 
 
-def test_a_checkpoint_is_continued(stopped: Store, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_continued(stopped: RunStore, undisturbed: Path, tmp_path: Path) -> None:
     run(tmp_path)
     assert steps_done(stopped) == [11] * 4
     assert traces(tmp_path) == traces(undisturbed) and contents(tmp_path).keys() == contents(undisturbed).keys()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "rubbish", "of another run"])
-def test_a_torn_checkpoint_is_thrown_away(stopped: Store, undisturbed: Path, tmp_path: Path, damage: str) -> None:
+def test_a_torn_checkpoint_is_thrown_away(stopped: RunStore, undisturbed: Path, tmp_path: Path, damage: str) -> None:
     first, second, *_ = sorted(stopped.work.glob("*/checkpoint.npz"))
     if damage == "of another run":
         shutil.copy(second, first)
@@ -455,38 +455,33 @@ def test_a_torn_checkpoint_is_thrown_away(stopped: Store, undisturbed: Path, tmp
 
 # Nothing is compiled while the clock of a run goes. In a fresh process, where nothing is compiled yet.
 
-SIGNATURES = (
-    COMPILED
+TIMED = (
+    FORBID
     + """
 from colme import lab
 from colme.lab.runs import perform as _perform
 
-warm, late, first = {}, [], []
-honest_warm_up, honest_run = _perform.warm_up, _perform.run_setting
+honest_prepare = _perform._prepare
 
-def warm_up(method, *arguments):
-    before = compiled()
-    honest_warm_up(method, *arguments)
-    warm.clear()
-    warm.update(compiled())
-    if warm != before:
-        first.append(repr(method))
+def prepare(*arguments):  # the first thing that is timed
+    forbid()
+    return honest_prepare(*arguments)
 
-def run_setting(task, *arguments):
-    result = honest_run(task, *arguments)
-    more = {name: count for name, count in compiled().items() if count != warm.get(name)}
-    if more:
-        late.append([task.configuration, more])
-    return result
+honest_run = _perform.run_setting
 
-_perform.warm_up, _perform.run_setting = warm_up, run_setting
+def run_setting(*arguments):
+    forbid(False)
+    return honest_run(*arguments)
+
+_perform._prepare, _perform.run_setting = prepare, run_setting
 lab.run(json.loads(sys.argv[1]), results=sys.argv[2], jobs=1)
-print(json.dumps({"late": late, "first": first}))
+print("compiled" if compiled_before else "nothing")
 """
 )
 
 
-def test_nothing_is_compiled_while_a_run_is_timed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("all_kinds", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_is_compiled_while_a_run_is_timed(all_kinds: bool, tmp_path: Path) -> None:
     consensus: list[dict[str, Any]] = [
         {"method": "cl-colme", "clock": ["gossip", "global", "own"], "level": ["agent", "edge"]},
         {"method": "c-colme", "clock": ["gossip", "global"], "rebuild": [False, True]},
@@ -511,12 +506,12 @@ def test_nothing_is_compiled_while_a_run_is_timed(tmp_path: Path) -> None:
         {"method": "cl-colme", "graph": graph, "degree": 6, "label": graph}
         for graph in ("gnp", "ring", "small-world", "complete")
     ]
+    if not all_kinds:
+        methods = [{"method": "cl-colme"}, {"method": "c-colme", "scenario": {"skip_rate": 0.3}}, {"method": "b-colme"}]
     table = {"scenario": {"n_agents": 130, "means": [0.0, 1.0], "sigma": 0.5}, "steps": 40, "methods": methods}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SIGNATURES, json.dumps(table), str(tmp_path)],
-        capture_output=True, text=True, timeout=300,
+        [sys.executable, "-W", "error", "-c", TIMED, json.dumps(table), str(tmp_path)],
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["late"] == []
-    assert len(answer["first"]) > 20, "the warm-up compiled next to nothing, so this proves nothing"
+    assert done.stdout == "compiled\n", "a warm-up that compiles nothing proves nothing"

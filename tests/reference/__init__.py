@@ -5,7 +5,7 @@ section numbers in the docstrings are those of METHODS, the papers are
 
 * colME: Asadi, Bellet, Maillard, Tommasi, TMLR 2022 (arXiv 2208.11530)
 * B-colME and C-colME: Galante, Neglia, Leonardi, AAAI 2025 (arXiv 2402.12812)
-* CL-colME: Stankovic, 2026 (arXiv 2602.06070); with flows: Jesus, Baquero, Almeida, DAIS 2009
+* CL-colME: N. Stankovic, 2026 (arXiv 2602.06070); with flows: Jesus, Baquero, Almeida, DAIS 2009
 * census: our own, from the docstring of its module
 """
 

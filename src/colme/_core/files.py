@@ -60,7 +60,7 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
         raise CheckpointError(f"cannot read {path}: {error.strerror}. Check the path.") from None
     except Exception:  # zip, NumPy and JSON each complain of a torn file in many ways
         raise CheckpointError(
-            f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Delete it and start anew."
+            f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Check the path, or name another file."
         ) from None
     kind, _, version = form.rpartition(" ")
     if str(found).startswith(f"{kind} ") and _number(found) > int(version):

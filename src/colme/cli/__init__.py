@@ -1,4 +1,4 @@
-"""The command line: parse, call the library, print. No logic, and nothing heavy before it is needed."""
+"""The command line: parse, call the library, print. Every command is a module that is imported when it is called."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import click
 from colme import __version__
 from colme.errors import ColmeError, ColumnError, ExperimentError
 
-COMMANDS = {  # name -> what `colme --help` says; each lives in a module of its own, imported when it is called
-    "run": "Run an experiment file: only what is missing, Ctrl-C is safe, run again to resume.",
-    "simulate": "Simulate methods from flags alone and print how well they did.",
+COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
+    "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
+    "simulate": "Simulate methods from flags alone and print their errors.",
     "estimate": "Estimate every agent's mean from your own table: CSV, Parquet, Arrow.",
     "node": "Run an agent on this device, ask it how it is, make keys and plans for a fleet.",
     "report": "Write one self-contained HTML page about an experiment.",
     "plot": "Draw the figures of an experiment: SVG, PDF and the CSV behind them.",
     "list": "List methods, experiments, figures or the runs of an experiment.",
-    "doctor": "Check the installation: versions, compiled kernels, threads, folders.",
+    "doctor": "Check the installation: versions, extras, compiled kernels, folders.",
     "completion": "Print the completion script of your shell.",
 }
 
-INTRODUCTION = """Collaborative mean estimation: every device learns its own mean as fast as if it knew who its twins
-are.
+INTRODUCTION = """Collaborative mean estimation: every agent estimates its own mean, together with the agents that
+have the same mean, without knowing which those are.
 
 \b
   colme run cl_colme                   the CL-colME paper's experiment (make demo)
   colme report results/cl_colme        a page with its figures and numbers
   colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
   colme estimate readings.csv --agent sensor --value temperature
-  colme node demo                      twelve agents on this machine find their twins
-  colme list experiments               what else there is
+  colme node demo                      twelve agents on this machine find their classes
+  colme list experiments               the experiments that come with colme
 """
 
 
@@ -76,9 +76,10 @@ def colme(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exit 0 ok, 1 failure, 2 usage, 130 interrupted. An error is one sentence; a traceback only with --debug."""
+    """Run a command and exit: 0 success, 1 failure, 2 wrong usage, 130 interrupted. An error is one sentence; --debug
+    shows the traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if "--debug" in arguments:  # wherever it stands
+    if "--debug" in arguments:  # anywhere on the line
         arguments = ["--debug", *(each for each in arguments if each != "--debug")]
     debug = arguments[:1] == ["--debug"] or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
     try:
@@ -89,9 +90,9 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        click.echo(str(error.__cause__ or error) or "Interrupted.", err=True)  # click hides what it was told
+        click.echo(str(error.__cause__ or error) or "Interrupted.", err=True)  # click hides the message
         code = 130
-    except BrokenPipeError:  # somebody downstream, like head, has read enough
+    except BrokenPipeError:  # the reader, such as head, has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (ColmeError, OSError) as error:
@@ -105,6 +106,6 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        click.echo(f"Error: {type(error).__name__}: {error}. This is a fault of colme: see it with --debug.", err=True)
+        click.echo(f"Error: {type(error).__name__}: {error}. This is a bug in colme; --debug shows where.", err=True)
         code = 1
     sys.exit(code if isinstance(code, int) else 0)

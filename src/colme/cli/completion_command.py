@@ -1,4 +1,4 @@
-"""colme completion"""
+"""`colme completion`: print a shell's completion script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def command(shell: str) -> None:
     """Print the completion script of your shell.
 
     \b
-    To have it always, write
+    To enable completion permanently, add
       eval "$(colme completion bash)"              in ~/.bashrc
       eval "$(colme completion zsh)"               in ~/.zshrc
       colme completion fish | source               in ~/.config/fish/config.fish

@@ -1,22 +1,23 @@
-"""colme doctor"""
+"""`colme doctor`: check the installation."""
 
 from __future__ import annotations
 
 import click
 
-from colme.cli.output import emit, format_option, say
+from colme.cli.output import emit, format_option, say, wide_option
 
 
 @click.command("doctor")
 @click.option(
-    "--results", type=click.Path(), default="results", show_default=True, help="A folder that must be writable."
+    "--results", type=click.Path(), default="results", show_default=True, help="Folder that must be writable."
 )
+@wide_option
 @format_option
 @click.pass_context
-def command(context: click.Context, results: str, form: str) -> None:
-    """Check the installation: versions, compiled kernels, threads, folders.
+def command(context: click.Context, results: str, wide: bool, form: str) -> None:
+    """Check the installation: versions, extras, compiled kernels, speed, cores, folders.
 
-    Exits with 1 if something is wrong; every line that is says what to do.
+    Exits with 1 if a check fails; every failed check says what to do.
 
     \b
     Example:
@@ -25,7 +26,9 @@ def command(context: click.Context, results: str, form: str) -> None:
     from colme.lab.doctor import examine
 
     rows = examine(results)
-    emit([{"check": row.check, "found": row.found, "ok": row.ok, "remedy": row.remedy} for row in rows], form)
+    shown = [{"check": row.check, "found": row.found, "ok": row.ok, "remedy": row.remedy} for row in rows]
+    spare = () if any(row.remedy for row in rows) else ("remedy",)
+    emit(shown, form, spare=spare, wide=wide)
     wrong = sum(not row.ok for row in rows)
-    say("All is well." if wrong == 0 else f"{wrong} of {len(rows)} checks need your attention.")
+    say("All checks passed." if wrong == 0 else f"{wrong} of {len(rows)} checks failed.")
     context.exit(1 if wrong else 0)

@@ -1,4 +1,4 @@
-"""Field = TOML key = flag: the options of a command, made from the structs that hold the fields."""
+"""`field_flags`: one command-line flag for every field of scenario, set-up and methods, named like the TOML key."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from colme.lab.experiments.setting import Setup, flat_name
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
 
-SECTIONS = ("Scenario", "Set-up", "Methods (each flag goes to the methods that have it)")
+SECTIONS = ("Scenario", "Set-up", "Methods (a flag applies to the methods that have the field)")
 
 
 class FieldOption(click.Option):
-    """A flag for a field; given twice, or with commas, it is a sweep."""
+    """A flag for a field; given twice, or with several values, it is a sweep."""
 
     section = ""
 
@@ -41,7 +41,7 @@ class SectionedCommand(click.Command):
 
 
 def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for every field of scenario, set-up and methods; the command gets `changes`: field -> value."""
+    """Add a flag for every field of scenario, set-up and methods; the command receives `changes`, field -> value."""
     options, kinds = [], {}
     owners_of: list[tuple[type[Any], ...]] = [(Scenario,), (Setup,), METHODS]
     for section, structs in zip(SECTIONS, owners_of, strict=True):
@@ -71,7 +71,7 @@ def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
-    """What a TOML file would say: commas make a list, and a flag given again makes a sweep."""
+    """The value as a TOML file would hold it: commas make a list, and a repeated flag makes a sweep."""
     if takes_list(kind):
         every = [[parse_word(word) for word in text.split(",")] for text in texts]
         if len(every) > 1:
@@ -84,7 +84,7 @@ def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
 
 
 def parse_word(word: str) -> Any:
-    """A number, a truth value or a word."""
+    """A number, a truth value or a string."""
     word = word.strip()
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
@@ -105,7 +105,7 @@ def only_list(kind: Any) -> bool:
 
 
 def _default(defaults: list[Any]) -> str:
-    """What the field is if the flag is not given, where all its owners agree."""
+    """The default of the field, where it is the same for all its owners."""
     first = defaults[0]
     if first in (None, msgspec.NODEFAULT) or any(each != first for each in defaults):
         return ""
@@ -124,7 +124,7 @@ def _metavar(kind: Any) -> str:
 
 
 def field_docs(struct: type[Any]) -> dict[str, str]:
-    """What the docstrings of a struct and its parents say about each field ("name   words", aligned)."""
+    """Field -> its description in the docstring of the struct or its parents ("name   description", aligned)."""
     docs: dict[str, str] = {}
     for each in reversed(struct.__mro__):
         name = None

@@ -1,4 +1,4 @@
-"""colme list"""
+"""`colme list`: list methods, experiments, figures or runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from colme.cli.output import emit, format_option
-from colme.cli.parameters import EXPERIMENT, results_option, source_of
+from colme.cli.output import emit, format_option, wide_option
+from colme.cli.parameters import EXPERIMENT, SPARE_OF_RUNS, results_option, source_of
 
 WHAT = ("methods", "experiments", "figures", "runs")
 
@@ -16,8 +16,9 @@ WHAT = ("methods", "experiments", "figures", "runs")
 @click.argument("what", type=click.Choice(WHAT))
 @click.argument("experiment", required=False, type=EXPERIMENT)
 @results_option
+@wide_option
 @format_option
-def command(what: str, experiment: str | None, results: str, form: str) -> None:
+def command(what: str, experiment: str | None, results: str, wide: bool, form: str) -> None:
     """List methods, experiments, figures, or the runs of an experiment.
 
     \b
@@ -28,14 +29,11 @@ def command(what: str, experiment: str | None, results: str, form: str) -> None:
     """
     if what == "runs":
         if experiment is None:
-            raise click.UsageError("the runs of which experiment? Try: colme list runs cl_colme")
-        emit(_runs(experiment, results), form)
-    elif what == "methods":
-        emit(_methods(), form)
-    elif what == "experiments":
-        emit(_experiments(), form)
+            raise click.UsageError("the experiment is missing: name one. Try: colme list runs cl_colme")
+        rows = _runs(experiment, results)
     else:
-        emit(_figures(), form)
+        rows = {"methods": _methods, "experiments": _experiments, "figures": _figures}[what]()
+    emit(rows, form, spare=("fields", "file", "class", *SPARE_OF_RUNS), wide=wide)
 
 
 def _methods() -> list[dict[str, Any]]:

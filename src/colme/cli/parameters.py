@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and how the shell completes them."""
+"""Arguments and options that several commands share, and their shell completion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 
-class Experiment(click.ParamType):  # type: ignore[type-arg]
+class ExperimentArgument(click.ParamType):  # type: ignore[type-arg]
     """A TOML file, a folder of results, or the name of an experiment that comes with colme."""
 
     name = "experiment"
@@ -18,11 +18,11 @@ class Experiment(click.ParamType):  # type: ignore[type-arg]
         from colme.lab.experiments.experiment import shipped_experiments
 
         names = [CompletionItem(path.stem) for path in shipped_experiments() if path.stem.startswith(incomplete)]
-        return [CompletionItem(incomplete, type="file"), *names]  # bash forgets what stands before "file"
+        return [CompletionItem(incomplete, type="file"), *names]  # last item wins in bash, so files come first
 
 
 class MethodName(click.ParamType):  # type: ignore[type-arg]
-    """The name of a method in files and flags."""
+    """The name of a method, as in files."""
 
     name = "method"
 
@@ -44,18 +44,21 @@ class FigureName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in FIGURES if name.startswith(incomplete)]
 
 
-EXPERIMENT = Experiment()
+EXPERIMENT = ExperimentArgument()
 FIGURE = FigureName()
 METHOD = MethodName()
 
+SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "record", "precision")
+"""Columns of a table of runs that a narrow terminal leaves out first."""
+
 results_option: Any = click.option(
     "--results", type=click.Path(file_okay=False), default="results", show_default=True, envvar="COLME_RESULTS",
-    help="The folder under which every experiment has its own.",
+    help="Folder in which every experiment has a folder of its own.",
 )  # fmt: skip
 
 
 def source_of(experiment: str, results: str) -> Path | str:
-    """What to report: a folder or a file as it is, and by a name what was run under it last."""
+    """What to report on: a folder or a file as given; a name stands for what was run last under it."""
     path = Path(experiment)
     if path.is_dir() or path.suffix == ".toml":
         return experiment
@@ -64,7 +67,7 @@ def source_of(experiment: str, results: str) -> Path | str:
 
 
 def known_source(experiment: str, results: str) -> Path | str:
-    """What to run: the same, but a name is first of all that of an experiment that comes with colme."""
+    """What to run: as `source_of`, but a name first of all stands for an experiment that comes with colme."""
     from colme.lab.experiments.experiment import shipped_experiments
 
     shipped = experiment in {path.stem for path in shipped_experiments()}
@@ -74,10 +77,23 @@ def known_source(experiment: str, results: str) -> Path | str:
 
 
 def parse_seeds(text: str) -> int | list[int]:
-    """10 is how many, 3,5,8 are which."""
+    """The value of --seeds: 10 is a number of seeds, 3,5,8 is a list of seeds."""
     try:
         found = [int(word) for word in text.split(",")]
     except ValueError:
-        message = f"{text!r} is neither a number nor a list. Try 10, or 3,5,8."
+        message = f"{text!r} is neither a number nor a list of numbers. Try 10, or 3,5,8."
         raise click.BadParameter(message, param_hint="--seeds") from None
     return found if "," in text else found[0]
+
+
+def absolute_graphs(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes made by flags, with absolute paths for graph files: a path on the command line is relative to the
+    current folder, a path in an experiment file to the file."""
+    from colme.lab.experiments.graph_files import is_graph_file
+
+    def absolute(graph: Any) -> Any:
+        if isinstance(graph, list):
+            return [absolute(each) for each in graph]
+        return str(Path(graph).absolute()) if isinstance(graph, str) and is_graph_file(graph) else graph
+
+    return changes | ({"graph": absolute(changes["graph"])} if "graph" in changes else {})

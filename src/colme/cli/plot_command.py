@@ -1,4 +1,4 @@
-"""colme plot"""
+"""`colme plot`: draw the figures of an experiment."""
 
 from __future__ import annotations
 
@@ -14,25 +14,40 @@ from colme.cli.parameters import EXPERIMENT, FIGURE, results_option, source_of
 @click.argument("experiment", type=EXPERIMENT)
 @click.argument("figures", nargs=-1, type=FIGURE)
 @results_option
-@click.option("--into", type=click.Path(file_okay=False), help="The folder (default: figures, beside the runs).")
+@click.option(
+    "--into", type=click.Path(file_okay=False), help="Folder to write to (default: figures, beside the runs)."
+)
+@click.option("--width", metavar="LENGTH", help="Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.")
+@click.option("--font-size", type=float, metavar="POINTS", help="Size of the letters.")
+@click.option("--font", metavar="FAMILY", help="Font of the letters, such as 'Times New Roman' or serif.")
+@click.option("--no-title", is_flag=True, help="Leave out the title, for a figure with a caption.")
 @format_option
-def command(experiment: str, figures: tuple[str, ...], results: str, into: str | None, form: str) -> None:
-    """Draw figures of an experiment: SVG, PDF, and the CSV behind each.
+def command(
+    experiment: str, figures: tuple[str, ...], results: str, into: str | None, width: str | None,
+    font_size: float | None, font: str | None, no_title: bool, form: str,
+) -> None:  # fmt: skip
+    """Draw figures of an experiment as SVG and PDF, with the CSV behind each.
 
-    EXPERIMENT is a folder of results, the name of one (what was run last), or a TOML file (exactly that). Without
-    names, the figures of its report are drawn; `colme list figures` says which there are.
+    EXPERIMENT is a folder of results, a name (what was run last under it), or a TOML file. Without FIGURES, the figures
+    of the report are drawn; `colme list figures` lists all.
 
     \b
     Examples:
       colme plot results/cl_colme
       colme plot cl_colme mse density --into paper/figures
+      colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
     """
-    from colme.lab.plots.figures import draw, save_figures, subject_of
+    from colme.lab.plots import fit_to_paper, parse_width
+    from colme.lab.plots.figures import draw, save_figures
+    from colme.lab.plots.subject import subject_of
     from colme.lab.results import experiment_of, store_of
 
+    inches = None if width is None else parse_width(width)
     source = source_of(experiment, results)
     asked, store = experiment_of(source), store_of(source, results)
     drawings, failed = draw(subject_of(asked, store), figures)
+    for each in drawings:
+        fit_to_paper(each.figure, width=inches, font_size=font_size, font=font, title=not no_title)
     written = save_figures(drawings, Path(into) if into else store.folder / "figures")
     emit([{"file": str(path)} for path in written], form)
     for name, why in failed.items():

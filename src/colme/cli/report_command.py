@@ -1,4 +1,4 @@
-"""colme report"""
+"""`colme report`: write an HTML page about an experiment."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from colme.cli.parameters import EXPERIMENT, results_option, source_of
 @click.command("report")
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page (default: beside the runs).")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="File to write (default: report.html beside the runs)."
+)
 @click.option("--figures/--no-figures", default=True, help="Also write each figure as SVG, PDF and CSV.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @format_option
 def command(experiment: str, results: str, output: str | None, figures: bool, show: bool, form: str) -> None:
     """Write one self-contained HTML page about an experiment, and its figures.
 
-    EXPERIMENT is a folder of results, the name of one (what was run last), or a TOML file (exactly that). The page
-    works offline and prints well.
+    EXPERIMENT is a folder of results, a name (what was run last under it), or a TOML file. The page works offline and
+    prints well.
 
     \b
     Examples:
@@ -29,8 +31,8 @@ def command(experiment: str, results: str, output: str | None, figures: bool, sh
       colme report cl_colme -o page.html --open
     """
     from colme.cli.output import emit
+    from colme.lab.pages.experiment_page import write_report
     from colme.lab.plots.figures import save_figures
-    from colme.lab.report.page import write_report
     from colme.lab.results import experiment_of, store_of
 
     source = source_of(experiment, results)
@@ -38,6 +40,6 @@ def command(experiment: str, results: str, output: str | None, figures: bool, sh
     page, drawings = write_report(asked, store, Path(output) if output else None)
     written = [page, *(save_figures(drawings, store.folder / "figures") if figures else [])]
     emit([{"file": str(path)} for path in written], form)
-    say(f"Look at {page}")
+    say(f"Open {page} in a browser.")
     if show:
         click.launch(str(page.resolve()))

@@ -1,7 +1,8 @@
-"""colme run"""
+"""`colme run`: run an experiment file."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,38 +10,56 @@ from typing import Any
 import click
 
 from colme.cli.fields import SectionedCommand, field_flags
-from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, known_source, parse_seeds, results_option
-from colme.cli.results_output import show_results
-from colme.lab.results import experiment_of, is_results
-from colme.lab.runs.runner import BACKENDS, Plan, Stopped, carry_out, make_plan, plan_rows
+from colme.cli.output import emit, format_option, plain_row, say, wide_option
+from colme.cli.parameters import EXPERIMENT, SPARE_OF_RUNS, absolute_graphs, known_source, parse_seeds, results_option
+from colme.lab.experiments.experiment import Experiment
+from colme.lab.results import dataset, experiment_of, is_results
+from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
+from colme.lab.runs.store import RunStore
+from colme.lab.timing_runs import ratio_rows
+
+TITLES = {
+    "methods": "medians over the seeds at the last step",
+    "expected": "measured beside expected",
+    "timing": "times relative to CL-colME",
+}
+
+
+SPARE = {  # columns that a table leaves out first where the terminal is narrow
+    "methods": ("n_groups", "coverage", "numbers", "isolated", "lost_edges", "seconds", "seeds", "error_rate",
+                "time_ratio", "wrong_edges"),
+    "expected": ("low", "high", "source", "statistic"),
+    "timing": ("repeats", "ns_per_agent_step", "low", "high"),
+}  # fmt: skip
 
 
 @click.command("run", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at once (default: the cores).")
-@click.option("--seeds", metavar="N|A,B,...", help="How many seeds, or which.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at once (default: number of cores).")
+@click.option("--seeds", metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
+@click.option("--dry-run", is_flag=True, help="List the runs without doing them.")
 @click.option("--force", is_flag=True, help="Do all runs again.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True,
-              help="Who does the runs: processes here, threads, or a cluster that sees the folder.")  # fmt: skip
-@click.option("--scheduler", metavar="ADDRESS", help="Of a dask cluster, such as tcp://host:8786.")
+              help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
 @click.option("--checkpoint-every", type=float, default=30.0, show_default=True, metavar="SECONDS",
-              help="A long run can be resumed from its last checkpoint.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+              help="Time between two checkpoints of a long run.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
+@wide_option
 @format_option
 @field_flags
 def command(
     experiment: str, results: str, jobs: int | None, seeds: str | None, dry_run: bool, force: bool, backend: str,
-    scheduler: str | None, checkpoint_every: float, quiet: bool, form: str, changes: dict[str, Any],
+    scheduler: str | None, checkpoint_every: float, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Run an experiment: a TOML file, or one that comes with colme by its name.
+    """Run an experiment: a TOML file, or the name of one that comes with colme.
 
-    Only what is missing is done, in parallel. Ctrl-C is safe at any moment, and so is a crash: run the same command
-    again and it goes on where it was. Results are under results/NAME, a folder per run.
+    Only missing runs are done, in parallel. Ctrl-C is safe at any moment, and so is a crash: run the same command again
+    to continue. Results are stored in results/NAME, one folder per run.
 
-    A flag below changes a field of the file; with commas (--level agent,edge) it is a sweep.
+    The flags of the sections below change fields of the file; several values (--level agent,edge) make a sweep. A
+    combination that cannot run, such as a step that is not stable on its graph, is skipped.
 
     \b
     Examples:
@@ -51,16 +70,19 @@ def command(
     if seeds is not None:
         changes |= {"seeds": parse_seeds(seeds)}
     source = known_source(experiment, results)
-    asked = experiment_of(source, changes)
-    if asked.head.published and set(changes) - {"seeds"}:
-        asked = asked.without_published()
-        say("Published numbers are left out: they are for the file as it is.")
+    asked = experiment_of(source, absolute_graphs(changes))
+    if asked.head.expected and set(changes) - {"seeds"}:
+        asked = asked.without_expected()
+        say("Expected numbers are not shown: they hold for the unchanged file.")
     if is_results(source):
         results = str(Path(source).resolve().parent)
     plan = make_plan(asked, results=results, force=force)
+    plan.check()
+    for sentence in refusals(plan):
+        say(sentence)
     if dry_run:
-        asked.check()
-        emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do")
+        emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do",
+             spare=SPARE_OF_RUNS, wide=wide)  # fmt: skip
         return
     _announce(plan)
     try:
@@ -69,17 +91,39 @@ def command(
     except Stopped:
         left = sum(not plan.store.is_complete(each.name) for each in plan.missing)
         raise KeyboardInterrupt(
-            f"Interrupted: {left} of {plan.n_runs} runs are left. Run the same command to go on."
+            f"Interrupted: {left} of {plan.n_runs} runs are left. Run the same command to continue."
         ) from None
-    show_results(asked, plan.store, form)
-    say(f"Results: {plan.store.folder}. A page about them: colme report {shlex.quote(str(plan.store.folder))}")
+    _show_results(asked, plan.store, form, wide=wide)
+    say(f"Results are in {plan.store.folder}. To see them: colme report {shlex.quote(str(plan.store.folder))}")
 
 
-def _announce(plan: Plan) -> None:
-    done = plan.n_runs - len(plan.missing)
+def _announce(plan: RunPlan) -> None:
+    done = plan.n_runs - len(plan.missing) - len(plan.refused)
     if plan.torn:
-        say(f"{len(plan.torn)} torn run(s) will be done again: {', '.join(plan.torn[:3])}")
+        say(f"{len(plan.torn)} damaged run(s) will be done again: {', '.join(plan.torn[:3])}")
     if not plan.missing:
-        say(f"All {done} runs are there; nothing to do (--force does them again).")
+        say(f"All {done} runs are done. --force does them again.")
     else:
-        say(f"{plan.experiment.title}: {len(plan.missing)} runs to do" + (f", {done} are there." if done else "."))
+        say(f"{plan.experiment.title}: {len(plan.missing)} runs to do" + (f", {done} are done." if done else "."))
+
+
+def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: bool = False) -> None:
+    """Print the final errors, and measured beside expected."""
+    from colme.lab.tables import expected_rows, final_rows
+
+    sections: dict[str, list[dict[str, Any]]] = {}
+    if experiment.head.timing is not None:
+        sections["timing"] = ratio_rows(experiment, store)
+    else:
+        data = dataset(experiment, store)
+        sections["methods"] = final_rows(data)
+        if experiment.head.expected:
+            sections["expected"] = expected_rows(data, experiment.head.expected)
+    if form == "json":
+        plain = {name: [plain_row(row) for row in rows] for name, rows in sections.items()}
+        click.echo(json.dumps({"experiment": experiment.name} | plain, indent=2))
+        return
+    for name, rows in sections.items():
+        emit(rows, form, title=f"{experiment.title}: {TITLES[name]}", spare=SPARE[name], wide=wide)
+        if form == "csv":
+            break  # a CSV file holds one table

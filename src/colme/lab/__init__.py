@@ -1,7 +1,7 @@
 """Experiments as files, runs that resume, results as datasets, figures and reports.
 
 from colme import lab
-data = lab.run("cl_colme")                # or your own TOML file; only what is missing is done
+data = lab.run("cl_colme")                # or your own TOML file; only missing runs are done
 lab.summary(data).mse.sel(quantile=0.5)   # xarray: method, parameters, t
 lab.plots.plot_mse(data)
 lab.report("results/cl_colme")
@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.results import Source, load, summary, to_csv, to_frame, to_parquet
+from colme.lab.results import ExperimentSource, load, summary, to_csv, to_frame, to_parquet
 from colme.lab.runs.runner import Stopped, run
 
 
-def report(source: Source, *, results: str = "results", output: str | None = None) -> Any:
-    """Write the page about an experiment and return its path."""
+def report(source: ExperimentSource, *, results: str = "results", output: str | None = None) -> Any:
+    """Write an HTML page about an experiment and return its path."""
     from pathlib import Path
 
-    from colme.lab.report.page import write_report
+    from colme.lab.pages.experiment_page import write_report
     from colme.lab.results import experiment_of, store_of
 
     page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)

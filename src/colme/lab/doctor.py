@@ -1,4 +1,4 @@
-"""Is all well here: versions, compiled kernels, threads, folders."""
+"""`examine`: checks of the installation. Versions, extras, compiled kernels, speed, cores, folders."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ EXTRAS = {
     "data": ("narwhals", "pyarrow", "scipy"),
     "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
+    "node": ("cryptography", "eclipse-zenoh", "tomli-w"),
+    "mqtt": ("paho-mqtt",),
 }
 ROOM = 1 << 30
-"""Bytes that ought to be free where results go."""
+"""Free bytes wanted where results are stored."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was found, whether it is well, and what to do if not."""
+    """The result of one check: what was found, whether it is fine, and what to do if it is not."""
 
     check: str
     found: str
@@ -66,7 +68,7 @@ def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
     missing = [package for package in packages if _version(package) is None]
     if missing:
         return Finding(
-            f"extra {extra}", f"without {', '.join(missing)}", True, f"to have it: pip install 'colme[{extra}]'"
+            f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: pip install 'colme[{extra}]'"
         )
     return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
 
@@ -75,7 +77,7 @@ def _kernels() -> Finding:
     folder = jit.cache_folder()
     if folder is None:
         return Finding(
-            "compiled kernels", "no folder is writable: compiled anew in every process", False,
+            "compiled kernels", "no writable folder: every process compiles them again", False,
             "Set COLME_CACHE_DIR to a folder that is writable.",
         )  # fmt: skip
     files = [each for each in folder.glob("*") if each.suffix in (".nbi", ".nbc")]
@@ -85,7 +87,7 @@ def _kernels() -> Finding:
 
 
 def _speed() -> Finding:
-    """A short simulation: does it work at all, and how fast."""
+    """A short simulation: whether it works, and how fast."""
     import time
 
     scenario = colme.Scenario(n_agents=1000, means=(0.0, 1.0))
@@ -102,11 +104,11 @@ def _speed() -> Finding:
 def _threads() -> Finding:
     cores, all_cores = available_cores(), os.cpu_count() or 1
     limited = "" if cores == all_cores else f" of {all_cores}"
-    return Finding("cores", f"{cores}{limited}; runs share them, each uses one")
+    return Finding("cores", f"{cores}{limited}; each run uses one")
 
 
 def _folder(name: str, path: Path) -> Finding:
-    """Whether one could write there; a folder that does not exist is not made."""
+    """Whether the folder is writable and has room; a folder that does not exist is not created."""
     existing = path.resolve()
     while not existing.exists():
         existing = existing.parent

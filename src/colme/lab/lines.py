@@ -1,4 +1,4 @@
-"""From a dataset (method, parameters..., seed, t) to lines with a name: what is drawn once, what is left out."""
+"""`lines_of`: the lines of a figure or table, from a dataset over (method, parameters..., seed, t)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""A simulation from flags alone: the same fields as an experiment file, nothing stored."""
+"""`simulate_flags`: what `colme simulate` runs. The same fields as in an experiment file; nothing is stored."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
+from colme.lab.text import Row
 from colme.metrics import METRICS
 from colme.sim import Trace, simulate
 
@@ -17,22 +19,33 @@ DEFAULTS: dict[str, Any] = {
 }
 Found = list[tuple[Planned, list[Trace]]]
 """Every combination of method and parameters, with the traces of its seeds."""
-Row = dict[str, Any]
 
 
 def simulate_flags(
-    methods: tuple[str, ...], seeds: Any, changes: dict[str, Any], *, jobs: int | None = None, progress: bool = False
+    methods: tuple[str, ...],
+    seeds: Any,
+    changes: dict[str, Any],
+    *,
+    jobs: int | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> Found:
-    """Simulate every combination of the fields, the methods of a combination side by side."""
+    """Simulate every combination of the fields, the methods of a combination on the same samples.
+
+    say   is called with a sentence for every reason why combinations of a sweep cannot run; those are skipped
+    """
     scenario = dict(DEFAULTS["scenario"])
     if "bernoulli" in np.atleast_1d(changes.get("distribution", "")):
         del scenario["sigma"]
     table = {"scenario": scenario, "methods": [{"method": name} for name in methods], "seeds": seeds}
     experiment = Experiment.parse(table, name="simulate", changes=changes)
-    experiment.check()
+    refused = experiment.check()
+    for reason in dict.fromkeys(refused.values()):
+        say(f"Skipped: {reason}")
     groups: dict[Any, list[Planned]] = {}
     for each in experiment.planned:
-        groups.setdefault((each.setting.scenario, each.setting.setup), []).append(each)
+        if each.name not in refused:
+            groups.setdefault((each.setting.scenario, each.setting.setup), []).append(each)
     found: Found = []
     for (scenario_, setup), planned in groups.items():
         every_seed = list(dict.fromkeys(each.setting.seed for each in planned))

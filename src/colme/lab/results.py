@@ -1,7 +1,8 @@
-"""What an experiment found: from runs to an xarray.Dataset, its summary, and tables to take home."""
+"""The results of an experiment: from stored runs to an xarray.Dataset, its summary, and CSV or Parquet files."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
@@ -15,20 +16,20 @@ from colme._core.files import write_text, write_whole
 from colme.errors import ColmeError, RunError, missing_extra
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
-from colme.lab.runs.store import Store
-from colme.lab.timing_runs import ratio_rows
+from colme.lab.runs.store import RunStore
+from colme.lab.timing_runs import ratio_rows, sweeps_degree
 from colme.metrics import METRICS
 
-Source = str | os.PathLike[str] | dict[str, Any] | Experiment
+ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
-"""Times of a run, warm-up excluded; NaN for a run that was interrupted and resumed."""
+"""Times of a run, without the warm-up; NaN for a run that was interrupted and resumed."""
 AGENT_STEPS = "agent_steps"
-"""Agents times steps: the size of a run."""
+"""The size of a run: agents times steps."""
 SHOWN_IN_T = {"steps", "record"}
-"""How long a run is and what it writes down shows in t."""
+"""Parameters that are no dimension because t shows them."""
 
 
-def experiment_of(source: Source, changes: dict[str, Any] | None = None) -> Experiment:
+def experiment_of(source: ExperimentSource, changes: dict[str, Any] | None = None) -> Experiment:
     """An experiment from a file, a shipped name, a folder of results, or a table."""
     if isinstance(source, Experiment):
         return source
@@ -36,49 +37,53 @@ def experiment_of(source: Source, changes: dict[str, Any] | None = None) -> Expe
         return Experiment.parse(source, changes=changes)
     path = Path(source)
     if path.is_dir():
-        return Experiment.parse(Store(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes)
+        return Experiment.parse(
+            RunStore(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes
+        )
     return Experiment.read(path, changes)
 
 
-def is_results(source: Source) -> bool:
+def is_results(source: ExperimentSource) -> bool:
     """Whether this is a folder of results."""
     return isinstance(source, str | os.PathLike) and Path(source).is_dir()
 
 
-def store_of(source: Source, results: str | os.PathLike[str] = "results") -> Store:
-    """Where an experiment keeps its runs."""
+def store_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> RunStore:
+    """The folder in which an experiment keeps its runs."""
     if isinstance(source, Experiment):
-        return Store(Path(results) / source.name)
+        return RunStore(Path(results) / source.name)
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        return Store(source)
-    return Store(Path(results) / experiment_of(source).name)
+        return RunStore(source)
+    return RunStore(Path(results) / experiment_of(source).name)
 
 
-def load(source: Source, *, results: str | os.PathLike[str] = "results") -> Any:
+def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results") -> Any:
     """The finished runs of an experiment as an xarray.Dataset.
 
     source    a folder of results, or what `run` takes
 
-    Dimensions: method (labels), then every parameter that is swept, seed, t. Runs that are not there are NaN, and
-    `attrs["missing"]` counts them. A method that does not have a parameter has the same numbers for all its values.
+    Dimensions: method (labels), then every parameter that is swept, seed, t. Missing runs are NaN; `attrs["missing"]`
+    counts them, except those that cannot run (see `Experiment.check`), which `attrs["skipped"]` lists. A method that
+    does not have a parameter has the same numbers for all its values.
     """
     experiment = experiment_of(source)
     return dataset(experiment, store_of(source if not isinstance(source, dict) else experiment, results))
 
 
-def dataset(experiment: Experiment, store: Store) -> Any:
-    """What `load` returns. A timing has the dimensions n_agents, part and method, and no errors."""
+def dataset(experiment: Experiment, store: RunStore) -> Any:
+    """What `load` returns. A timing has the dimensions n_agents, degree (if swept), part and method, and no errors."""
     if experiment.head.timing is not None:
         return timing_dataset(experiment, store)
     return _traces(experiment, store)
 
 
-def _traces(experiment: Experiment, store: Store) -> Any:
+def _traces(experiment: Experiment, store: RunStore) -> Any:
     xarray = _xarray()
     runs = {each.name: store.read_json(each.name) for each in experiment.planned}
     here = [each for each in experiment.planned if runs[each.name] is not None]
     if not here:
         raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
+    skipped = _skipped(experiment, [each.name for each in experiment.planned if runs[each.name] is None])
     tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
     axes = axes_of(experiment.planned)
@@ -108,16 +113,27 @@ def _traces(experiment: Experiment, store: Store) -> Any:
         | {name: (dims, values) for name, values in times.items()},
         coords=coordinates | {"seed": seeds, "t": steps},
         attrs={
-            "name": experiment.name, "title": experiment.title, "missing": len(experiment.planned) - len(here),
+            "name": experiment.name, "title": experiment.title,
+            "missing": len(experiment.planned) - len(here) - len(skipped),
+            "skipped": json.dumps(sorted(set(skipped.values()))),
             "experiment": json.dumps(experiment.table), "fixed": json.dumps(_fixed(experiment.planned, axes)),
         }
         | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
     )  # fmt: skip
 
 
+def _skipped(experiment: Experiment, absent: list[str]) -> dict[str, str]:
+    """Name -> reason, for those of the absent runs that cannot run."""
+    reasons: dict[str, str] = {}
+    if absent:
+        with contextlib.suppress(ColmeError):
+            reasons = experiment.check()
+    return {name: reasons[name] for name in absent if name in reasons}
+
+
 def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
-    """The parameters that vary, and all their values: those of scenario and set-up over all runs, a method's own among
-    the runs of a label (that CL-colME and C-colME have different deltas is no sweep)."""
+    """The parameters that vary, with all their values. Parameters of the scenario and the set-up are compared over all
+    runs, those of a method over the runs of one label: different deltas of CL-colME and C-colME are not a sweep."""
     values: dict[str, list[Any]] = {}
     per_label: dict[tuple[str, str], list[Any]] = {}
     for each in planned:
@@ -129,7 +145,7 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
                     seen.append(value)
     swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - SHOWN_IN_T
     axes = {name: _in_order(seen) for name, seen in values.items() if name in swept}
-    for name in reversed(list(axes)):  # what the others imply (the alpha of a constant clock) is no axis
+    for name in reversed(list(axes)):  # drop what the others imply, such as the alpha of a constant clock
         others = [other for other in axes if other != name]
         if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
             del axes[name]
@@ -137,7 +153,7 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
 
 
 def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
-    """label -> the parameters that are the same in all its runs, and no dimension."""
+    """label -> the parameters that are the same in all its runs and not a dimension."""
     fixed: dict[str, dict[str, Any]] = {}
     for each in planned:
         own = {name: value for name, value in each.setting.parameters().items() if name not in axes}
@@ -163,12 +179,12 @@ def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: 
 
 
 def _ticks(values: list[Any]) -> list[Any]:
-    """Coordinates that xarray can index: numbers or words as they are, anything else as one would type it."""
+    """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
     plain = all(isinstance(value, int | float) for value in values) or all(isinstance(value, str) for value in values)
     return values if plain else [value if isinstance(value, str) else str(value) for value in values]
 
 
-def timing_dataset(experiment: Experiment, store: Store) -> Any:
+def timing_dataset(experiment: Experiment, store: RunStore) -> Any:
     """The ratios of a timing (see `ratio_rows`)."""
     rows = ratio_rows(experiment, store)
     if not rows:
@@ -176,7 +192,8 @@ def timing_dataset(experiment: Experiment, store: Store) -> Any:
     _xarray()
     import pandas
 
-    frame = pandas.DataFrame(rows).rename(columns={"agents": "n_agents"}).set_index(["n_agents", "part", "method"])
+    sizes = ["n_agents", *(["degree"] if sweeps_degree(experiment) else [])]
+    frame = pandas.DataFrame(rows).rename(columns={"agents": "n_agents"}).set_index([*sizes, "part", "method"])
     missing = len(experiment.planned) - sum(store.is_complete(each.name) for each in experiment.planned)
     return frame.to_xarray().assign_attrs(name=experiment.name, title=experiment.title, missing=missing)
 
@@ -194,7 +211,7 @@ def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
 
 
 def to_frame(data: Any) -> Any:
-    """A long table, a row per method, parameters, seed and t, without the rows that no run filled."""
+    """A long table with a row per method, parameters, seed and t; combinations that were not run are left out."""
     metrics = [name for name in METRICS if name in data]
     frame = data[metrics].to_dataframe(dim_order=list(data[metrics[0]].dims))
     return frame.dropna(how="all").reset_index()

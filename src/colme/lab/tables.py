@@ -1,4 +1,4 @@
-"""The numbers of an experiment as rows: how each method ended, how long it took, and measured beside published."""
+"""The results of an experiment as rows: final errors, times, method by case, and measured beside expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import xarray
 from numpy.typing import NDArray
 
-from colme.lab.experiments.experiment import TIME_RATIO, Published
+from colme.lab.experiments.experiment import TIME_RATIO, Expected
 from colme.lab.experiments.planning import REFERENCE
 from colme.lab.lines import Line, check, describe, lines_of, quartiles
 from colme.lab.text import Row
@@ -19,11 +19,11 @@ from colme.metrics import OF_METHOD
 
 
 def final_rows(data: xarray.Dataset) -> list[Row]:
-    """How each method ended: medians over the seeds at the last step, and its time as a ratio to CL-colME's."""
+    """The final errors of each method, medians over the seeds at the last step, and its time relative to CL-colME's."""
     times = time_table(data).set_index("line")
     rows = []
     check(data, "mse", "t")
-    told = [name for name in OF_METHOD if bool(data[name].notnull().any())]  # few methods know of groups or intervals
+    told = [name for name in OF_METHOD if bool(data[name].notnull().any())]  # few methods have groups or intervals
     for line in _rows(data):
         one = data.isel(line.places).dropna("t", how="all", subset=["mse"])
         last = one.isel(t=-1)
@@ -36,9 +36,9 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
 
 
 def case_rows(data: xarray.Dataset) -> list[Row]:
-    """Method by case, from means over the seeds: the worst error relative to local and from when on it is within twice
-    the oracle's, coverage of the 90 % intervals (smallest and largest from step 10 on), numbers sent to a neighbor per
-    step. Empty where the experiment has no cases."""
+    """Method by case, from means over the seeds: the largest error relative to local, the step from which on the error
+    is within twice the oracle's, the coverage of the 90 % intervals (smallest and largest from step 10 on), and the
+    numbers sent to a neighbor per step. Empty if the experiment has no cases."""
     if "case" not in data.dims:
         return []
     rows = []
@@ -76,56 +76,59 @@ def _parameters(data: xarray.Dataset, line: Line) -> Row:
 
 def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE) -> pd.DataFrame:
     """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
-    over the seeds) and ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
-    the same seed, with the same parameters where it has them, per agent and step if their numbers differ. Without the
-    baseline, ratios are NaN."""
+    over the seeds), ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
+    the same seed, with the same parameters where it has them, per agent and step if their numbers differ; and
+    mean_ratio, the mean time divided by the baseline's mean time. Without the baseline, ratios are NaN."""
     seconds = check(data, "cpu_seconds")
-    drawn = _rows(data)  # the same lines, whatever is told of them
+    drawn = _rows(data)  # the same lines as in the other tables
     found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
     work = {line.label: data["agent_steps"].isel(line.places) if "agent_steps" in data else 1.0 for line in drawn}
     base = [line for line in found if line.method == baseline]
     rows = []
     for line in found:
-        ratios = np.full(3, np.nan)
+        ratios, mean_ratio = np.full(3, np.nan), np.nan
         twins = [other for other in base if all(line.chosen.get(k, v) == v for k, v in other.chosen.items())]
         if twins:
             twin = twins[0]
-            ratios = quartiles(line.values / twin.values * (work[twin.label] / work[line.label]))
-        rows.append((line.label, line.method, *quartiles(line.values), ratios[1], ratios[0], ratios[2]))
-    columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high"]
+            size = work[twin.label] / work[line.label]
+            ratios = quartiles(line.values / twin.values * size)
+            mean_ratio = float((line.values * size).mean() / twin.values.mean())
+        rows.append((line.label, line.method, *quartiles(line.values), ratios[1], ratios[0], ratios[2], mean_ratio))
+    columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high", "mean_ratio"]
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], float))
     return table.sort_values("median", kind="stable", ignore_index=True)
 
 
-def published_rows(data: xarray.Dataset, published: tuple[Published, ...]) -> list[Row]:
-    """Measured (median and quartiles over the seeds) beside published."""
+def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[Row]:
+    """Measured beside expected: the median or the mean over the seeds, as the expected value is, and the quartiles."""
     rows = []
-    for each in published:
-        low, middle, high = _measure(data, each)
+    for each in expected:
+        measured, low, high = _measure(data, each)
         name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
         rows.append({
-            "method": name, "quantity": _quantity(each),
-            "measured": middle, "low": low, "high": high, "published": each.value,
-            "ratio": middle / each.value if each.value else np.nan,
+            "method": name, "quantity": _quantity(each), "statistic": each.statistic,
+            "measured": measured, "low": low, "high": high, "expected": each.value,
+            "ratio": measured / each.value if each.value else np.nan,
             "source": each.source,
         })  # fmt: skip
     return rows
 
 
-def _measure(data: xarray.Dataset, each: Published) -> tuple[float, float, float]:
-    """Quartiles over the seeds of what was published."""
+def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]:
+    """The statistic over the seeds that is comparable with the expected number, and the quartiles."""
     lines = {
         line.label: line
         for line in lines_of(check(data, "mse" if each.metric == TIME_RATIO else each.metric), only=(each.method,))
         if all(_is(data, line, name, value) for name, value in each.where.items())
     }
-    if len(lines) != 1:  # none, or `where` leaves open which
+    if len(lines) != 1:  # none, or `where` does not determine one
         return (np.nan,) * 3
     line = next(iter(lines.values()))
     if each.metric == TIME_RATIO:
         times = time_table(data).set_index("line")
         row = times.loc[line.label] if line.label in times.index else dict.fromkeys(times.columns, np.nan)
-        return float(row["ratio_low"]), float(row["ratio"]), float(row["ratio_high"])
+        middle = row["mean_ratio"] if each.statistic == "mean" else row["ratio"]
+        return float(middle), float(row["ratio_low"]), float(row["ratio_high"])
     values = data.isel(line.places)[each.metric].transpose("seed", "t")
     if each.t is not None:
         values = values.sel(t=[step for step in values["t"].values if step == each.t])
@@ -133,10 +136,12 @@ def _measure(data: xarray.Dataset, each: Published) -> tuple[float, float, float
     else:
         measured = _first_below(values, float(each.below or 0.0))
     measured = measured[~np.isnan(measured)]
-    if np.isinf(measured).any():
-        return _ranks(measured)
-    low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75]) if len(measured) else (np.nan,) * 3
-    return float(low), float(middle), float(high)
+    if not len(measured):
+        return (np.nan,) * 3
+    # with infinite values, quartiles of the values themselves: there is nothing halfway to infinity
+    method: Any = "higher" if np.isinf(measured).any() else "linear"
+    low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75], method=method)
+    return float(measured.mean() if each.statistic == "mean" else middle), float(low), float(high)
 
 
 def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
@@ -158,13 +163,7 @@ def _first_below(values: xarray.DataArray, level: float) -> NDArray[np.float64]:
     return np.where(below.any(axis=1), values["t"].values[below.argmax(axis=1)], np.inf)
 
 
-def _ranks(measured: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Quartiles where some are infinite: those of the values themselves, for there is nothing halfway to infinity."""
-    low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75], method="higher")
-    return float(low), float(middle), float(high)
-
-
-def _quantity(each: Published) -> str:
+def _quantity(each: Expected) -> str:
     words = each.metric.replace("_", " ").replace("mse", "MSE")
     if each.metric == TIME_RATIO:
         return f"time / {REFERENCE}'s"

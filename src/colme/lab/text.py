@@ -1,4 +1,4 @@
-"""Values in the cells of a table, for people."""
+"""`text_of`: values as text in the cells of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Row = dict[str, Any]
 
 
 def text_of(value: Any) -> str:
-    """A value in a cell."""
+    """The text of a value in a cell."""
     if value is None or value != value:
         return "-"
     if value in (float("inf"), float("-inf")):

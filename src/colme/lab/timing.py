@@ -1,17 +1,17 @@
-"""Timing honestly: methods side by side, in turns, as ratios within one run.
+"""`measure`: the times of methods run side by side, in turns, as ratios within one run.
 
-Seconds of different hours, or of different machines, do not compare: other processes and clock rates move them by half.
-Here every method has a run of its own on the same samples and the same graph, and the runs advance in turns of some
-steps each. What the machine does to one it does to its neighbors in time, and a ratio within a turn is clean of it;
-how far the ratios of many turns scatter is the spread.
+Seconds measured at different hours, or on different machines, do not compare: other processes and clock rates change
+them by half. Here every method has a run of its own on the same samples and the same graph, and the runs advance in
+turns of some steps each. What slows one method down also slows down the methods measured just before and after it, so
+the ratio within a turn is free of it; the scatter of the ratios of many turns is their uncertainty.
 
     table = measure({"CL-colME": CLColME(...), "C-colME": CColME(...)}, scenario, degree=10, steps=2000)
     ratio_summary(table, to="CL-colME")
 
 Tables are columns by name. Parts of a turn ("chunk"):
 
-kernel       averaging: `state.average`, that is weights, consensus, errors, and a look at the edges that may part; for
-             methods without it, the whole step of the method
+kernel       averaging: weights, consensus, errors, and the check of the edges that may part; for methods without an
+             averaging of their own, the whole step of the method
 end to end   everything: samples, means, pruning, clock, averaging, metrics at every step
 set-up       once, as chunk 0 with no steps: graph, tables, first weights
 
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from colme.errors import RunError, one_of, shorten, whole
 from colme.graphs import Graph
 from colme.lab.runs.warm_up import warm_up
+from colme.method import State, World
 from colme.methods import CLColME, Method
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario, check_seed
@@ -45,12 +46,13 @@ Columns = dict[str, NDArray[Any]]
 KERNEL, END_TO_END, SET_UP = PARTS = ("kernel", "end to end", "set-up")
 
 TURN = 0.005
-"""Seconds that a turn of the first method takes at least: long against reading the clock (0.3 us), short against the
-seconds in which a machine changes its pace."""
+"""Least duration, in seconds, of a turn of the first method: long compared with reading the clock (0.3 us), short
+compared with the seconds over which the speed of a machine changes."""
 REFILL, LONG_TURN = 40, 0.5
-"""Steps that a turn has at least, unless they take this many seconds. A method finds the caches full of what others
-left, and its first step pays for it: at N = 10^5, turns of one step made the kernel of CL-colME 40 % slower and that of
-C-colME with rebuilt weights 20 %, a ratio that no user sees. Runs with slower steps do not fit into a cache anyway."""
+"""Least number of steps of a turn, unless they take this many seconds. At the start of its turn a method finds its data
+evicted from the caches, and its first step is slower: at N = 10^5, turns of one step made the kernel of CL-colME 40 %
+slower and that of C-colME with rebuilt weights 20 %, a ratio that no user sees. Runs with slower steps do not fit into
+a cache anyway."""
 PILOT_STEPS, PILOT_SECONDS = 20, 0.5
 
 # CPU time of this thread. A wall clock also counts other processes and the thread that draws a progress bar; kernels
@@ -111,8 +113,6 @@ def measure(
             rows.append((label, END_TO_END, number, last - first, whole_step))
         if tell is not None:
             tell(last, steps)
-    for runner in runners.values():
-        runner.release()
     return _columns(("method", "part", "chunk", "steps", "seconds"), rows)
 
 
@@ -125,7 +125,7 @@ def _run(method: Method, scenario: Scenario, graph: Graph, steps: int, seed: int
 
 
 def _pilot(run: Run, steps: int) -> int:
-    """How many steps take a turn, from the first steps of a run that is thrown away."""
+    """The number of steps in a turn, from the first steps of a run that is thrown away."""
     read = [clock()]
     while len(read) <= min(steps, PILOT_STEPS) and read[-1] - read[0] < PILOT_SECONDS:
         run.step(len(read))
@@ -142,41 +142,58 @@ def _chunks(steps: int, chunk: int) -> Iterator[tuple[int, int, int]]:
 
 
 def order(labels: list[str], number: int) -> list[str]:
-    """Who goes first in this chunk: everybody in turn, so that no method always profits from a warm cache or a fast
-    phase; and backwards in every other round, so that nobody always has the same predecessor."""
+    """The order of the methods in this chunk. It rotates, so that no method always profits from a warm cache or a fast
+    phase of the machine, and is reversed in every other round, so that no method always has the same predecessor."""
     rounds, shift = divmod(number - 1, len(labels))
     turned = labels[shift:] + labels[:shift]
     return turned if rounds % 2 == 0 else turned[::-1]
+
+
+class _Stopwatch:
+    """A context manager that adds up the time spent inside it."""
+
+    def __init__(self) -> None:
+        self.seconds = self._entered = 0.0
+
+    def __enter__(self) -> None:
+        self._entered = clock()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += clock() - self._entered
+
+
+class _TimedState:
+    """A state of a method without an averaging of its own: the same state, with a stopwatch around every step."""
+
+    def __init__(self, state: State, stopwatch: _Stopwatch):
+        self._state, self._stopwatch = state, stopwatch
+
+    def step(self, world: World) -> None:
+        with self._stopwatch:
+            self._state.step(world)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
 
 
 class _Runner:
     """A run whose averaging, and whose whole steps, are timed."""
 
     def __init__(self, run: Run):
-        self.run, self.kernel = run, 0.0
-        self._state = run.states[0]
-        self._name = "average" if hasattr(self._state, "average") else "step"
-        timed = getattr(self._state, self._name)
-
-        def with_clock(*arguments: Any, **options: Any) -> Any:
-            started = clock()
-            result = timed(*arguments, **options)
-            self.kernel += clock() - started
-            return result
-
-        setattr(self._state, self._name, with_clock)
+        self.run, self.stopwatch = run, _Stopwatch()
+        state: Any = run.states[0]
+        if hasattr(state, "stopwatch"):  # around the averaging alone
+            state.stopwatch = self.stopwatch
+        else:
+            run.states[0] = _TimedState(state, self.stopwatch)  # type: ignore[call-overload]
 
     def advance(self, first: int, last: int) -> tuple[float, float]:
-        """Run the steps after `first` up to `last`; seconds in the kernel, and in all."""
-        self.kernel = 0.0
+        """Run the steps after `first` up to `last`; return the seconds spent in the kernel, and in all."""
+        self.stopwatch.seconds = 0.0
         started = clock()
         while self.run.world.t < last:
             self.run.advance(self.run.world.t + 1, last)
-        return self.kernel, clock() - started
-
-    def release(self) -> None:
-        """Untie the knot of state and timer, which would keep the arrays until Python looks for such knots."""
-        delattr(self._state, self._name)
+        return self.stopwatch.seconds, clock() - started
 
 
 def ratios(table: Columns, to: str = CLColME.label) -> Columns:

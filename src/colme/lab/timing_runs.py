@@ -1,4 +1,4 @@
-"""Timings as runs of an experiment: measured once per size, stored like any other run, told as ratios."""
+"""Timings as runs of an experiment: measured once per size, stored like any other run, reported as ratios."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import PlannedTiming
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
+from colme.lab.text import Row
 from colme.lab.timing import PARTS, SET_UP, Columns, measure, ratio_summary, ratios
-
-Row = dict[str, Any]
 
 
 def measure_repeatedly(planned: PlannedTiming, tell: Callable[[int], None]) -> Columns:
@@ -42,7 +41,7 @@ def _stack(tables: list[Columns]) -> Columns:
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
-def timing_tables(experiment: Experiment, store: Store) -> dict[PlannedTiming, list[Columns]]:
+def timing_tables(experiment: Experiment, store: RunStore) -> dict[PlannedTiming, list[Columns]]:
     """What was measured, for each size and repeat."""
     found = {}
     for each in experiment.planned:
@@ -57,39 +56,49 @@ def timing_tables(experiment: Experiment, store: Store) -> dict[PlannedTiming, l
     return found
 
 
-def ratio_rows(experiment: Experiment, store: Store) -> list[Row]:
+def sweeps_degree(experiment: Experiment) -> bool:
+    """Whether the experiment measures times at several degrees."""
+    return len({each.setting.setup.degree for each in experiment.planned}) > 1
+
+
+def ratio_rows(experiment: Experiment, store: RunStore) -> list[Row]:
     """For each size, part and method: its time relative to CL-colME's over whole runs, the quartiles of the ratios of
     all chunks, and nanoseconds per agent and step."""
     rows: list[Row] = []
     for each, repeats in timing_tables(experiment, store).items():
         n_agents = each.setting.scenario.n_agents
+        size: Row = {"agents": n_agents} | ({"degree": each.setting.setup.degree} if sweeps_degree(experiment) else {})
         summary = ratio_summary(_renumbered(repeats))
         for i in range(len(summary["method"])):
             if summary["part"][i] == SET_UP:
                 continue
             rows.append({
-                "agents": n_agents, "part": str(summary["part"][i]), "method": str(summary["method"][i]),
+                **size, "part": str(summary["part"][i]), "method": str(summary["method"][i]),
                 "ratio": float(summary["ratio"][i]), "low": float(summary["lower_quartile"][i]),
                 "median": float(summary["median"][i]), "high": float(summary["upper_quartile"][i]),
                 "ns_per_agent_step": 1e9 * float(summary["seconds"][i]) / (n_agents * int(summary["steps"][i])),
                 "repeats": len(repeats),
             })  # fmt: skip
-    return sorted(rows, key=lambda row: (row["agents"], PARTS.index(row["part"])))
+    return sorted(rows, key=lambda row: (row["agents"], row.get("degree", 0), PARTS.index(row["part"])))
 
 
-def ratio_frame(experiment: Experiment, store: Store) -> Any:
-    """The ratios of all chunks as a pandas.DataFrame: method, n_agents, part, ratio (for `plot_timing`)."""
+def ratio_frame(experiment: Experiment, store: RunStore) -> Any:
+    """The ratios of all chunks as a pandas.DataFrame: method, n_agents, degree where it is swept, part, ratio (for
+    `plot_timing`)."""
     import pandas
 
     frames = []
     for each, repeats in timing_tables(experiment, store).items():
         frame = pandas.DataFrame(ratios(_renumbered(repeats)))
-        frames.append(frame[frame["part"] != SET_UP].assign(n_agents=each.setting.scenario.n_agents))
+        size: Row = {"n_agents": each.setting.scenario.n_agents}
+        if sweeps_degree(experiment):
+            size |= {"degree": each.setting.setup.degree}
+        frames.append(frame[frame["part"] != SET_UP].assign(**size))
     return pandas.concat(frames, ignore_index=True)
 
 
 def _renumbered(repeats: list[Columns]) -> Columns:
-    """All repeats as one table, in which every chunk has a number of its own."""
+    """All repeats as one table, with a distinct number for every chunk."""
     shifted, first = [], 0
     for table in repeats:
         shifted.append(table | {"chunk": table["chunk"] + first})

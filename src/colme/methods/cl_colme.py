@@ -22,8 +22,8 @@ Differences from the paper
     An agent without edges reports X_a; the plain recursion would average its own past. An agent whose first sample is
     late starts with y_a = X_a then, and is not heard before.
 
-Reference: N. Stankovic, "Computationally Efficient Laplacian CL-colME", 30th Int. Conf. on Information Technology (IT),
-Zabljak, 2026, arXiv:2602.06070.
+Reference: Nikola Stankovic, "Computationally Efficient Laplacian CL-colME", 30th Int. Conf. on Information Technology
+(IT), Zabljak, 24-28 February 2026, arXiv:2602.06070.
 """
 
 from __future__ import annotations

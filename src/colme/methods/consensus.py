@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import msgspec
@@ -68,6 +69,8 @@ class ConsensusState(PruningState):
     """Compute all weights anew at every step."""
     flows: NDArray[np.float64] | None = None
     """Flow on each slot of the neighbor table; None: Laplacian or Metropolis consensus, with a clock."""
+    stopwatch: AbstractContextManager[Any] = nullcontext()
+    """Entered around every averaging; `colme.lab.timing` puts a clock here."""
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -90,7 +93,8 @@ class ConsensusState(PruningState):
         equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
             if pruned or edges.lazy.version == world.reference.version > 0:
-                done += self.average(world, means, done, equal, out, pruned=pruned)
+                with self.stopwatch:
+                    done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
                     edges.prune_by(self.radii.intervals(world, means[done], done))

@@ -1,6 +1,7 @@
 """What the interval methods share: the parameters of the confidence intervals, and radii for arrays and for agents.
 
-Variance-aware intervals (`statistics`): N. Stankovic, "Variance-Aware ColME", thesis, 2025.
+Reference for the variance-aware intervals (`statistics`): N. Stankovic, "Variance-Aware ColME" (thesis), 2025;
+arXiv:2603.01216, 2026.
 """
 
 from __future__ import annotations

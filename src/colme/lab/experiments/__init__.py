@@ -1,1 +1,1 @@
-"""Experiment files: what to run."""
+"""Experiment files: reading, checking, and planning their runs."""

@@ -1,4 +1,4 @@
-"""Experiments as files: what to run, in TOML.
+"""`Experiment`: an experiment file (TOML), read and checked, and the runs it asks for.
 
     title = "Two hidden classes"
     seeds = 10
@@ -13,9 +13,10 @@
     [[methods]]
     method = "local"
 
-Keys at the top are those of `Setup` and of `Experiment`, keys of [scenario] those of `colme.Scenario`, keys of
-[[methods]] those of the method. A method's table may also change the scenario or the set-up for itself
-(`scenario.n_agents = 1000`, `steps = 500`, `seeds = 2`), and give itself a `label`.
+The keys at the top are the fields of `Setup` and `Head`, the keys of [scenario] those of `colme.Scenario`, the keys of
+[[methods]] those of the method. A method's table may also override the scenario or the set-up for that method
+(`scenario.n_agents = 1000`, `steps = 500`, `seeds = 2`) and set its `label`. Paths (`modules`, `graph`) are relative to
+the file.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ import numpy as np
 
 from colme._core.structs import Configuration, read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab.experiments.graph_files import check_graph_names
 from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
-from colme.lab.experiments.setting import Setup
+from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
 from colme.metrics import METRICS
@@ -43,19 +45,21 @@ FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "paramete
                 "stability", "timing", "relative", "census")  # fmt: skip
 """The figures that a report can show (made in colme.lab.plots.figures)."""
 TIME_RATIO = "time_ratio"
-"""A metric that only published numbers have: how long a method takes, CL-colME being 1."""
+"""A metric that only expected numbers have: the time of a method divided by that of CL-colME."""
+STATISTICS = ("median", "mean")
 
 
-class Published(Configuration, frozen=True, kw_only=True):
-    """A number to compare with.
+class Expected(Configuration, frozen=True, kw_only=True):
+    """A number to compare a measurement with: from theory, from an independent computation, or from a paper.
 
-    method   the label of the method
-    metric   one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
-    t        at which step; or
-    below    the first step at which the metric is below this
-    value    what was published (with `below`: a step)
-    source   where
-    where    which parameters, where they are swept: { level = "agent" }
+    method     the label of the method
+    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
+    t          the step at which it is expected; or
+    below      the level below which the metric falls: the expected value is the first step at which it does
+    value      the expected value
+    statistic  of the seeds, "median" (default) or "mean": a mean is compared with the mean of what was measured
+    source     where the value comes from ("published: ..." if a paper prints it)
+    where      which parameters, where they are swept: { level = "agent" }
     """
 
     refusal: ClassVar[type[ColmeError]] = ExperimentError
@@ -65,26 +69,30 @@ class Published(Configuration, frozen=True, kw_only=True):
     t: int | None = None
     below: float | None = None
     value: float
+    statistic: str = "median"
     source: str = ""
     where: dict[str, bool | int | float | str | tuple[float, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.metric, (*METRICS, TIME_RATIO), "metric", ExperimentError)
+        one_of(self.statistic, STATISTICS, "statistic", ExperimentError)
         if self.metric != TIME_RATIO and (self.t is None) == (self.below is None):
-            raise ExperimentError(f"t={self.t} and below={self.below}: a published number has one of them. Try t=1000.")
+            raise ExperimentError(
+                f"t={self.t} and below={self.below}: an expected number has exactly one of them. Try t=1000."
+            )
 
 
 class Head(Configuration, frozen=True, kw_only=True):
     """The keys of an experiment file besides those of `Setup`, `scenario` and `methods`.
 
     title      one line
-    about      what it shows
+    about      what the experiment shows
     reference  the paper
-    seeds      how many, or a list of them
-    figures    which figures the report shows, in order (see: colme list figures)
-    modules    Python files, relative to this one, with methods of your own
-    published  numbers to compare with
+    seeds      the number of seeds, or a list of seeds
+    figures    the figures of the report, in order (see: colme list figures)
+    modules    Python files with methods of your own, relative to the experiment file
+    expected   numbers to compare the measurements with
     timing     measure times side by side instead of recording errors
     """
 
@@ -96,7 +104,7 @@ class Head(Configuration, frozen=True, kw_only=True):
     seeds: int | tuple[int, ...] = 1
     figures: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
-    published: tuple[Published, ...] = ()
+    expected: tuple[Expected, ...] = ()
     timing: Timing | None = None
 
     def __post_init__(self) -> None:
@@ -107,18 +115,18 @@ class Head(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment file, read and checked. Make one with `Experiment.read(path)` or `Experiment.parse(table)`."""
+    """An experiment file, read and checked: `Experiment.read(path)` or `Experiment.parse(table)`."""
 
     name: str
     head: Head
     planned: tuple[Planned, ...]
     table: dict[str, Any]
-    """The file as it was read, with the changes that flags made."""
+    """The contents of the file, with the changes made by flags."""
     modules: tuple[Path, ...] = ()
 
     @classmethod
     def read(cls, path: str | Path, changes: dict[str, Any] | None = None) -> Experiment:
-        """From a TOML file (or from one of the experiments that come with colme, by name)."""
+        """Read a TOML file, or one of the experiments that come with colme by name."""
         path = find(path)
         table = read_toml(path, ExperimentError, "Try: colme list experiments.")
         with located(f"{path}: "):
@@ -133,9 +141,15 @@ class Experiment:
         folder: Path | str = ".",
         changes: dict[str, Any] | None = None,
     ) -> Experiment:
-        """From a table of the same form as the file; `changes` are flat: field -> value (see `change`)."""
+        """Check a table of the same form as the file; `changes` are flat, field -> value (see `change`).
+
+        folder   the folder to which paths in the table are relative"""
         table = _plain(table)
         top = ("scenario", "cases", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
+        if "published" in table:
+            raise ExperimentError(
+                "published is an unknown key: numbers to compare with are expected. Write [[expected]]."
+            )
         for key in table:
             one_of(key, top, "key", ExperimentError)
         for key in ("scenario", "methods"):
@@ -157,42 +171,57 @@ class Experiment:
         seeds = seeds_of(head.seeds)
         for case in cases_of(table):
             for i, entry in enumerate(table["methods"]):
-                planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case)
+                planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case, Path(folder))
         seen: set[tuple[str, str]] = set()
         for each in planned:
             if (each.label, each.name) in seen:
                 raise ExperimentError(f"methods has {each.setting.method!r} twice. Leave one out, or label it.")
             seen.add((each.label, each.name))
+        check_graph_names(each.setting.graph_file for each in planned)
         planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
         if head.timing is not None and "seeds" in table:
-            raise ExperimentError("seeds: a timing has repeats instead. Write repeats = 5 below [timing].")
+            raise ExperimentError("seeds: a timing has repeats instead of seeds. Write repeats = 5 below [timing].")
         every = plan_timing(planned, head.timing) if head.timing is not None else planned
         experiment = cls(name, head, tuple(every), table, modules)
-        experiment._check_published()
+        experiment._check_expected()
         return experiment
 
-    def _check_published(self) -> None:
-        if self.head.timing is not None and self.head.published:
-            raise ExperimentError("published: a timing has none but its own ratios. Leave it out.")
+    def _check_expected(self) -> None:
+        if self.head.timing is not None and self.head.expected:
+            raise ExperimentError("expected: a timing is compared with nothing but its own ratios. Leave it out.")
         labels = list(dict.fromkeys(each.label for each in self.planned))
-        for i, each in enumerate(self.head.published):
-            with located(f"published[{i}]"):
+        for i, each in enumerate(self.head.expected):
+            with located(f"expected[{i}]"):
                 one_of(each.method, labels, "method", ExperimentError)
                 for key in each.where:
                     one_of(key, self.planned[0].setting.parameters() | _method_fields(self.planned), "parameter")
 
-    def without_published(self) -> Experiment:
-        """The same runs, compared with nothing."""
-        table = {key: value for key, value in self.table.items() if key != "published"}
-        return replace(self, head=msgspec.structs.replace(self.head, published=()), table=table)
+    def without_expected(self) -> Experiment:
+        """The same runs without the expected numbers."""
+        table = {key: value for key, value in self.table.items() if key != "expected"}
+        return replace(self, head=msgspec.structs.replace(self.head, expected=()), table=table)
 
-    def check(self) -> None:
-        """Refuse what would fail only when it runs: a graph that does not exist, a step that is not stable."""
-        first = {each.label: each.setting.seed for each in reversed(self.planned)}
+    def check(self) -> dict[str, str]:
+        """Find what would fail only when it runs: a graph that does not exist, a step that is not stable on its graph.
+
+        Returns name of the run -> reason for the combinations of a sweep that cannot run. A method of which no
+        combination can run is an error. Graphs are checked for the first seed of every combination."""
+        reasons: dict[tuple[str, Setting], str] = {}
+        labels = {each.label: False for each in self.planned}
         for each in self.planned:
-            if each.setting.seed == first[each.label]:
-                with located(f"{each.label}: "):
+            combination = (each.label, msgspec.structs.replace(each.setting, seed=0))
+            if combination not in reasons:
+                reasons[combination] = ""
+                try:
                     each.setting.check()
+                except ColmeError as error:
+                    reasons[combination] = str(error)
+            labels[each.label] |= not reasons[combination]
+        for (label, _), reason in reasons.items():
+            if not labels[label]:
+                raise ExperimentError(f"{label}: {reason}")
+        found = ((each, reasons[each.label, msgspec.structs.replace(each.setting, seed=0)]) for each in self.planned)
+        return {each.name: f"{each.label}: {reason}" for each, reason in found if reason}
 
     @property
     def title(self) -> str:
@@ -211,7 +240,7 @@ class Experiment:
 
 
 def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
-    """A table with some fields changed: each flat name goes to where the file has it (see `Setting.parameters`)."""
+    """The table with some fields changed, each where the file has it; names are flat (see `Setting.parameters`)."""
     scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
     cases = [dict(case) for case in table.get("cases", ())]
     table = table | {"scenario": scenario, "methods": methods} | ({"cases": cases} if cases else {})
@@ -230,7 +259,7 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
             for entry in takers:
                 entry[field] = value
             continue
-        for entry in (*methods, *cases):  # what a method or a case changed for itself gives way too
+        for entry in (*methods, *cases):  # a flag also replaces what a method or a case sets
             entry.pop(name, None)
             if name in Scenario.__struct_fields__ and isinstance(entry.get("scenario"), dict):
                 entry["scenario"] = {key: each for key, each in entry["scenario"].items() if key != name}
@@ -238,7 +267,7 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
 
 
 def _plain(value: Any) -> Any:
-    """As a TOML file would give it: lists for tuples and arrays, no NumPy numbers, no None."""
+    """The value as a TOML file would hold it: lists for tuples and arrays, no NumPy numbers, no None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
@@ -251,7 +280,7 @@ def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
 
 
 def find(path: str | Path) -> Path:
-    """A file as it is, or an experiment that comes with colme by its name."""
+    """The path of a file, or of an experiment that comes with colme given by name."""
     path = Path(path)
     if path.suffix == ".toml" or path.exists():
         return path
@@ -263,7 +292,7 @@ def find(path: str | Path) -> Path:
 
 
 def shipped_experiments() -> list[Path]:
-    """The experiments that come with colme: those of the checkout, else those of the installation."""
+    """The files of the experiments that come with colme: in the checkout, else in the installation."""
     for folder in (Path(__file__).resolve().parents[4], Path(sysconfig.get_path("data")) / "share" / "colme"):
         if found := sorted((folder / "experiments").glob("*.toml")):
             return found

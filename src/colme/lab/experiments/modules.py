@@ -1,4 +1,4 @@
-"""Methods of your own, from files that an experiment names."""
+"""`methods_by_name`: all methods, including those defined in the Python files that an experiment lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colme.methods import METHODS, Method
 
 
 def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method], str | None]]:
-    """tag -> (method, hash of the file it comes from, or None if it is one of ours)."""
+    """tag -> (method, hash of the file that defines it, or None if it comes with colme)."""
     known: dict[str, tuple[type[Method], str | None]] = {str(m.__struct_config__.tag): (m, None) for m in METHODS}
     for path in modules:
         digest, module = _load(path)
@@ -29,7 +29,7 @@ def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method
             tag = method.__struct_config__.tag
             if not isinstance(tag, str):
                 raise ExperimentError(
-                    f"{path.name}: {method.__name__} has no tag: it is its name in files. "
+                    f"{path.name}: {method.__name__} has no tag, its name in files. "
                     f"Try class {method.__name__}(..., tag='my-method')."
                 )
             if tag in known:
@@ -39,7 +39,7 @@ def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method
 
 
 def _load(path: Path) -> tuple[str, ModuleType]:
-    """Import a file by what is in it: the same contents give the same module, wherever they lie."""
+    """Import a file under a name made from its contents: equal files are one module, wherever they are."""
     try:
         source = path.read_bytes()
     except OSError as error:

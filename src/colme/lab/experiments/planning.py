@@ -1,31 +1,35 @@
-"""From the tables of an experiment file to the runs they ask for."""
+"""`plan_method` and `plan_timing`: from the tables of an experiment file to the list of its runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
 from colme._core.structs import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.lab.experiments.graph_files import find_graph
 from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
-from colme.methods import CLColME, Method
+from colme.methods import METHODS, CLColME, Method
 from colme.scenario import Scenario, check_seed
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
-"""Times are told as ratios to this method, where it is there."""
+"""The method to whose time the times of the others are given as ratios."""
+BENCHMARKS = tuple(method.label for method in METHODS if method.baseline)
+"""Labels of the methods that do not collaborate: the others are compared with them."""
 
 
 class Timing(Configuration, frozen=True, kw_only=True):
-    """Methods side by side, chunk by chunk, for their times (see colme.lab.timing).
+    """Measure the times of methods side by side (see colme.lab.timing).
 
-    repeats   at most so many, each with its own seed
-    budget    seconds after which no further repeat begins
+    repeats   number of repeats, each with its own seed
+    budget    seconds after which no further repeat is started
     """
 
     refusal: ClassVar[type[ColmeError]] = ExperimentError
@@ -43,16 +47,16 @@ class Timing(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of an experiment: what it is called in tables, what determines it, and the name that follows."""
+    """One run of an experiment: its label in tables, what determines it, and the name that follows from that."""
 
     label: str
     setting: Setting
     module: str | None = None
-    """The hash of the file that the method comes from, if it is not one of ours."""
+    """The hash of the Python file that defines the method, if it does not come with colme."""
 
     @property
     def configuration(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        plain = self.setting.configuration()
         return plain | ({"module": self.module} if self.module else {})
 
     @property
@@ -67,14 +71,14 @@ class Planned:
 
 @dataclass(frozen=True, eq=False)
 class PlannedTiming(Planned):
-    """All methods side by side on one scenario, for their times."""
+    """A measurement of the times of all methods on one scenario."""
 
     timing: Timing = field(default_factory=Timing)
     methods: dict[str, Method] = field(default_factory=dict)
 
     @property
     def configuration(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self.setting)
+        plain = self.setting.configuration()
         del plain["method"]
         more = {"timing": msgspec.to_builtins(self.timing), "methods": msgspec.to_builtins(self.methods)}
         return plain | more | ({"module": self.module} if self.module else {})
@@ -87,10 +91,13 @@ def plan_method(
     known: dict[str, tuple[type[Method], str | None]],
     path: str,
     case: dict[str, Any],
+    folder: Path,
 ) -> list[Planned]:
     """The runs of one [[methods]] table, in one of the [[cases]] (an empty one if there are none)."""
     if "method" not in entry:
-        raise ExperimentError(f"{path}.method is missing: it says which. Try method = 'cl-colme'.")
+        raise ExperimentError(
+            f"{path}.method is missing: every [[methods]] table names its method. Try method = 'cl-colme'."
+        )
     with located(path):
         one_of(entry["method"], known, "method", ExperimentError)
     kind, module = known[entry["method"]]
@@ -126,18 +133,19 @@ def plan_method(
         _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
     ]
     made_setups = [_made(Setup, values, setup_table, in_setup, "") for values in setups]
+    graph_files = [find_graph(setup.graph, folder) for setup in made_setups]
     return [
-        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed), module)
+        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed, graph_file=graph_file), module)
         for scenario in made_scenarios
-        for setup in made_setups
+        for setup, graph_file in zip(made_setups, graph_files, strict=True)
         for label, method in made
         for seed in seeds
     ]
 
 
 def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The [[cases]] of an experiment: each a name and what it changes of scenario and set-up. One that changes nothing
-    if there are none."""
+    """The [[cases]] of an experiment, each with a name and its changes of scenario and set-up; one without changes if
+    there are none."""
     cases = table.get("cases", [{}])
     known = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
     if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
@@ -148,7 +156,7 @@ def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
             with located(f"cases[{i}]"):
                 if not isinstance(case.get("case"), str) or not case["case"] or names.count(case["case"]) > 1:
                     raise ExperimentError(
-                        f"case={shorten(case.get('case'))}: every case has a name, and no other the same. "
+                        f"case={shorten(case.get('case'))}: every case needs a name of its own. "
                         "Write case = 'three classes'."
                     )
                 for key in case:
@@ -157,7 +165,7 @@ def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, Any], path: str) -> bool:
-    """Whether a method runs in a case: in all, unless it names its own."""
+    """Whether a method runs in a case: in all, unless it lists its cases."""
     if "cases" not in entry:
         return True
     names = [each.get("case") for each in cases_of(table)]
@@ -169,7 +177,7 @@ def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, An
 
 
 def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
-    """10 means 0 to 9; a list means itself."""
+    """10 stands for the seeds 0 to 9; a list for itself."""
     if isinstance(seeds, int) and seeds > MOST_SEEDS:
         raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
     every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
@@ -180,7 +188,7 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dict[str, str], path: str) -> Any:
-    """A struct; a refusal that names a key tells where in the file that key is, and which value of a sweep it was."""
+    """A struct; an error that names a key says where in the file it is, and which value of a sweep it was."""
     try:
         return struct(**values)
     except ColmeError as error:
@@ -204,28 +212,32 @@ def _required(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTiming]:
-    """One measurement of all methods for every scenario and set-up."""
+    """One measurement of all methods for every number of agents and degree."""
     groups: dict[tuple[Scenario, Setup], dict[str, Planned]] = {}
     for each in planned:
         methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
         if methods.setdefault(each.label, each).setting.method != each.setting.method:
-            raise ExperimentError(f"two methods are called {each.label!r}: a timing needs them apart. Label them.")
-    sizes = [scenario.n_agents for scenario, _ in groups]
+            raise ExperimentError(f"two methods are called {each.label!r}: their labels must differ. Label them.")
+    sizes = [(scenario.n_agents, setup.degree) for scenario, setup in groups]
     if len(set(sizes)) < len(sizes):
         raise ExperimentError(
-            "timing: only n_agents can be swept, for times are told by it. Make a file for each other value."
+            "timing: only n_agents and degree can be swept, for times are given by them. Write a file for each other "
+            "value."
         )
     for methods in groups.values():
         if len(methods) < 2 or REFERENCE not in methods:
             raise ExperimentError(
-                f"timing: the methods are {', '.join(methods)}: there must be two at least, one of them {REFERENCE}, "
+                f"timing: the methods are {', '.join(methods)}: there must be at least two, one of them {REFERENCE}, "
                 "to which times are ratios. Add it, without a label of its own."
             )
+    degrees = {setup.degree for _, setup in groups}
+    swept = degrees if len(degrees) > 1 else set()
     return [
         PlannedTiming(
-            f"{scenario.n_agents:,} agents", next(iter(methods.values())).setting, timing=timing,
+            f"{scenario.n_agents:,} agents" + (f", degree {setup.degree}" if setup.degree in swept else ""),
+            next(iter(methods.values())).setting, timing=timing,
             methods={label: each.setting.method for label, each in methods.items()},
             module=" ".join(dict.fromkeys(each.module for each in methods.values() if each.module)) or None,
         )
-        for (scenario, _), methods in groups.items()
+        for (scenario, setup), methods in groups.items()
     ]  # fmt: skip

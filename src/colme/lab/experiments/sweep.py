@@ -1,4 +1,4 @@
-"""A list is a sweep: from a table of an experiment file to every combination of its values."""
+"""`combinations`: every combination of the values in a table of an experiment file, where a list is a sweep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def combinations(
     table: dict[str, Any], struct: type[msgspec.Struct], paths: dict[str, str], others: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
     """Every combination of the values of a table whose keys are the fields of a struct, the last key fastest.
-    `paths` says in which table of the file each key is; `others` are keys that could have stood there too.
+    `paths` says in which table of the file each key is; `others` are further keys that are allowed there.
 
     A list is a sweep, unless the field itself takes a list (`means`): there, a list of lists is."""
     fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
@@ -63,7 +63,7 @@ def sweep_place(value: Any, struct: type[msgspec.Struct], key: str, chosen: Any)
 
 
 def located(path: str) -> contextlib.AbstractContextManager[None]:
-    """Errors inside tell where in the experiment file they belong."""
+    """Errors raised inside name the place in the experiment file."""
     return structs.located(path, ExperimentError)
 
 

@@ -1,4 +1,4 @@
-"""Figures: `plot_*(..., ax=None) -> Axes`, each beside a function that gives the table it draws.
+"""Figures: functions `plot_*(..., ax=None) -> Axes`, each with a function that returns the table it draws.
 
 Most take an xarray.Dataset over (method, parameters..., seed, t), such as `simulate(...).to_xarray()`. Nothing here
 touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_mse(data).figure`.
@@ -6,11 +6,11 @@ touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_m
 
 from colme.lab.plots import _extras as _extras  # first: it says what is missing
 from colme.lab.plots._style import STYLE
-from colme.lab.plots.before_after import Separation, plot_graph, separation
 from colme.lab.plots.census import PARTS, ExplainedCensus, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.fleet import fleet_table, plot_fleet
+from colme.lab.plots.graph import Separation, plot_graph, separation
 from colme.lab.plots.output import PICTURES, as_svg, csv_of, save, write_figure
 from colme.lab.plots.over_time import (
     RELATIVE,
@@ -21,17 +21,26 @@ from colme.lab.plots.over_time import (
     plot_wrong_edges,
     relative_to_local,
 )  # fmt: skip
+from colme.lab.plots.paper import fit_to_paper, parse_width
 from colme.lab.plots.parameters import parameter_table, plot_parameter
-from colme.lab.plots.spectra import plot_spectrum, plot_stability, spectrum_table, stability_table
+from colme.lab.plots.spectra import (
+    averaging_table,
+    plot_averaging,
+    plot_spectrum,
+    plot_stability,
+    spectrum_table,
+    stability_table,
+)  # fmt: skip
 from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
-from colme.lab.plots.versus import plot_timing, timing_table
+from colme.lab.plots.timing import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
-    "PARTS", "PICTURES", "RELATIVE", "STYLE", "ExplainedCensus", "Separation", "as_svg", "csv_of", "curves",
-    "estimate_density", "estimates_table", "explain_census", "fleet_table", "parameter_table", "plot_census",
-    "plot_density", "plot_error_rate", "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter",
-    "plot_relative", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time", "plot_timing",
-    "plot_wrong_edges", "relative_to_local", "save", "scaling_table", "separation", "spectrum_table",
-    "stability_table", "time_table", "timing_table", "write_figure",
+    "PARTS", "PICTURES", "RELATIVE", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",
+    "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
+    "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_error_rate",
+    "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",
+    "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_wrong_edges", "relative_to_local", "save",
+    "scaling_table", "separation", "spectrum_table", "stability_table", "time_table", "timing_table",
+    "write_figure",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Words beside the lines instead of a legend: placed when the figure is drawn, so they fit at every size."""
+"""Labels beside the lines of a plot instead of a legend. They are placed when the figure is drawn, at every size."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def spread(wanted: ArrayLike, heights: ArrayLike, low: float, high: float) -> ND
 
 @dataclass(frozen=True)
 class Label:
-    """Words for the point (x, y), in data units, of a line with this look."""
+    """A text for the point (x, y), in data units, of a line with this look."""
 
     text: str
     x: float
@@ -70,12 +70,14 @@ class Label:
 
 
 class _Labels(Artist, ABC):
-    """Texts whose places depend on each other."""
+    """Texts whose positions depend on each other. `parse_math` only for our own texts: in a user's, $ is a dollar."""
 
-    def __init__(self, ax: Axes, labels: Sequence[Label], **text: Any):
+    def __init__(self, ax: Axes, labels: Sequence[Label], *, parse_math: bool = False, **text: Any):
         super().__init__()
         self.labels = list(labels)
-        self.texts = [Text(0, 0, label.text, color=ink(label.color), parse_math=False, **text) for label in self.labels]
+        self.texts = [
+            Text(0, 0, label.text, color=ink(label.color), parse_math=parse_math, **text) for label in self.labels
+        ]
         self.leaders: list[Line2D] = []
         ax.add_artist(self)
         self.set_clip_on(False)
@@ -91,7 +93,7 @@ class _Labels(Artist, ABC):
 
     @abstractmethod
     def _place(self, renderer: Any) -> None:
-        """Give every text its place."""
+        """Set the position of every text."""
 
     def _pixels(self, label: Label) -> tuple[float, float]:
         axes: Any = self.axes
@@ -157,7 +159,7 @@ class EndLabels(_Labels):
 
 
 class BesideLabels(EndLabels):
-    """Right of each falling line, where there is room; those that find none go to the right of the frame."""
+    """Right of each falling line where there is room, else to the right of the frame."""
 
     def __init__(self, ax: Axes, labels: Sequence[Label], paths: Sequence[ArrayLike], **text: Any):
         super().__init__(ax, labels, **text)
@@ -168,17 +170,17 @@ class BesideLabels(EndLabels):
         axes: Any = self.axes
         paths = [Path(axes.transData.transform(path)) for path in self.paths]
         placed: list[Bbox] = []
-        homeless = []
+        left_over = []
         for number in range(len(self.labels)):
             spot = self._spot(renderer, number, paths, placed)
             if spot is None:
-                homeless.append(number)
+                left_over.append(number)
                 continue
             box, leader = spot
             placed.append(box)
             self.texts[number].set_position((box.x0, (box.y0 + box.y1) / 2))
             self.leaders[number].set_data(leader)
-        self._place_at_ends(renderer, homeless)
+        self._place_at_ends(renderer, left_over)
 
     def _spot(self, renderer: Any, number: int, paths: list[Path], placed: list[Bbox]) -> tuple[Bbox, Any] | None:
         """The best free box beside the line, with its leader: right is better than left or just above, and halfway up
@@ -217,7 +219,7 @@ class BesideLabels(EndLabels):
 
 
 class MarkLabels(_Labels):
-    """At the top inside the frame, beside vertical lines at x; in rows, so that close marks can be read."""
+    """At the top inside the frame, beside vertical lines at x; in rows, so that names of close marks can be read."""
 
     def __init__(self, ax: Axes, labels: Sequence[Label], **text: Any):
         halo = [withStroke(linewidth=2.5, foreground="white")]
@@ -246,10 +248,10 @@ class MarkLabels(_Labels):
             text.set_position((best[1].x0, best[1].y1))
 
 
-def vertical_marks(ax: Axes, marks: dict[str, float]) -> None:
-    """A thin line at each place, with its name at the top."""
+def vertical_marks(ax: Axes, marks: dict[str, float], *, parse_math: bool = False) -> None:
+    """Draw a thin vertical line at each x, with its name at the top."""
     if not marks:
         return
     for x in marks.values():
         ax.axvline(x, color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
-    MarkLabels(ax, [Label(name, x, 1.0, "#444444") for name, x in marks.items()], fontsize=8)
+    MarkLabels(ax, [Label(name, x, 1.0, "#444444") for name, x in marks.items()], parse_math=parse_math, fontsize=8)

@@ -1,4 +1,4 @@
-"""The look: one style file, colors that everybody can tell apart, dashes that survive grey printing."""
+"""The look of all figures: one style file, colors that color-blind readers can tell apart, dashes for gray printing."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-STYLE = Path(__file__).with_name("colme.mplstyle")
+from colme.lab.experiments.planning import BENCHMARKS
+from colme.methods import METHODS
 
-# Okabe & Ito 2008, without the yellow, which nobody sees on white.
+STYLE = Path(__file__).with_name("colme.mplstyle")
+STYLE_SIZE = 8.5
+"""Points of most letters in this style."""
+
+# Okabe & Ito 2008, without the yellow, which is hard to see on white.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 WARNING = VERMILION
-OF_METHOD = {
-    "CL-colME": VERMILION, "C-colME": BLUE, "B-colME": PURPLE, "colME": ORANGE, "local": GREY, "oracle": GREEN,
-    "census": BLACK, "Bayes bound": SKY,
-}  # fmt: skip
-REFERENCES = ("local", "oracle", "Bayes bound")
-"""Methods that others are compared with: they are drawn thin and take no color from the others."""
+OF_METHOD = {method.label: method.color for method in METHODS if method.color is not None}
 FREE_COLORS = (BLUE, PURPLE, ORANGE, SKY, VERMILION, BLACK)
-"""For other methods; first those that are seldom taken, so that a line has one color in all panels."""
+"""Colors for other methods; rarely used ones first, so that a method has the same color in all panels."""
 
 Dashes = tuple[float, tuple[float, ...]]
 SOLID: Dashes = (0, ())
@@ -36,7 +36,7 @@ DASHES: tuple[Dashes, ...] = (
     SOLID, (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (8, 2)),
     (0, (3, 1.2, 1, 1.2, 1, 1.2)), (0, (2, 2)), (0, (9, 1.5, 3, 1.5)),
 )  # fmt: skip
-OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2)), "Bayes bound": (0, (2, 1))}
+OF_REFERENCE: dict[str, Dashes] = {"local": (0, (1, 1)), "oracle": (0, (5, 2))}
 
 
 class Look(NamedTuple):
@@ -50,18 +50,18 @@ class Look(NamedTuple):
 def looks(methods: Sequence[str]) -> list[Look]:
     """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
     method differ in shade and dashes, or, if there is only one method, in color."""
-    own = list(dict.fromkeys(method for method in methods if method not in REFERENCES))
+    own = list(dict.fromkeys(method for method in methods if method not in BENCHMARKS))
     taken = [OF_METHOD[method] for method in own if method in OF_METHOD]
     free = [color for color in FREE_COLORS if color not in taken]
-    strangers = [method for method in own if method not in OF_METHOD]
-    colors = OF_METHOD | {method: free[k % len(free)] for k, method in enumerate(strangers)}
+    others = [method for method in own if method not in OF_METHOD]
+    colors = OF_METHOD | {method: free[k % len(free)] for k, method in enumerate(others)}
     found: list[Look] = []
     for k, method in enumerate(methods):
         twin = methods[:k].count(method)
-        if method in REFERENCES:
-            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE[method], 1.1))
+        if method in BENCHMARKS:
+            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
             continue
-        number = sum(other not in REFERENCES for other in methods[:k])
+        number = sum(other not in BENCHMARKS for other in methods[:k])
         if len(own) == 1 and twin:
             rest = [color for color in FREE_COLORS if color != colors[method]]
             color = rest[(twin - 1) % len(rest)]
@@ -95,10 +95,10 @@ TITLE = 64
 
 @contextmanager
 def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Iterator[Axes]:
-    """The axes to draw on, under our style, whatever the user's is; the user's is back afterwards.
+    """The axes to draw on, in our style; the user's style is restored afterwards.
 
-    A new figure is unknown to pyplot, so nothing needs closing, and is laid out before the style goes: matplotlib
-    makes ticks when it first needs them and would give them the user's style."""
+    A new figure is not registered with pyplot, so it needs no closing. It is laid out before the style is restored:
+    matplotlib creates ticks when it first needs them, and would create them in the user's style."""
     with matplotlib.style.context(STYLE, after_reset=True):
         if ax is not None:
             _dress(ax)
@@ -111,7 +111,7 @@ def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Itera
 
 
 def _dress(ax: Axes) -> None:
-    """Give axes that were made under another style what makes ours readable."""
+    """Apply our style to axes that were made in another one."""
     style: Any = matplotlib.rcParams
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["bottom", "left"]].set(color=style["axes.edgecolor"], linewidth=style["axes.linewidth"])
@@ -128,10 +128,10 @@ def _dress(ax: Axes) -> None:
 
 
 def title_of(ax: Axes, data: Any) -> None:
-    """The title that the dataset carries, if it has one."""
+    """Set the title of the dataset, if it has one."""
     title = data.attrs.get("title")
     if isinstance(title, str) and title:
-        ax.set_title("\n".join(textwrap.wrap(title, TITLE)), parse_math=False)  # a user's words: $ is a dollar
+        ax.set_title("\n".join(textwrap.wrap(title, TITLE)), parse_math=False)  # a user's text: $ is a dollar
 
 
 def plain(value: float, _: object = None) -> str:
@@ -140,7 +140,7 @@ def plain(value: float, _: object = None) -> str:
 
 
 def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
-    """Time, in plain numbers."""
+    """Set up the x axis for steps, in plain numbers."""
     if log:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(numticks=15))  # all powers of ten, however narrow the figure

@@ -1,4 +1,4 @@
-"""The method at a glance: everybody's estimate over time, from one cloud to a thin line per class."""
+"""`plot_density`: the density of all agents' estimates over time, from one cloud to one thin line per class."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _window(means: list[float], scenario: Scenario) -> tuple[float, float]:
 def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """Density in each bin and the share of agents outside all of them. NaN (no estimate yet) counts nowhere.
 
-    A kernel estimate on the grid: as wide as it takes to hold 4 sqrt(n) agents (but a twentieth at most, or it would
-    bridge classes) where they typically are: a cloud is smooth, and agents who agree are a line as thin as a bin."""
+    A kernel estimate on the grid, with a kernel that typically holds 4 sqrt(n) agents, but at most a twentieth of them,
+    so that it does not bridge classes: a cloud is smooth, and agents that agree are a line as thin as a bin."""
     known = np.sort(estimate[~np.isnan(estimate)])
     n, n_bins, width = len(known), len(edges) - 1, edges[1] - edges[0]
     if n == 0:
@@ -93,8 +93,8 @@ def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[N
 
 
 def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:
-    """Estimates of all agents over time. Every column is scaled by its own maximum, so that the early cloud and the
-    late lines can both be seen; the true means are marked at the right, the time of the cutting at the top."""
+    """Estimates of all agents over time. Each column is scaled by its maximum, so that the early cloud and the late
+    lines are both visible; true means are marked at the right, the time when edges are cut at the top."""
     if not isinstance(density, xarray.DataArray) or set(density.dims) != {"t", "value"}:
         raise ColmeError(f"density={shorten(density)}: it must be what estimate_density gives, over (t, value).")
     density = density.transpose("t", "value")
@@ -144,7 +144,7 @@ def _mark_cutting(ax: Axes, density: xarray.DataArray) -> None:
 
 
 def glow() -> LinearSegmentedColormap:
-    """White, then matplotlib's magma backwards: lightness falls evenly, and paper stays paper."""
+    """A color map from white through matplotlib's magma reversed, with evenly falling lightness."""
     from matplotlib import colormaps
 
     colors = colormaps["magma_r"](np.linspace(0.02, 0.92, 255))

@@ -1,9 +1,8 @@
-"""The figures of an experiment, by name: what `colme plot` draws and a report shows."""
+"""`FIGURES`: the figures of an experiment, by name. What `colme plot` draws and a report shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,95 +10,65 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
-from colme.lab.experiments.experiment import FIGURE_NAMES, Experiment
-from colme.lab.experiments.planning import Planned
-from colme.lab.experiments.setting import Setting
+from colme.lab.experiments.experiment import FIGURE_NAMES
 from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
-from colme.lab.results import dataset
-from colme.lab.runs.store import Store
+from colme.lab.plots.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
 from colme.lab.timing_runs import ratio_frame
-from colme.methods import Census, CLColME, Local, Oracle
-from colme.scenario import Scenario
-from colme.sim.prepare import first_graph
+from colme.methods import Census
 from colme.spectrum import spectrum as spectrum_of
+from colme.spectrum import stable_step
 
 MOST_LINES, MOST_PANELS = 10, 8
-"""Lines that can be told apart in one plot; plots that fit below each other."""
-PICTURED = 80
-"""Agents in a picture of the graph."""
+"""Most lines in one plot; most plots in one figure."""
+PICTURED, MOST_PICTURED = 80, 300
+"""Agents in a picture of a graph; most agents of a graph from a file."""
 DENSE = 200_000
-"""Agents up to which a simulation for a picture is quick."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, the numbers behind it, and what to say below it."""
-
-    name: str
-    figure: Any
-    table: Any
-    caption: str
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What figures are drawn of."""
-
-    experiment: Experiment
-    store: Store
-    data: Any
-
-    @property
-    def picked(self) -> Planned:
-        """The run that pictures show: CL-colME if it is there, else the first that collaborates, else the first."""
-        alone = (Local, Oracle)
-        ranked = sorted(
-            self.experiment.planned,
-            key=lambda each: (not isinstance(each.setting.method, CLColME), isinstance(each.setting.method, alone)),
-        )
-        return ranked[0]
+"""Number of agents up to which a simulation for a figure is quick."""
 
 
 def mse(subject: Subject) -> Drawing:
     """Mean squared error over time, with local and oracle."""
     from colme.lab import plots
 
-    caption = "Mean squared error of all agents: median and quartiles over the seeds."
+    caption = "Mean squared error over all agents: median (line) and quartiles (band) over the seeds."
     return Drawing(
         "mse", _panels(subject.data, "mse", plots.plot_mse), plots.curves(subject.data, "mse", references=True), caption
     )
 
 
 def relative(subject: Subject) -> Drawing:
-    """Mean squared error as a share of that of agents who learn alone."""
+    """Mean squared error relative to that of the local means."""
     from colme.lab import plots
 
     data = plots.relative_to_local(subject.data)
     caption = (
-        "Mean squared error of all agents divided by that of agents who learn alone: median and quartiles over the "
-        "seeds. Above 1 collaboration harms."
+        "Mean squared error over all agents divided by that of the local means: median (line) and quartiles (band) "
+        "over the seeds. Above 1, collaboration is worse than the local means."
     )
     table = plots.curves(data, plots.RELATIVE)
     return Drawing("relative", _panels(data, plots.RELATIVE, plots.plot_relative), table, caption)
 
 
 def error_rate(subject: Subject) -> Drawing:
-    """Share of agents that are off by more than the tolerance."""
+    """Share of agents whose error exceeds the tolerance."""
     from colme.lab import plots
 
     by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
-    zero = "; the shaded strip is zero" if bool((subject.data["error_rate"] == 0).any()) else ""
-    caption = f"Share of agents whose estimate is off by more than {by}{zero}."
+    zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
+    caption = f"Share of agents whose error exceeds {by}: median (line) and quartiles (band) over the seeds{zero}."
     table = plots.curves(subject.data, "error_rate", spacing="linear", references=True)
     return Drawing("error_rate", _panels(subject.data, "error_rate", plots.plot_error_rate), table, caption)
 
 
 def wrong_edges(subject: Subject) -> Drawing:
-    """Share of the edges between classes that are still alive."""
+    """Share of the edges between classes that remain."""
     from colme.lab import plots
 
     table = plots.curves(subject.data, "wrong_edges", spacing="linear")
-    caption = "Edges between agents of different classes that are still alive, as a share of those at the start."
+    caption = (
+        "Share of the initial edges between different classes that remain: median (line) and quartiles (band) over the "
+        "seeds."
+    )
     return Drawing("wrong_edges", _panels(subject.data, "wrong_edges", plots.plot_wrong_edges), table, caption)
 
 
@@ -108,8 +77,8 @@ def time(subject: Subject) -> Drawing:
     from colme.lab import plots
 
     caption = (
-        "CPU time of a run, metrics at every recorded step included and compilation excluded; whiskers are quartiles "
-        "over the seeds. Runs share the machine with each other: for careful ratios see experiments/timing.toml."
+        "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
+        "(whiskers) over the seeds. Runs were done in parallel; experiments/timing.toml measures ratios side by side."
     )
     return Drawing("time", plots.plot_time(subject.data), plots.time_table(subject.data), caption)
 
@@ -118,7 +87,10 @@ def scaling(subject: Subject) -> Drawing:
     """Time per agent and step as the number of agents grows."""
     from colme.lab import plots
 
-    caption = "CPU time per agent and step, metrics at the recorded steps included and compilation excluded."
+    caption = (
+        "CPU time per agent and step, with metrics at the recorded steps and without compilation: median (line) and "
+        "quartiles (band) over the seeds."
+    )
     return Drawing("scaling", plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
 
 
@@ -134,11 +106,16 @@ def parameter(subject: Subject) -> Drawing:
     if not numeric:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
-    marks = _step_marks(subject) if name == "step" else None
+    marks = step_marks(subject) if name == "step" else None
     recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
     parts = (8, 4, 2, 1) if len(lines_of(data["mse"], keep=name)) == 1 else (1,)  # many methods: only how they end
     at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in parts})
-    caption = f"Mean squared error against {name.replace('_', ' ')}: median and quartiles."
+    when = ", ".join(f"{step:,}" for step in at)
+    caption = (
+        f"Mean squared error at t = {when} against {name.replace('_', ' ')}: median (line) and quartiles (band) over "
+        "the seeds."
+        + (" Dotted lines: the fastest step and the limit of stability of the initial graph." if marks else "")
+    )
     return Drawing(
         "parameter",
         plots.plot_parameter(data, name, at=at, marks=marks),
@@ -148,32 +125,33 @@ def parameter(subject: Subject) -> Drawing:
 
 
 def density(subject: Subject) -> Drawing:
-    """Everybody's estimate over time: one cloud that splits into classes."""
+    """Density of all agents' estimates over time: one cloud that splits into classes."""
     from colme.lab import plots
 
     setting = subject.picked.setting
     if setting.scenario.n_agents > DENSE:
-        setting = _few(setting, DENSE)
+        setting = with_fewer_agents(setting, DENSE)
     options = setting.options()
     found = plots.estimate_density(
         setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setting.setup.steps,
         seed=setting.seed,
     )  # fmt: skip
     caption = (
-        f"The estimates of all {setting.scenario.n_agents:,} agents, how many say what at every time: one cloud "
-        f"becomes as many lines as there are classes. {_which(subject)}"
+        f"Density of the estimates of all {setting.scenario.n_agents:,} agents at every step of one run, each column "
+        f"scaled by its maximum. {run_shown(subject)}"
     )
     return Drawing("density", plots.plot_density(found), found, caption)
 
 
 def graph(subject: Subject) -> Drawing:
-    """The graph before and after the classes have separated, for a few agents."""
+    """A small graph before the first and after the last step."""
     import pandas
     from matplotlib.figure import Figure
 
     from colme.lab import plots
 
-    setting = _few(subject.picked.setting, PICTURED)
+    picked = subject.picked.setting
+    setting = with_fewer_agents(picked, MOST_PICTURED if picked.graph_file else PICTURED)
     setup = msgspec.structs.replace(setting.setup, degree=min(setting.setup.degree or 6, 6))
     setting = msgspec.structs.replace(setting, setup=setup)
     options = setting.options()
@@ -191,8 +169,8 @@ def graph(subject: Subject) -> Drawing:
          "alive": [tuple(edge) in alive for edge in edges.tolist()]}
     )  # fmt: skip
     caption = (
-        f"A small population of the same kind: {setting.scenario.n_agents} agents and {len(edges)} edges, before the "
-        f"first sample and after the last. {_which(subject)}"
+        f"A small simulation with the same parameters: {setting.scenario.n_agents} agents and {len(edges)} edges, "
+        f"before the first sample and after t = {setup.steps:,}. {run_shown(subject)}"
     )
     return Drawing("graph", figure, table, caption)
 
@@ -221,42 +199,56 @@ def census(subject: Subject) -> Drawing:
 
 
 def spectrum(subject: Subject) -> Drawing:
-    """Eigenvalues of the Laplacian of the graph everybody begins on."""
+    """Eigenvalues of the initial graph's Laplacian, of I - bL and of the Metropolis matrix."""
+    from matplotlib.figure import Figure
+
     from colme.lab import plots
 
-    made, words = _first_graph(subject)
-    caption = f"Eigenvalues of the Laplacian of {words}; the line is the density of an infinite random regular graph."
-    return Drawing("spectrum", plots.plot_spectrum(made), plots.spectrum_table(made), caption)
+    made, words = initial_graph(subject)
+    step = "auto" if "step" in subject.data.dims else getattr(subject.picked.setting.method, "step", "auto")
+    step = float(step) if isinstance(step, float | int) else stable_step(made)
+    figure = Figure(figsize=(9.4, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plots.plot_spectrum(made, left)
+    plots.plot_averaging(made, step, right)
+    regular = bool((made.degrees == made.degrees[0]).all())
+    line = " with the density of an infinite random regular graph (line)" if regular else ""
+    caption = (
+        f"Left: eigenvalues of the Laplacian L of {words}{line}. Right: eigenvalues of the averaging matrices of "
+        f"CL-colME, I - bL with b = {step:.3g}, and of C-colME, W; the slowest factor is the largest absolute value "
+        "except that of the consensus itself, 1."
+    )
+    table = plots.spectrum_table(made).merge(plots.averaging_table(made, step), on="k")
+    return Drawing("spectrum", figure, table, caption)
 
 
 def stability(subject: Subject) -> Drawing:
-    """How fast a consensus step converges, and where it stops being stable."""
+    """Convergence factor of consensus against its step b, and the limit of stability."""
     from colme.lab import plots
 
-    made, words = _first_graph(subject)
+    made, words = initial_graph(subject)
     caption = (
-        f"What is left of a disagreement after one consensus step b, on {words}: theory, max |1 - b lambda|, and "
-        "measured by repeating the step. Above 1 it grows."
+        f"Factor by which one consensus step b multiplies the slowest disagreement on {words}: theory, max |1 - b "
+        "lambda| (line), and measured by repeating the step (circles). Above 1 the iteration diverges."
     )
     steps = np.linspace(0.0, 1.4 * 2.0 / spectrum_of(made).largest, 29)[1:].tolist()
     return Drawing("stability", plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
 
 
 def timing(subject: Subject) -> Drawing:
-    """Times of methods side by side, as ratios to CL-colME."""
+    """Times measured side by side, as ratios to CL-colME."""
     from colme.lab import plots
 
     table = ratio_frame(subject.experiment, subject.store)
     caption = (
-        "Time relative to CL-colME's, turn by turn: median, quartiles and the ratios of all turns. The dashed line is "
-        "the paper's claim, 871 s / 722 s."
+        "Time relative to CL-colME's, turn by turn: median (line), quartiles (box) and ratios of single turns "
+        "(points). The right dotted line is the ratio published in the CL-colME paper, 871 s / 722 s."
     )
     return Drawing("timing", plots.plot_timing(table), table, caption)
 
 
 def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
-    """One plot, or, if it would have more lines than can be told apart, one below the other for the values of the
-    first swept parameters."""
+    """One plot, or several for the values of the first swept parameters if one would have too many lines."""
     from matplotlib.figure import Figure
 
     parts: list[tuple[list[str], Any]] = [([], data)]
@@ -292,7 +284,7 @@ FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for na
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
-    """The figures of an experiment that does not name its own."""
+    """The figures of an experiment that does not list its figures."""
     if subject.experiment.head.timing is not None:
         return ("timing",)
     swept = [str(dim) for dim in subject.data["mse"].dims]
@@ -304,12 +296,8 @@ def usual_figures(subject: Subject) -> tuple[str, ...]:
     return tuple(found)
 
 
-def subject_of(experiment: Experiment, store: Store) -> Subject:
-    return Subject(experiment, store, dataset(experiment, store))
-
-
 def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], dict[str, str]]:
-    """The named figures (default: those of the experiment) and, for those that cannot be drawn, why."""
+    """The named figures (default: those of the experiment), and name -> reason for those that cannot be drawn."""
     asked = names or subject.experiment.head.figures or usual_figures(subject)
     for name in asked:
         one_of(name, FIGURES, "figure", ExperimentError)
@@ -325,47 +313,7 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
 
 
 def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
-    """SVG, PDF and CSV of each."""
+    """Write SVG, PDF and CSV of each figure; return the paths."""
     from colme.lab import plots
 
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
-
-
-def _which(subject: Subject) -> str:
-    """Which of the runs a picture shows."""
-    each = subject.picked
-    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
-    parameters = each.setting.parameters()
-    words = [describe(name, parameters[name]) for name in swept if name in parameters]
-    return f"({', '.join([each.label, *words, f'seed {each.setting.seed}'])})"
-
-
-def _first_graph(subject: Subject) -> tuple[Any, str]:
-    from colme.lab.plots.spectra import MOST
-
-    setting = _few(subject.picked.setting, MOST)
-    options = setting.options()
-    made = first_graph(options["graph"], options["degree"], setting.scenario.n_agents, setting.seed)
-    return made, f"a {setting.setup.graph} graph of {made.n_agents:,} agents and {made.n_edges:,} edges"
-
-
-def _step_marks(subject: Subject) -> dict[str, float]:
-    made, _ = _first_graph(subject)
-    found = spectrum_of(made)
-    return {"fastest": found.fastest_step, "edge of stability": 2.0 / found.largest}
-
-
-def _few(setting: Setting, most: int) -> Setting:
-    """The same setting with at most so many agents, classes in the same proportions."""
-    scenario = setting.scenario
-    if scenario.n_agents <= most:
-        return setting
-    fields: dict[str, Any] = {"n_agents": most}
-    if scenario.sizes is not None:
-        fields |= {"assignment": "random"}  # sizes become proportions
-    if isinstance(scenario.sigma, tuple) and len(scenario.sigma) != len(scenario.means):
-        fields["sigma"] = scenario.sigma[:most]
-    if isinstance(scenario.skip_rate, tuple):
-        fields["skip_rate"] = scenario.skip_rate[:most]
-    few: Scenario = msgspec.structs.replace(scenario, **fields)
-    return msgspec.structs.replace(setting, scenario=few)

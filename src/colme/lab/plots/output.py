@@ -1,4 +1,4 @@
-"""Figures on disk and in pages: the same bytes every time, whole files or none, and the numbers behind."""
+"""`save` and `as_svg`: figures as files and inside pages, with the same bytes every time, and the numbers behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def save(
     path: str | os.PathLike[str],
 ) -> list[Path]:
     """Write path.svg, path.pdf and path.csv (the numbers behind the figure) and return the three paths."""
-    figure = _figure(ax_or_figure)
+    figure = figure_of(ax_or_figure)
     stem = Path(path)
     if stem.suffix in ENDINGS:
         stem = stem.with_suffix("")
@@ -47,7 +47,7 @@ def save(
 
 def write_figure(ax_or_figure: Axes | FigureBase, path: str | os.PathLike[str]) -> Path:
     """Write one file: SVG, PDF or PNG, by its ending."""
-    figure, target = _figure(ax_or_figure), Path(path)
+    figure, target = figure_of(ax_or_figure), Path(path)
     ending = target.suffix.lower()
     one_of(ending, PICTURES, "ending of a figure")
     content = _svg(figure, target.stem).encode() if ending == ".svg" else _binary(figure, ending)
@@ -61,15 +61,15 @@ def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> str:
 
 
 def as_svg(ax_or_figure: Axes | FigureBase, label: str) -> str:
-    """The <svg> element for a page: no prolog, letters as paths, names that no other figure of the page has, and a
-    label for those who do not see it."""
-    text = _svg(_figure(ax_or_figure), label)
+    """The <svg> element for a page: no prolog, letters as paths, ids that no other figure of the page has, and a label
+    for screen readers."""
+    text = _svg(figure_of(ax_or_figure), label)
     text = text[text.index("<svg") :].strip()
     prefix = "f" + hashlib.sha256((label + text).encode()).hexdigest()[:8]
     text = re.sub(r'\bid="', f'id="{prefix}-', text)
     text = re.sub(r'href="#', f'href="#{prefix}-', text)
     text = text.replace("url(#", f"url(#{prefix}-")
-    # matplotlib's only style rule is for everything; in a page it must stay at home
+    # matplotlib's only style rule applies to everything; restrict it to this figure
     text = text.replace("*{stroke-linejoin", f"#{prefix} *{{stroke-linejoin")
     head, rest = text.split(">", 1)
     width = re.search(r' width="([^"]*)"', head)
@@ -79,7 +79,8 @@ def as_svg(ax_or_figure: Axes | FigureBase, label: str) -> str:
     return f'{head} id="{prefix}" role="img" aria-label="{name}" style="{size}">{rest}'
 
 
-def _figure(thing: Any) -> Figure:
+def figure_of(thing: Any) -> Figure:
+    """The figure of axes, or the figure itself."""
     if isinstance(thing, Axes):
         thing = thing.get_figure(root=True)
     if not isinstance(thing, Figure):
@@ -98,7 +99,7 @@ def _frame(table: Any) -> pd.DataFrame:
 
 
 def _svg(figure: Figure, salt: str) -> str:
-    """Without date, creator and document type: nothing that changes, nothing that points elsewhere."""
+    """SVG without date, creator and document type, so that the bytes are always the same."""
     buffer = io.StringIO()
     with matplotlib.style.context([STYLE, {"svg.hashsalt": salt}], after_reset=True):
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))

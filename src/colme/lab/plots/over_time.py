@@ -1,4 +1,4 @@
-"""Errors and edges over time: the figures of the papers."""
+"""Figures over time: mean squared error, error rate, wrong edges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from colme.errors import whole
 from colme.lab import lines
+from colme.lab.experiments.planning import BENCHMARKS
 from colme.lab.plots._labels import BesideLabels, EndLabels, Label
-from colme.lab.plots._style import GREY, REFERENCES, Look, canvas, looks, step_axis, title_of
+from colme.lab.plots._style import GREY, Look, canvas, looks, step_axis, title_of
 
 RELATIVE = "relative_mse"
 POINTS = 400
-"""Points per line: what a figure can show, and small files."""
+"""Points per line: as many as a figure can show, in small files."""
 SHARED = {"mse": {"local": "local_mse", "oracle": "oracle_mse"}, "error_rate": {"local": "local_error_rate"}}
-"""Metrics that stand in for the methods `local` and `oracle` where these were not run."""
+"""Metrics that replace the methods `local` and `oracle` where these were not run."""
 
 
 def curves(
@@ -71,13 +72,13 @@ def plot_mse(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def relative_to_local(data: xarray.Dataset) -> xarray.Dataset:
-    """The same dataset with the ratio of the mean squared errors, as RELATIVE; without the methods that it is 1 for."""
+    """The dataset with the error relative to that of the local means, as RELATIVE, and without the method `local`."""
     ratio = lines.check(data, "mse", "t") / data["local_mse"]
     return data.assign({RELATIVE: ratio}).sel({"method": [name for name in data["method"].values if name != "local"]})
 
 
 def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Mean squared error over that of agents who learn alone, over time, from `relative_to_local`."""
+    """Mean squared error relative to that of the local means over time, from `relative_to_local`."""
     table = curves(data, RELATIVE)
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
@@ -90,30 +91,30 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Share of agents whose estimate is off by more than the tolerance, over time."""
+    """Share of agents whose error exceeds the tolerance, over time."""
     table = curves(data, "error_rate", spacing="linear", references=True)
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=False)
         share_axis(ax, table)
         tolerance = _tolerance(data)
         by = "the tolerance" if tolerance is None else f"{tolerance:g}"
-        ax.set_ylabel(f"agents off by more than {by} (share)")
+        ax.set_ylabel(f"share of agents with error > {by}")
         draw_lines(ax, table, beside=True)
         title_of(ax, data)
     return ax
 
 
 def plot_wrong_edges(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Share of the edges between classes that are still alive, over time."""
+    """Share of the edges between classes that remain, over time."""
     table = curves(data, "wrong_edges", spacing="linear")
-    others = ~table["method"].isin(REFERENCES)  # local and oracle have no edges to lose
+    others = ~table["method"].isin(BENCHMARKS)  # local and oracle have no edges
     table = table[others] if others.any() else table
     last = 1.2 * table["t"][table["median"] > 0.002].max()  # after that there is nothing to see
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), np.fmin(last, table["t"].max()), log=False)
         ax.set_ylim(0, 1.03)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        ax.set_ylabel("edges between classes still alive")
+        ax.set_ylabel("remaining edges between classes")
         draw_lines(ax, table, beside=True)
         title_of(ax, data)
     return ax
@@ -146,7 +147,7 @@ def draw_lines(ax: Axes, table: pd.DataFrame, *, beside: bool = False) -> None:
 def draw_line(
     ax: Axes, look: Look, x: Any, median: Any, low: Any, high: Any, names: list[str], marker: str | None = None
 ) -> None:
-    """One median line in its band, which ends where the median is zero: there it would only tell of single agents."""
+    """One median line in its band, which ends where the median is zero: there it would show single agents only."""
     ax.fill_between(x, low, high, where=np.asarray(median) > 0, color=look.color, alpha=0.16, linewidth=0)
     marker = "o" if len(x) == 1 else marker  # a line of one point is nothing to see
     ax.plot(
@@ -155,7 +156,7 @@ def draw_line(
 
 
 def join(names: list[str]) -> str:
-    """a, b and c; what all have in common after the method is said once."""
+    """a, b and c; a common ending after the method is written once."""
     heads, tails = zip(*(name.partition(", ")[::2] for name in names), strict=True)
     if len(names) > 1 and len(set(tails)) == 1 and tails[0]:
         return f"{join(list(heads))}, {tails[0]}"
@@ -163,7 +164,7 @@ def join(names: list[str]) -> str:
 
 
 def share_axis(ax: Axes, table: pd.DataFrame) -> None:
-    """A logarithmic axis for shares with a place for zero at the bottom: linear below the smallest share seen."""
+    """A logarithmic axis for shares that has room for zero at the bottom: linear below the smallest share."""
     values = table["median"].to_numpy()
     positive = values[values > 0]
     smallest = 10.0 ** np.floor(np.log10(positive.min())) if len(positive) else 0.1

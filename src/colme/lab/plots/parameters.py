@@ -1,4 +1,4 @@
-"""What a parameter does: a metric at given steps against the values that were tried."""
+"""`plot_parameter`: a metric at given steps against the values of a parameter."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from matplotlib.ticker import NullFormatter
 
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab import lines
+from colme.lab.experiments.planning import BENCHMARKS
 from colme.lab.plots._labels import EndLabels, Label, vertical_marks
-from colme.lab.plots._style import REFERENCES, canvas, looks, plain, title_of
+from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import SHARED, draw_line
 
 WORDS = {"mse": "mean squared error", "error_rate": "share of agents beyond the tolerance",
-         "wrong_edges": "share of edges between classes still alive",
+         "wrong_edges": "share of edges between classes that remain",
          "lost_edges": "share of edges within a class that were cut", "isolated": "agents without an edge"}  # fmt: skip
 
 
@@ -64,8 +65,8 @@ def plot_parameter(
     marks: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A metric at given steps against a parameter; `marks` are vertical lines with a name. Methods that do not have the
-    parameter are level lines."""
+    """A metric at given steps against a parameter; `marks` are vertical lines with a name. Methods without the
+    parameter are horizontal lines."""
     table = parameter_table(data, parameter, metric, at)
     tried = data[parameter].values
     numeric = tried.dtype.kind in "iuf"
@@ -84,7 +85,7 @@ def plot_parameter(
                 ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
             else:
                 x = np.array([x_of[value] for value in rows["value"]])
-                marker = None if rows["method"].iloc[0] in REFERENCES else "o"
+                marker = None if rows["method"].iloc[0] in BENCHMARKS else "o"
                 draw_line(ax, look, x, median, low, high, [name], marker=marker)
             labels.append(Label(name, x[-1], median[-1], *look))
         _scales(ax, table, tried if numeric else None, ends)

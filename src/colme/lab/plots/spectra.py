@@ -1,4 +1,4 @@
-"""The graph's Laplacian in pictures: its eigenvalues, and the steps b at which consensus converges."""
+"""Spectra of a graph: eigenvalues of its Laplacian L, of I - bL and of the Metropolis matrix W, and stable steps b."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, ink
 from colme.spectrum import Spectrum, laplacian_matrix
 
 MOST = 2000
-"""Agents up to which all eigenvalues are computed."""
+"""Number of agents up to which all eigenvalues are computed."""
 ROUNDS = 400
-"""Applications of I - bL in a measurement."""
+"""Number of applications of I - bL in a measurement."""
 
 
 def spectrum_table(graph: Graph) -> pd.DataFrame:
@@ -68,16 +68,61 @@ def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
             x = np.linspace(0, 2.0 * float(degrees[0]), 400)
             y = kesten_mckay(x, int(degrees[0]))
             ax.plot(x, y, color=VERMILION, linewidth=1.1)
-            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.92), xycoords="axes fraction", ha="center",
+            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.87), xycoords="axes fraction", ha="center",
                         fontsize=8, color=ink(VERMILION))  # fmt: skip
         name = r"$\lambda_2$" if ends.n_components == 1 else "smallest positive"
         vertical_marks(
-            ax, {f"{name} = {ends.gap:.3g}": ends.gap, rf"$\lambda_{{max}}$ = {ends.largest:.3g}": ends.largest}
+            ax,
+            {f"{name} = {ends.gap:.3g}": ends.gap, rf"$\lambda_{{max}}$ = {ends.largest:.3g}": ends.largest},
+            parse_math=True,
         )
         ax.set_xlim(0, max(1.06 * ends.largest, 0.1))
-        ax.set_ylim(0, 1.22 * ax.get_ylim()[1])
+        ax.set_ylim(0, 1.3 * ax.get_ylim()[1])
         parts = "" if ends.n_components == 1 else f", {ends.n_components} components"
         ax.set_xlabel(f"eigenvalue of the Laplacian ({graph.n_agents:,} agents{parts})")
+        ax.set_ylabel("density")
+    return ax
+
+
+def averaging_table(graph: Graph, step: float) -> pd.DataFrame:
+    """All eigenvalues of the two averaging matrices, ascending: columns k, laplacian (I - bL, of CL-colME with step b)
+    and metropolis (W of C-colME: W_ab = 1 / (max(D_a, D_b) + 1) on edges, rows that sum to one)."""
+    laplacian = np.sort(1.0 - step * spectrum_table(graph)["eigenvalue"].to_numpy())
+    metropolis = np.linalg.eigvalsh(metropolis_matrix(graph))
+    return pd.DataFrame({"k": np.arange(1, len(laplacian) + 1), "laplacian": laplacian, "metropolis": metropolis})
+
+
+def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
+    """C-colME's matrix W of a graph (dense)."""
+    degrees = graph.degrees.astype(float)
+    weights = graph.adjacency() / (np.maximum(degrees[:, None], degrees[None, :]) + 1.0)
+    matrix: NDArray[np.float64] = weights + np.diag(1.0 - weights.sum(axis=1))
+    return matrix
+
+
+def plot_averaging(graph: Graph, step: float, ax: Axes | None = None) -> Axes:
+    """Histograms of the eigenvalues of I - bL (CL-colME) and of the Metropolis matrix W (C-colME). An eigenvalue is the
+    factor by which one step multiplies the disagreement along its eigenvector; 1 belongs to the consensus itself."""
+    table = averaging_table(graph, step)
+    n_components = int(graph.components().max()) + 1
+    with canvas(ax) as ax:
+        low = min(-0.05, 1.05 * float(table[["laplacian", "metropolis"]].min().min()))
+        bins = list(np.linspace(low, 1.0001, int(np.clip(2 * np.sqrt(len(table)), 10, 80)) + 1))
+        top, labels = 0.0, []
+        for column, name, color in (("laplacian", f"$I - bL$, $b = {step:.3g}$ (CL-colME)", VERMILION),
+                                    ("metropolis", "$W$ (C-colME)", BLUE)):  # fmt: skip
+            values = table[column].to_numpy()
+            heights, _, _ = ax.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.3)
+            ax.hist(values, bins=bins, density=True, histtype="step", color=color, linewidth=1.2)
+            top = max(top, float(np.max(heights)))
+            slowest = float(np.abs(values[:-n_components]).max()) if len(values) > n_components else 0.0
+            labels.append((f"{name}: slowest factor {slowest:.3g}", color))
+        for row, (text, color) in enumerate(labels):
+            ax.annotate(text, (0.02, 0.97 - 0.075 * row), xycoords="axes fraction", va="top", fontsize=8,
+                        color=ink(color))  # fmt: skip
+        ax.set_xlim(low, 1.02)
+        ax.set_ylim(0, 1.35 * top)
+        ax.set_xlabel(f"eigenvalue of the averaging matrix ({graph.n_agents:,} agents)")
         ax.set_ylabel("density")
     return ax
 
@@ -123,12 +168,12 @@ def measure(graph: Graph, b: NDArray[np.float64], rounds: int = ROUNDS) -> NDArr
 
 
 def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axes | None = None) -> Axes:
-    """Convergence factor against the step b: theory as a line, measurements as points, on both sides of the edge of
+    """Convergence factor against the step b: theory as a line, measurements as points, on both sides of the limit of
     stability."""
     ends = ends_of(spectrum_table(graph))
     edge, fastest = 2.0 / ends.largest, ends.fastest_step
     marks = {"1 / max degree": 1.0 / graph.max_degree, r"fastest: $2/(\lambda_2+\lambda_{max})$": fastest,
-             "edge of stability:\n$2/\\lambda_{max}$": edge}  # fmt: skip
+             "unstable beyond\n$2/\\lambda_{max}$": edge}  # fmt: skip
     chosen = np.linspace(0.0, 1.4 * edge, 29)[1:] if steps_b is None else np.asarray(steps_b, float)
     # theory has a corner at the fastest step and is straight elsewhere: with it, the line is exact
     table = stability_table(graph, np.unique(np.concatenate([chosen, [0.0, fastest, edge]])))
@@ -139,7 +184,7 @@ def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axe
         shown = table[table["b"].isin(chosen)]
         ax.plot(shown["b"], shown["measured"], "o", color=VERMILION, markersize=4, markerfacecolor="white",
                 markeredgewidth=1.1, label="measured", zorder=3)  # fmt: skip
-        vertical_marks(ax, marks)
+        vertical_marks(ax, marks, parse_math=True)
         right = float(table["b"].max())
         ax.set_xlim(0, right)
         ax.set_ylim(0, 1.35 * float(table["theory"].max()))

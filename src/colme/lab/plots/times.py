@@ -1,4 +1,4 @@
-"""What it costs: time per run, per agent and step, and relative to CL-colME."""
+"""`plot_time` and `plot_scaling`: CPU time per run, and per agent and step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def relative(ratio: float) -> str:
-    """1.23 times, in a sign."""
+    """1.23 followed by a multiplication sign."""
     return f"{ratio:.2f}{TIMES}" if ratio < 9.995 else f"{ratio:.3g}{TIMES}"
 
 

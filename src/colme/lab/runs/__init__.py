@@ -1,1 +1,1 @@
-"""Runs that are complete or not there."""
+"""Running experiments: what is missing is run, stored and resumed."""

@@ -1,4 +1,4 @@
-"""One run, in whatever process it was given to: warm up, run, store."""
+"""`perform`: do one run in whatever process it was given to. Warm up, run, store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 
 from colme.errors import CheckpointError, ColmeError, RunError
+from colme.lab.experiments.graph_files import digest_of
 from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import PlannedTiming, Timing
 from colme.lab.experiments.setting import Setting
 from colme.lab.provenance import versions
-from colme.lab.runs.store import Store, parquet
+from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.warm_up import warm_up
 from colme.lab.timing_runs import measure_repeatedly
 from colme.metrics import METRICS
@@ -33,7 +34,7 @@ BEAT = 0.25
 
 @dataclass(frozen=True)
 class Task:
-    """A run as it is handed to a worker, on this machine or another that sees the same folders."""
+    """A run as it is passed to a worker, on this machine or on another that sees the same folders."""
 
     name: str
     configuration: dict[str, Any]
@@ -44,12 +45,14 @@ class Task:
     parent: int | None
     """The process that waits for the run, if it is the worker's parent; a worker left alone gives up."""
     anew: bool = False
-    """Do not continue what an earlier session has begun."""
+    """Start from the first step even if there is a checkpoint."""
+    graph_file: str = ""
+    """The path of the graph file, if the graph comes from one."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a run: "done", "interrupted", or "failed" with a reason."""
+class RunOutcome:
+    """How a run ended: "done", "interrupted", or "failed" with a reason."""
 
     name: str
     state: str
@@ -61,8 +64,8 @@ _busy = threading.Lock()
 
 
 def attend(parent: int) -> None:
-    """The first thing a worker process does. Ctrl-C reaches all processes, and the parent tells us what to do; without
-    a parent there is nothing to do any more."""
+    """The first thing a worker process does: ignore Ctrl-C, which reaches all processes of the terminal and which the
+    parent handles, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def end_with_the_parent() -> None:
@@ -74,26 +77,26 @@ def attend(parent: int) -> None:
     threading.Thread(target=end_with_the_parent, daemon=True).start()
 
 
-def perform(task: Task) -> Outcome:
-    """Run one task, unless it is complete by now. Never raises: what goes wrong is the outcome."""
+def perform(task: Task) -> RunOutcome:
+    """Do one run, unless it is complete by now. Never raises: an error becomes the outcome."""
     with _busy if task.parent is not None else contextlib.nullcontext():
         try:
             return _perform(task)
         except Interrupted:
-            return Outcome(task.name, "interrupted")
+            return RunOutcome(task.name, "interrupted")
         except ColmeError as error:
-            return Outcome(task.name, "failed", str(error))
+            return RunOutcome(task.name, "failed", str(error))
         except MemoryError:
             reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
-            return Outcome(task.name, "failed", reason)
-        except Exception as error:  # a method of the user's own may raise anything; the other runs must not suffer
+            return RunOutcome(task.name, "failed", reason)
+        except Exception as error:  # a user's own method may raise anything; the other runs must go on
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = " ".join(f"{type(error).__name__}: {error}".split())
-            return Outcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
+            return RunOutcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
 
 
-def _perform(task: Task) -> Outcome:
-    store, stop = Store(task.folder), threading.Event()
+def _perform(task: Task) -> RunOutcome:
+    store, stop = RunStore(task.folder), threading.Event()
     heart = Heart(task, stop)
     if heart.should_stop():
         raise Interrupted
@@ -108,11 +111,11 @@ def _perform(task: Task) -> Outcome:
                 head, trace = run_setting(task, checkpoint, heart.tell, stop)
             store.write(task.name, head, trace)
         store.release(task.name)
-    return Outcome(task.name, "done")
+    return RunOutcome(task.name, "done")
 
 
 class Heart:
-    """Tells the others how far a run is, and the run when to stop."""
+    """Writes down how far a run is, and tells the run when to stop."""
 
     def __init__(self, task: Task, stop: threading.Event):
         self._task, self._stop = task, stop
@@ -123,12 +126,12 @@ class Heart:
         self.beat(news.step)
 
     def beat(self, step: int) -> bool:
-        """Say how far the run is; False if it should stop."""
+        """Write down how far the run is; return False if it should stop."""
         now = time.monotonic()
         if now - self._last >= BEAT:
             self._last = now
             if self.file is not None:
-                with contextlib.suppress(OSError):  # a full disk can wait until there is something to store
+                with contextlib.suppress(OSError):  # a full disk matters only when there is something to store
                     self.file.write_text(str(step))
             if self.should_stop():
                 self._stop.set()
@@ -143,14 +146,14 @@ def run_setting(
     task: Task, checkpoint: Path, tell: Callable[[Progress], None], stop: threading.Event
 ) -> tuple[dict[str, Any], Any]:
     """(run.json, trace) of a run, continued from its checkpoint if there is one."""
-    setting = decode_setting(task.configuration, task.modules)
+    setting = decode_setting(task.configuration, task.modules, task.graph_file)
     started = time.perf_counter()
     warm_up(setting.method, setting.scenario, setting.setup.precision)
     warm = time.perf_counter() - started
     wall, cpu = time.perf_counter(), time.thread_time()
     try:
         run = _prepare(setting, checkpoint, task.checkpoint_every)
-    except CheckpointError:  # torn, or of another version: the run starts anew
+    except CheckpointError:  # damaged, or of another version: start from the first step
         checkpoint.unlink(missing_ok=True)
         run = _prepare(setting, checkpoint, task.checkpoint_every)
     first = run.world.t
@@ -184,8 +187,8 @@ def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
     """(run.json, table) of a timing."""
     plain, methods = task.configuration, {}
     for label, fields in plain["methods"].items():
-        methods[label] = decode_setting(plain | {"method": fields}, task.modules).method
-    setting = decode_setting(plain | {"method": next(iter(plain["methods"].values()))}, task.modules)
+        methods[label] = decode_setting(plain | {"method": fields}, task.modules, task.graph_file).method
+    setting = decode_setting(plain | {"method": next(iter(plain["methods"].values()))}, task.modules, task.graph_file)
     planned = PlannedTiming("", setting, timing=Timing(**plain["timing"]), methods=methods)
 
     def tell(step: int) -> None:
@@ -198,15 +201,18 @@ def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
     return {"configuration": plain, "versions": versions(), "timings": timings}, _table(columns, task.name)
 
 
-def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...]) -> Setting:
-    """A setting from its plain form."""
+def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> Setting:
+    """A setting from its plain form, with the files that it refers to."""
     known = methods_by_name(Path(each) for each in modules)
     fields = dict(configuration["method"])
     method, module = known[fields.pop("method")]
     if "timing" not in configuration and module != configuration.get("module"):
         raise RunError(f"the module of {method.label} was changed while its runs were waiting. Run again.")
+    if graph_file and configuration["setup"]["graph"] != f"{digest_of(graph_file)}.graph":
+        raise RunError(f"the graph file {Path(graph_file).name} was changed while its runs were waiting. Run again.")
     others = {key: configuration[key] for key in ("scenario", "setup", "seed")}
-    return Setting(method=method(**fields), **{key: _typed(key, value) for key, value in others.items()})
+    typed = {key: _typed(key, value) for key, value in others.items()}
+    return Setting(method=method(**fields), graph_file=graph_file, **typed)
 
 
 def _typed(key: str, value: Any) -> Any:

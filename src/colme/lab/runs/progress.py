@@ -1,4 +1,4 @@
-"""How a sweep goes: runs, steps per second, time left. Read from the folder, so that any backend will do."""
+"""Progress of a sweep: runs, steps per second, time left. It is read from the folder, whatever the backend."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from colme.lab.experiments.planning import Planned
-from colme.lab.runs.store import Store
+from colme.lab.runs.store import RunStore
 
 LOOK_EVERY = 0.25
 SAY_EVERY = 10.0
-"""Seconds between two lines where there is no terminal to draw on."""
+"""Seconds between two lines where there is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Work:
     runs: int
     running: int
     share: float
-    """Of all the work, weighed by what each method's runs have taken so far."""
+    """Of all the work; the runs of a method weigh what its runs have taken so far."""
     steps_per_second: float
     seconds: float
     seconds_left: float | None
@@ -38,17 +38,19 @@ class Work:
 
 
 class _Watcher:
-    def __init__(self, store: Store, planned: Sequence[Planned]):
+    def __init__(self, store: RunStore, planned: Sequence[Planned]):
         self.store, self.planned = store, {each.name: each for each in planned}
         self.started = time.monotonic()
         self.done: set[str] = set()
-        self.before = self.store.steps_done()  # steps of an earlier session are no speed of this one
+        self.before = self.store.steps_done()  # the steps of an earlier session do not count as speed of this one
+        self.going: dict[str, int] = {}  # the last known step; a file that is just being written cannot be read
         self.seen: dict[str, float] = {}
         self.cost: dict[str, list[float]] = {}  # label -> seconds per agent and step of finished runs
 
     def look(self) -> Work:
         now = time.monotonic()
-        going = {name: step for name, step in self.store.steps_done().items() if name in self.planned}
+        self.going |= {name: step for name, step in self.store.steps_done().items() if name in self.planned}
+        going = self.going
         for name in going:
             self.seen.setdefault(name, now)
         for name in [name for name in self.planned if name not in self.done and (self.store.runs / name).exists()]:
@@ -78,8 +80,8 @@ class _Watcher:
 
 
 @contextlib.contextmanager
-def watch(store: Store, planned: Sequence[Planned], tell: Callable[[Work], None]) -> Iterator[None]:
-    """Tell how far the runs are, several times a second, until the block ends; then once more."""
+def watch(store: RunStore, planned: Sequence[Planned], tell: Callable[[Work], None]) -> Iterator[None]:
+    """Call `tell` with the progress several times a second until the block ends, and once more then."""
     watcher, over = _Watcher(store, planned), threading.Event()
 
     def loop() -> None:

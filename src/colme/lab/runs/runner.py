@@ -1,7 +1,7 @@
-"""`run`: do what is missing, in parallel, and say how it goes.
+"""`run`: do the missing runs of an experiment in parallel, and show progress.
 
-joblib carries the runs to processes on this machine (loky), or to a cluster (dask, ray) whose machines see the same
-folder. The folder is also the only channel back: finished runs are in it, and those that go on say how far they are.
+joblib passes the runs to processes on this machine (loky) or to a cluster (dask, ray) whose machines see the same
+folder. Results and progress come back through the folder alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import secrets
 import signal
 import threading
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,25 +21,37 @@ from typing import Any
 from colme._core.files import write_whole
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiments.graph_files import is_graph_file
 from colme.lab.experiments.planning import Planned
-from colme.lab.results import Source, axes_of, dataset, experiment_of, is_results, store_of
-from colme.lab.runs.perform import Outcome, Task, attend, perform
+from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
+from colme.lab.runs.perform import RunOutcome, Task, attend, perform
 from colme.lab.runs.progress import Work, show, watch
-from colme.lab.runs.store import Store, parquet
+from colme.lab.runs.store import RunStore, parquet
 from colme.sim.simulation import available_cores
 
 BACKENDS = ("loky", "threading", "dask", "ray")
+GRAPHS = "graphs"
+"""The folder for copies of graph files, among the results."""
 
 
 @dataclass
-class Plan:
-    """What an experiment asks for and what of it is missing."""
+class RunPlan:
+    """The runs of an experiment and which of them are missing."""
 
     experiment: Experiment
-    store: Store
+    store: RunStore
     missing: list[Planned] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
+    """Names of runs whose folder is damaged; they are done again."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Name -> reason, for combinations of a sweep that cannot run (see `Experiment.check`). Known after `check`."""
     force: bool = False
+
+    def check(self) -> None:
+        """Take out of `missing` what cannot run. A method that cannot run at all is an error."""
+        if self.missing:
+            self.refused = self.experiment.check()
+            self.missing = [each for each in self.missing if each.name not in self.refused]
 
     @property
     def n_runs(self) -> int:
@@ -45,11 +59,11 @@ class Plan:
 
 
 class Stopped(KeyboardInterrupt):
-    """The user pressed Ctrl-C; what was finished is kept, what was not is at its last checkpoint."""
+    """The user pressed Ctrl-C. Finished runs are kept, the others have a checkpoint."""
 
 
 def run(
-    source: Source,
+    source: ExperimentSource,
     *,
     results: str | os.PathLike[str] = "results",
     jobs: int | None = None,
@@ -62,24 +76,28 @@ def run(
     """Run what is missing of an experiment and return all of it as an xarray.Dataset (see `load`).
 
     source      a TOML file, the name of an experiment that comes with colme, a table, or an `Experiment`
-    results     the folder under which the experiment has its own
-    jobs        runs at once (default: the cores)
+    results     the folder in which every experiment has a folder of its own
+    jobs        number of runs at once (default: the number of cores)
     backend     "loky" (processes here), "threading", or "dask" or "ray" for a cluster; `scheduler` is dask's address
     force       do all runs again
-    progress    True shows a bar; a function is told `Work` a few times a second
+    progress    True shows a bar; a function is called with `Work` a few times a second
 
-    Ctrl-C is safe at any moment, and so is kill -9: run again and it goes on, to the same bits.
+    Ctrl-C is safe at any moment, and so is kill -9: run again to continue, with the same results bit for bit.
+    Combinations of a sweep that cannot run (a step that is not stable on its graph) are left out with a warning.
     """
     plan = make_plan(source, results=results, force=force)
+    plan.check()
+    for sentence in refusals(plan):
+        warnings.warn(sentence, RuntimeWarning, stacklevel=2)
     carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
               progress=progress)  # fmt: skip
     return dataset(plan.experiment, plan.store)
 
 
-def make_plan(source: Source, *, results: str | os.PathLike[str] = "results", force: bool = False) -> Plan:
-    """What there is to do, without doing it."""
+def make_plan(source: ExperimentSource, *, results: str | os.PathLike[str] = "results", force: bool = False) -> RunPlan:
+    """The runs that are missing; nothing is run or written."""
     experiment = experiment_of(source)
-    plan = Plan(experiment, store_of(source if is_results(source) else experiment, results), force=force)
+    plan = RunPlan(experiment, store_of(source if is_results(source) else experiment, results), force=force)
     for each in {each.name: each for each in experiment.planned}.values():
         if force or not plan.store.is_complete(each.name):
             plan.missing.append(each)
@@ -88,22 +106,21 @@ def make_plan(source: Source, *, results: str | os.PathLike[str] = "results", fo
     return plan
 
 
-def plan_rows(plan: Plan) -> list[dict[str, Any]]:
-    """The runs of an experiment and which of them are there."""
-    missing = {each.name for each in plan.missing}
-    own = {name for method in plan.experiment.methods for name in method.__struct_fields__}
-    swept = [name for name in axes_of(plan.experiment.planned) if name not in own and name != "n_agents"]
+def plan_rows(plan: RunPlan) -> list[dict[str, Any]]:
+    """The runs of an experiment and whether each is done."""
+    states = {each.name: "to do" for each in plan.missing} | dict.fromkeys(plan.refused, "cannot run")
+    swept = [name for name in axes_of(plan.experiment.planned) if name != "n_agents"]
     return [
         {"run": each.name, "method": each.label, "configuration": repr(each.setting.method)}
-        | {name: each.setting.parameters()[name] for name in swept}
+        | {name: each.setting.parameters().get(name) for name in swept}
         | {"agents": each.setting.scenario.n_agents, "steps": each.setting.setup.steps, "seed": each.setting.seed,
-           "state": "to do" if each.name in missing else "there"}
+           "state": states.get(each.name, "done")}
         for each in plan.experiment.planned
     ]  # fmt: skip
 
 
 def carry_out(
-    plan: Plan,
+    plan: RunPlan,
     *,
     jobs: int | None = None,
     backend: str = "loky",
@@ -111,7 +128,7 @@ def carry_out(
     checkpoint_every: float = 30.0,
     progress: Callable[[Work], None] | bool = False,
 ) -> None:
-    """Do what is missing."""
+    """Do the missing runs."""
     one_of(backend, BACKENDS, "backend", RunError)
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
@@ -122,11 +139,10 @@ def carry_out(
             _remember(plan)
         store.tidy()
         return
-    plan.experiment.check()
     store.prepare()
-    modules = _remember(plan)
+    modules, graph_files = _remember(plan)
     for each in plan.missing:
-        if plan.force or not store.is_complete(each.name):  # somebody else may have been faster
+        if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
     alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
     parallel = not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
@@ -135,6 +151,7 @@ def carry_out(
         Task(
             each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
             str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None, plan.force,
+            graph_files.get(each.setting.graph_file, ""),
         )
         for each in plan.missing
     ]  # fmt: skip
@@ -152,7 +169,7 @@ def carry_out(
     _report_failures(outcomes, plan)
 
 
-def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[Outcome]:
+def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:
     try:
         import joblib
     except ImportError:
@@ -164,13 +181,13 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
         _register_ray()
     with joblib.parallel_config(backend=backend, **options):
         workers = joblib.Parallel(n_jobs=jobs if backend == "threading" else -1, batch_size=1)
-        done: list[Outcome] = workers(joblib.delayed(perform)(task) for task in tasks)
+        done: list[RunOutcome] = workers(joblib.delayed(perform)(task) for task in tasks)
     return done
 
 
-def _hand_to_processes(tasks: list[Task], jobs: int) -> list[Outcome]:
+def _hand_to_processes(tasks: list[Task], jobs: int) -> list[RunOutcome]:
     """To processes on this machine. If one dies, its run fails, and no other."""
-    done: list[Outcome] = []
+    done: list[RunOutcome] = []
     while not _survive(_left(tasks, done), jobs, done):
         begun = [task for task in _left(tasks, done) if (Path(task.folder) / "work" / task.name).exists()]
         if not begun:
@@ -178,16 +195,16 @@ def _hand_to_processes(tasks: list[Task], jobs: int) -> list[Outcome]:
         for task in begun:  # one at a time, to see which it was
             if not _survive([task], 2, done):
                 reason = "its process died, perhaps of too little memory. Run fewer at once (-j 1) or fewer agents."
-                done.append(Outcome(task.name, "failed", reason))
+                done.append(RunOutcome(task.name, "failed", reason))
     return done
 
 
-def _left(tasks: list[Task], done: list[Outcome]) -> list[Task]:
+def _left(tasks: list[Task], done: list[RunOutcome]) -> list[Task]:
     names = {each.name for each in done}
     return [task for task in tasks if task.name not in names]
 
 
-def _survive(tasks: list[Task], jobs: int, done: list[Outcome]) -> bool:
+def _survive(tasks: list[Task], jobs: int, done: list[RunOutcome]) -> bool:
     """Have worker processes do the tasks; False if one of them died. What was done until then is done."""
     import joblib
 
@@ -242,24 +259,57 @@ def _register_ray() -> None:
     register_ray()
 
 
-def _remember(plan: Plan) -> tuple[str, ...]:
-    """Keep the experiment as it was asked for last, for reports; returns where its modules are."""
-    modules = _keep_modules(plan)
+def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Store the experiment file with its results, for reports, together with the files that it refers to. Returns the
+    paths of the copies of its modules, and graph file -> path of its copy."""
+    modules, graph_files = _keep_modules(plan), _keep_graphs(plan)
     table = plan.experiment.table
     if modules:
         table = table | {"modules": [f"modules/{Path(each).name}" for each in modules]}
-    plan.store.save_experiment(table)
-    return modules
+    plan.store.save_experiment(_with_kept_graphs(table) if graph_files else table)
+    return modules, graph_files
 
 
-def _keep_modules(plan: Plan) -> tuple[str, ...]:
-    """The user's own methods are copied into the results: these stay readable without the place they came from."""
+def _keep_graphs(plan: RunPlan) -> dict[str, str]:
+    """Copy the graph files into the results, so that these can be read without the original files."""
+    kept = {}
+    for file in dict.fromkeys(each.setting.graph_file for each in plan.experiment.planned if each.setting.graph_file):
+        target = (plan.store.folder / GRAPHS / Path(file).name).resolve()
+        if target != Path(file).resolve():
+            write_whole(target, Path(file).read_bytes())
+        kept[file] = str(target)
+    return kept
+
+
+def _with_kept_graphs(table: dict[str, Any]) -> dict[str, Any]:
+    """The table of an experiment with the copies of its graph files in place of the originals."""
+
+    def kept(graph: Any) -> Any:
+        if isinstance(graph, list):
+            return [kept(each) for each in graph]
+        return f"{GRAPHS}/{Path(graph).name}" if is_graph_file(graph) else graph
+
+    def changed(part: dict[str, Any]) -> dict[str, Any]:
+        return part | ({"graph": kept(part["graph"])} if "graph" in part else {})
+
+    lists = {key: [changed(each) for each in table[key]] for key in ("methods", "cases") if key in table}
+    return changed(table) | lists
+
+
+def refusals(plan: RunPlan) -> list[str]:
+    """A sentence for every reason why combinations of a sweep cannot run."""
+    counts = Counter(plan.refused.values())
+    return [f"{runs} of {plan.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
+
+
+def _keep_modules(plan: RunPlan) -> tuple[str, ...]:
+    """Copy the modules into the results, so that these can be read without the original files."""
     folder = plan.store.folder / "modules"
     kept = []
     for path in plan.experiment.modules:
         target = folder / path.name
         number = 2
-        while str(target.resolve()) in kept:  # of another folder
+        while str(target.resolve()) in kept:  # two modules of one name
             target, number = folder / f"{path.stem}_{number}{path.suffix}", number + 1
         if target.resolve() != path.resolve():
             write_whole(target, path.read_bytes())  # another session may be reading it
@@ -267,7 +317,7 @@ def _keep_modules(plan: Plan) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _report_failures(outcomes: list[Outcome], plan: Plan) -> None:
+def _report_failures(outcomes: list[RunOutcome], plan: RunPlan) -> None:
     failed = [each for each in outcomes if each.state == "failed"]
     if not failed:
         return
@@ -277,7 +327,7 @@ def _report_failures(outcomes: list[Outcome], plan: Plan) -> None:
 
 
 @contextlib.contextmanager
-def _display(progress: Callable[[Work], None] | bool, plan: Plan) -> Iterator[None]:
+def _display(progress: Callable[[Work], None] | bool, plan: RunPlan) -> Iterator[None]:
     if progress is False:
         yield
         return

@@ -1,13 +1,14 @@
-"""One folder per run, complete or not there.
+"""`RunStore`: the folder of an experiment, with one folder per run that is complete or absent.
 
     results/cl_colme/
-        experiment.toml              the experiment as it was asked for last
-        runs/<name>/run.json         what determined the run, versions, times, and the hash of the trace
-        runs/<name>/trace.parquet    the metrics, a row per recorded step
-        work/<name>/                 a run that is going on: its checkpoint, and how far it is
+        experiment.toml              the experiment as it was run last
+        modules/ graphs/             copies of the files that it refers to
+        runs/<name>/run.json         what determines the run, versions, times, and the hash of the trace
+        runs/<name>/trace.parquet    the metrics, one row per recorded step
+        work/<name>/                 an unfinished run: its checkpoint, and how far it is
 
-A run is written in `work`, flushed to the disk and then moved as a whole: a reader never sees half of one. A folder
-whose files do not fit together (a disk that filled up, a copy that was cut short) is torn, and is made anew.
+A run is written in `work`, flushed to the disk and then moved as a whole, so a reader never sees half of one. A run
+whose files do not fit together (a disk that filled up, an incomplete copy) counts as damaged and is done again.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ FORMAT = "colme run 1"
 ASK_EVERY = 0.1
 """Seconds between two attempts to claim a run that another process has."""
 FORGOTTEN = 3600.0
-"""Seconds after which nobody looks any more for a file that asks to stop."""
+"""Seconds after which a file that asks runs to stop is out of date."""
 
 
-class Store:
+class RunStore:
     """The folder of an experiment."""
 
     def __init__(self, folder: str | os.PathLike[str]):
@@ -48,7 +49,7 @@ class Store:
         self.runs, self.work = self.folder / "runs", self.folder / "work"
 
     def prepare(self) -> None:
-        """Make the folders; better to know now than after the first run."""
+        """Create the folders and check that they are writable, before the first run."""
         try:
             for folder in (self.runs, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ class Store:
         return self.read_json(name) is not None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """The run.json of a complete run; None if there is no such run or it is torn."""
+        """The run.json of a complete run; None if there is no such run or it is damaged."""
         folder = self.runs / name
         try:
             head: dict[str, Any] = json.loads((folder / "run.json").read_bytes())
@@ -77,9 +78,9 @@ class Store:
         return parquet().read_table(self.runs / name / "trace.parquet")
 
     def write(self, name: str, head: dict[str, Any], trace: Any) -> None:
-        """A complete run, all or nothing. If somebody else was faster, theirs stays: it is the same."""
+        """Store a complete run, all or nothing. If another process has stored it already, that one stays."""
         self.prepare()
-        temporary = self.work / name / f"whole-{os.getpid()}"  # should this process be killed, `release` removes it
+        temporary = self.work / name / f"whole-{os.getpid()}"  # if this process is killed, `release` removes it
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
@@ -103,7 +104,7 @@ class Store:
 
     @contextlib.contextmanager
     def claim(self, name: str, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Path]:
-        """The working folder of a run, for one process at a time: whoever comes second waits, or is told to stop."""
+        """The working folder of a run, for one process at a time; a second process waits, or stops if it should."""
         folder = self.work / name
         while True:
             folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +113,7 @@ class Store:
                 return
             try:
                 lock = open(folder / "lock", "wb")  # noqa: SIM115
-            except FileNotFoundError:  # whoever had it has finished just now
+            except FileNotFoundError:  # the other process has just finished
                 continue
             with lock:
                 _wait_for(lock.fileno(), should_stop)
@@ -121,11 +122,11 @@ class Store:
                     return
 
     def release(self, name: str) -> None:
-        """The run is complete: its checkpoint is not needed any more."""
+        """Remove the working folder of a complete run."""
         shutil.rmtree(self.work / name, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Remove what processes that were killed have left: the work on runs that are complete."""
+        """Remove what killed processes have left behind: working folders of complete runs, and old files."""
         with contextlib.suppress(OSError):
             for each in self.work.iterdir():
                 if each.is_dir() and self.is_complete(each.name):
@@ -136,7 +137,7 @@ class Store:
             self.work.rmdir()  # empty unless something is left to resume
 
     def steps_done(self) -> dict[str, int]:
-        """How far each run that is going on says it is."""
+        """name -> last reported step, for the unfinished runs."""
         done = {}
         for file in self.work.glob("*/progress"):
             with contextlib.suppress(OSError, ValueError):
@@ -160,7 +161,7 @@ class Store:
 
 
 def toml_of(table: dict[str, Any]) -> str:
-    """A table as a TOML file would have it."""
+    """A table as the text of a TOML file."""
     try:
         import tomli_w
     except ImportError:
@@ -169,7 +170,7 @@ def toml_of(table: dict[str, Any]) -> str:
 
 
 def _wait_for(handle: int, should_stop: Callable[[], bool]) -> None:
-    """Wait until the file is ours; the system frees it when the process dies, however it dies."""
+    """Wait until this process has the lock; the system releases it when a process dies, however it dies."""
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

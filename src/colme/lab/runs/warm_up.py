@@ -1,4 +1,4 @@
-"""Compile, or load, every kernel that a run will need, before its time is taken."""
+"""`warm_up`: compile or load every kernel that a run needs, before its time is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from colme.sim.prepare import EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
 
 FEW = 256
-"""Agents of the warm-up."""
+"""Number of agents in the warm-up."""
 STEPS = 12
 
 
@@ -35,7 +35,7 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
     for t in range(1, n_steps + 1):
         run.step(t)
         if t == change_at:
-            # So far nobody may have been sure of a difference. Now half of them are elsewhere, and edges are cut.
+            # So far no edge may have been cut. Moving half of the means far away makes sure that some are.
             run.world.mean[::2] += 1e9 * (1.0 + np.nanmax(np.abs(run.world.mean), initial=0.0))
             if run.world.moments is not None:  # and noisier
                 run.world.moments.second[::2] *= 1e18

@@ -1,12 +1,14 @@
-"""One page about an experiment: figures, measured beside published, configuration, versions, how to cite.
+"""`write_report`: one HTML page about an experiment, with figures, tables, configuration, versions and citation.
 
-The page needs nothing but itself: figures are inside it, so are the numbers behind them, and there are no scripts.
+The page is self-contained: it embeds the figures and the numbers behind them, and has no scripts.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import math
+import shlex
 import string
 from collections.abc import Sequence
 from html import escape
@@ -16,12 +18,12 @@ from typing import Any
 
 from colme._core.files import write_text
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import REFERENCE
-from colme.lab.lines import describe
-from colme.lab.plots.figures import Drawing, Subject, draw, subject_of
+from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
+from colme.lab.plots.figures import draw
+from colme.lab.plots.subject import Drawing, Subject, subject_of
 from colme.lab.provenance import bibliography, versions
-from colme.lab.runs.store import Store, toml_of
-from colme.lab.tables import case_rows, final_rows, published_rows, time_table
+from colme.lab.runs.store import RunStore, toml_of
+from colme.lab.tables import case_rows, expected_rows, final_rows, time_table
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
 
@@ -29,7 +31,7 @@ NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time 
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
 
 
-def write_report(experiment: Experiment, store: Store, path: Path | None = None) -> tuple[Path, list[Drawing]]:
+def write_report(experiment: Experiment, store: RunStore, path: Path | None = None) -> tuple[Path, list[Drawing]]:
     """Write the page (default: report.html in the experiment's folder); also returns the figures that it shows."""
     subject = subject_of(experiment, store)
     drawings, failed = draw(subject)
@@ -47,46 +49,64 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     parts += [f"<p>{escape(paragraph)}</p>" for paragraph in experiment.head.about.strip().split("\n\n") if paragraph]
     missing = int(subject.data.attrs.get("missing", 0))
     if missing:
-        parts.append(f'<p class="warning">{missing} of {len(experiment.planned)} runs are missing: run it again.</p>')
+        parts.append(f'<p class="warning">{missing} of {len(experiment.planned)} runs are missing. Run it again.</p>')
+    for reason in json.loads(subject.data.attrs.get("skipped", "[]")):
+        parts.append(f'<p class="note">Skipped: {escape(reason)}</p>')
     if headline := _headline(subject):
         parts.append(f'<p class="headline">{escape(headline)}</p>')
     parts += [_figure(each, i + 1) for i, each in enumerate(drawings)]
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
     parts += _timing_section(subject) if experiment.head.timing is not None else _sections(subject)
     parts += _making_of(subject)
-    template = string.Template(resources.files("colme.lab.report").joinpath("report.html").read_text(encoding="utf-8"))
+    template = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(title=escape(experiment.title), body="\n".join(parts))
 
 
 def _headline(subject: Subject) -> str:
-    """The result in one sentence: how much better than alone the best collaborating method ended."""
+    """The result in one sentence: how the final error of CL-colME (or of the best method, where CL-colME is not better
+    than the local means) compares with that of the local means. Over a sweep, the range."""
     if subject.experiment.head.timing is not None:
         return _timing_headline(subject)
     if cases := case_rows(subject.data):
         return _headline_of_cases(cases)
-    rows = [row for row in final_rows(subject.data) if row["method"] not in ("local", "oracle") and row["mse"] > 0]
+    rows = [row for row in final_rows(subject.data) if row["method"] not in BENCHMARKS and row["mse"] > 0]
     if not rows:
         return ""
-    ranked = sorted(rows, key=lambda row: row["mse"] / row["local_mse"])
-    ours = [row for row in ranked if row["method"] == REFERENCE and row["mse"] < row["local_mse"]]
-    best = (ours or ranked)[0]
-    gain = best["local_mse"] / best["mse"]
-    swept = list(best)[1 : list(best).index("seeds")]
-    words = ", ".join(describe(key, best[key]) for key in swept if best[key] is not None)
-    name = best["method"] + (f" ({words})" if words else "")
-    if not gain > 1:
-        return f"At t = {best['t']:,} no method is better than every agent alone."
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row["method"]] = max(best.get(row["method"], 0.0), row["local_mse"] / row["mse"])
+    name = REFERENCE if best.get(REFERENCE, 0.0) > 1 else max(best, key=lambda label: best[label])
+    mine = [row for row in rows if row["method"] == name]
+    gains = sorted(row["local_mse"] / row["mse"] for row in mine)
+    steps = sorted({row["t"] for row in mine})
+    when = f"At t = {steps[0]:,}" if len(steps) == 1 else "At the last step"
+    if not gains[-1] > 1:
+        return f"{when} no method has a smaller mean squared error than the agents' local means."
+    start = f"{when} the mean squared error of {name} is"
+    end = "that of the agents' local means"
+    if len(mine) > 1:
+        swept = list(mine[0])[1 : list(mine[0]).index("seeds")]
+        varied = ", ".join(key.replace("_", " ") for key in swept if len({str(row[key]) for row in mine}) > 1)
+        kind = "combinations" if "," in varied else "values"
+        if gains[0] >= 1:
+            span = f"{_round(gains[0])} to {_factor(gains[-1])}"
+        else:
+            span = f"between {_factor(gains[0])} and {_factor(gains[-1])}"
+        return f"{start} {span} than {end}, over {len(mine)} {kind} of {varied}."
     every = [each.setting.scenario for each in subject.experiment.planned]
     steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
-    samples = f": as if each had seen {_round(gain * best['t'])} samples instead of {best['t']:,}" if steady else ""
-    return (
-        f"At t = {best['t']:,} the mean squared error of {name} is {_round(gain)} times smaller than that of agents "
-        f"who learn alone{samples}."
-    )
+    gain, t = gains[0], steps[0]
+    samples = f", as if each agent had seen {_round(gain * t)} samples instead of {t:,}" if steady and gain > 1 else ""
+    return f"{start} {_factor(gain)} than {end}{samples}."
+
+
+def _factor(gain: float) -> str:
+    return f"{_round(gain)} times smaller" if gain >= 1 else f"{_round(1 / gain)} times larger"
 
 
 def _headline_of_cases(rows: list[Row]) -> str:
-    """How bad collaboration can be: the worst of every method that collaborates, over all cases and steps."""
+    """How much collaboration can hurt: the largest relative error of every method that collaborates, over all cases and
+    steps."""
     worst: dict[str, float] = {}
     for row in rows:
         if row["numbers"] > 0:
@@ -94,11 +114,15 @@ def _headline_of_cases(rows: list[Row]) -> str:
     words = ", ".join(
         f"{_round(value)} for {method}" for method, value in sorted(worst.items(), key=lambda one: one[1])
     )
-    return f"The largest error in any case at any step, relative to agents who learn alone: {words}." if words else ""
+    return (
+        f"The largest mean squared error in any case at any step, relative to that of the local means: {words}."
+        if words
+        else ""
+    )
 
 
 def _round(number: float) -> str:
-    """Two digits that matter, as people say them."""
+    """Two significant digits, in words for millions."""
     if number < 100:
         return f"{number:.2f}" if number < 2 else f"{number:.2g}"
     digits = 10 ** (math.floor(math.log10(number)) - 1)
@@ -107,11 +131,11 @@ def _round(number: float) -> str:
 
 def _timing_headline(subject: Subject) -> str:
     rows = [row for row in ratio_rows(subject.experiment, subject.store) if row["part"] == "end to end"]
-    words = [
-        f"{row['method']} takes {row['ratio']:.2f} times as long as {REFERENCE} ({row['agents']:,} agents)"
-        for row in rows
-        if row["method"] != REFERENCE and row["agents"] == min(each["agents"] for each in rows)
-    ]
+    words = []
+    for method in dict.fromkeys(row["method"] for row in rows if row["method"] != REFERENCE):
+        found = sorted(row["ratio"] for row in rows if row["method"] == method)
+        ratio = f"{found[0]:.2f}" if len(found) == 1 else f"{found[0]:.2f} to {found[-1]:.2f}"
+        words.append(f"{method} takes {ratio} times as long as {REFERENCE}")
     return "Over whole runs, " + "; ".join(words) + "." if words else ""
 
 
@@ -130,49 +154,53 @@ def _figure(each: Drawing, number: int) -> str:
 
 def _sections(subject: Subject) -> list[str]:
     parts = []
-    published = published_rows(subject.data, subject.experiment.head.published)
-    if published:
-        parts.append("<h2>Measured beside published</h2>")
+    expected = expected_rows(subject.data, subject.experiment.head.expected)
+    if expected:
+        parts.append("<h2>Measured beside expected</h2>")
         note = (
-            "Median and quartiles over the seeds; ratio: measured / published. Where a paper has only curves, the "
-            "number is from theory or from an independent computation, as the source says."
+            "Measured: the median or the mean over the seeds, whichever the expected number is; quartiles over the "
+            "seeds; ratio: measured / expected. Expected numbers come from theory, from an independent computation or "
+            "from a paper (published), as the source says."
         )
-        parts.append(table_html([_with_range(row) for row in published], note, words=("source",)))
+        parts.append(table_html([_with_range(row) for row in expected], note, words=("source",)))
     if cases := case_rows(subject.data):
         parts.append("<h2>Every method in every case</h2>")
         note = (
-            "Means over the seeds. Worst: the largest error relative to agents who learn alone, over all recorded "
-            "steps. Coverage: of the 90 % intervals, smallest and largest from step 10 on. Numbers: sent to each "
-            "neighbor per step."
+            "Means over the seeds. Worst: the largest error relative to that of the local means, over all recorded "
+            "steps. Coverage: that of the 90 % intervals, smallest and largest from step 10 on. Numbers: how many are "
+            "sent to each neighbor per step."
         )
         parts.append(table_html(cases, note))
-    parts.append("<h2>How the methods ended</h2>")
+    parts.append("<h2>Final errors</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))
     times = time_table(subject.data)
     if times["ratio"].notna().any() and times["method"].nunique() > 1:
-        parts.append(f"<h2>How long each method took, {REFERENCE} being 1</h2>")
+        parts.append(f"<h2>Times relative to {REFERENCE}</h2>")
         note = (
-            "CPU time, compilation excluded, paired by seed: median and quartiles of the ratio (per agent and step "
-            "where sizes differ)."
+            "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
+            "the same seed (per agent and step where sizes differ)."
         )
-        rows = times.drop(columns=["method", "low", "high"]).rename(columns={"line": "method", "median": "seconds"})
+        rows = times.drop(columns=["method", "low", "high", "mean_ratio"]).rename(
+            columns={"line": "method", "median": "seconds"}
+        )
         parts.append(table_html(rows.to_dict("records"), note))
     return parts
 
 
 def _with_range(row: Row) -> Row:
     return {
-        "method": row["method"], "quantity": row["quantity"], "measured": row["measured"],
-        "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}", "published": row["published"],
+        "method": row["method"], "quantity": f"{row['quantity']} ({row['statistic']})",
+        "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
+        "expected": row["expected"],
         "ratio": row["ratio"], "source": row["source"],
     }  # fmt: skip
 
 
 def _timing_section(subject: Subject) -> list[str]:
-    note = "Ratio: over whole runs. Median and quartiles: of the ratios of single turns."
+    note = "Ratio: time of whole runs. Median, low and high: median and quartiles of the ratios of single turns."
     return [
-        f"<h2>Times, {REFERENCE} being 1</h2>",
+        f"<h2>Times relative to {REFERENCE}</h2>",
         table_html(ratio_rows(subject.experiment, subject.store), note),
     ]
 
@@ -185,15 +213,16 @@ def _making_of(subject: Subject) -> list[str]:
         if head is not None:
             seen = head["versions"]
             break
-    shown = {key: value for key, value in experiment.table.items() if key != "published"}  # the table above has them
+    shown = {key: value for key, value in experiment.table.items() if key != "expected"}  # shown in the table above
+    file, folder = f"{experiment.name}.toml", f"results/{experiment.name}"
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]
     return [
-        "<h2>Do it again</h2>",
-        f"<pre>colme run {escape(experiment.name)}.toml\ncolme report results/{escape(experiment.name)}</pre>",
-        f"<p>with {escape(experiment.name)}.toml:</p>",
+        "<h2>Reproduce it</h2>",
+        f"<p>Save the file below as {escape(file)}, then run:</p>",
+        f"<pre>colme run {escape(shlex.quote(file))}\ncolme report {escape(shlex.quote(folder))}</pre>",
         f"<pre>{escape(toml_of(shown))}</pre>",
         "<h2>Versions</h2>",
-        table_html(rows, "What the runs were made with, and this page."),
+        table_html(rows, "The versions that made the runs, and those that made this page."),
         "<h2>How to cite</h2>",
         f"<pre>{escape(bibliography(experiment.methods))}</pre>",
         f"<footer>{len(experiment.planned)} runs. Made with colme {escape(versions()['colme'])}.</footer>",

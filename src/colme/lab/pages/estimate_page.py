@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from colme._core.files import write_text
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import as_sentence, headline, most_changed, number_format, safe_name, sentences
+from colme.lab.pages.experiment_page import table_html
 from colme.lab.provenance import versions
-from colme.lab.report.page import table_html
 
 MOST = 2000
 """Agents in the table, at most."""
@@ -59,7 +59,7 @@ def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
         *(["<h2>Do it again</h2>", f"<pre>{escape(command)}</pre>"] if command else []),
         f"<footer>Made with colme {escape(versions()['colme'])}.</footer>",
     ]
-    page = string.Template(resources.files("colme.lab.report").joinpath("report.html").read_text(encoding="utf-8"))
+    page = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(title=escape(str(title)), body="\n".join(parts))
 
 
@@ -104,7 +104,7 @@ def _agents(result: Result) -> list[str]:
     rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
-    fragment = string.Template(resources.files("colme.lab.report").joinpath("agents.html").read_text(encoding="utf-8"))
+    fragment = string.Template(resources.files("colme.lab.pages").joinpath("agents.html").read_text(encoding="utf-8"))
     return [*parts, fragment.substitute(table=table)]
 
 

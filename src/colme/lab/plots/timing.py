@@ -1,4 +1,4 @@
-"""Side by side: times measured in pairs, relative to CL-colME."""
+"""`plot_timing`: times of methods measured side by side, relative to CL-colME."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from colme.lab.plots.times import relative
 
 PARTS = ("kernel", "end to end")
 CLAIM = 871 / 722
-"""Seconds of C-colME over those of CL-colME in the paper that introduced it."""
+"""Published: seconds of C-colME over those of CL-colME in the CL-colME paper."""
 DOTS = 200
-"""Single measurements drawn per row at most."""
+"""Most single measurements drawn per row."""
 
 
 def timing_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Quartiles of the ratios: one row per n_agents, method and part, in the order of the figure."""
+    """Quartiles of the ratios: one row per n_agents (and degree, if it is a column), method and part, in the order of
+    the figure."""
     if not isinstance(table, pd.DataFrame) or not {"method", "n_agents", "part", "ratio"} <= set(table.columns):
         got = list(table.columns) if isinstance(table, pd.DataFrame) else type(table).__name__
         raise ColmeError(f"table has {got}: it must have columns method, n_agents, part and ratio. Rename them.")
@@ -36,15 +37,16 @@ def timing_table(table: pd.DataFrame) -> pd.DataFrame:
         raise ColmeError(
             f"none of {len(table)} ratios is positive and finite: there is nothing to draw. Measure again."
         )
-    groups = numbers.groupby(["n_agents", "method", "part"], sort=False)["ratio"]
+    sizes = ["n_agents", *(["degree"] if "degree" in numbers else [])]
+    groups = numbers.groupby([*sizes, "method", "part"], sort=False)["ratio"]
     found = groups.quantile([0.25, 0.5, 0.75]).unstack()
     found.columns = ["low", "median", "high"]
     found = found.assign(count=groups.size()).reset_index()
     order = list(dict.fromkeys(numbers["method"]))
     return found.sort_values(
-        ["n_agents", "method", "part"], ignore_index=True,
+        [*sizes, "method", "part"], ignore_index=True,
         key=lambda column: column.map({**{m: k for k, m in enumerate(order)}, **{p: k for k, p in enumerate(PARTS)}})
-        if column.name != "n_agents" else column,
+        if column.name not in sizes else column,
     )  # fmt: skip
 
 
@@ -54,9 +56,11 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     summary = timing_table(table)
     rows = summary[summary["method"] != REFERENCE] if (summary["method"] != REFERENCE).any() else summary
     places: list[float] = []
-    headings: list[tuple[int, float]] = []
+    headings: list[tuple[str, float]] = []
     y = 0.0
-    for (size, _), group in rows.groupby(["n_agents", "method"], sort=False):
+    rows = rows.assign(size=[f"{row.n_agents:,} agents" + (f", degree {row.degree}" if "degree" in rows else "")
+                             for row in rows.itertuples()])  # fmt: skip
+    for (size, _), group in rows.groupby(["size", "method"], sort=False):
         if not headings or headings[-1][0] != size:
             y += 0.3 if headings else 0.0
             headings.append((size, y))
@@ -69,6 +73,8 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
         for place, row in zip(places, rows.itertuples(), strict=True):
             color, solid = colors[row.method], row.part == PARTS[0]
             same = (table["method"] == row.method) & (table["n_agents"] == row.n_agents) & (table["part"] == row.part)
+            if "degree" in rows:
+                same &= table["degree"] == row.degree
             dots = np.sort(table["ratio"][same].to_numpy())
             dots = dots[:: max(1, len(dots) // DOTS)]
             ax.plot(dots, place + _scatter(len(dots)), ".", color=color, markersize=2, alpha=0.35, zorder=2)
@@ -79,7 +85,7 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
                         textcoords="offset points", va="center", fontsize=8, annotation_clip=False)  # fmt: skip
         ax.set_yticks(places, [f"{row.method}, {row.part}" for row in rows.itertuples()], parse_math=False)
         for size, place in headings:
-            ax.annotate(f"{size:,} agents", (0, place), (6, 0), xycoords=("axes fraction", "data"), color="#222222",
+            ax.annotate(size, (0, place), (6, 0), xycoords=("axes fraction", "data"), color="#222222",
                         textcoords="offset points", va="center", fontsize=8, fontweight="bold",
                         path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip
         ax.set_ylim(y - 0.2, -1.9)
@@ -92,7 +98,7 @@ def plot_timing(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             ax.set_xticks([t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if span.min() / 2 < t < 2 * span.max()])
             ax.xaxis.set_major_formatter(plain)
             ax.xaxis.set_minor_formatter(NullFormatter())
-        vertical_marks(ax, {f"{REFERENCE}": 1.0, "paper: 871/722": CLAIM})
+        vertical_marks(ax, {f"{REFERENCE}": 1.0, "published: 871 s / 722 s": CLAIM})
         ax.set_xlabel(f"time relative to {REFERENCE}, measured side by side")
     return ax
 

@@ -1,4 +1,4 @@
-"""The graph before and after: which edges were cut, and how the classes parted."""
+"""`plot_graph`: a graph before and after a run, with the edges that were cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colme.scenario import Scenario
 from colme.sim.prepare import GraphSource, prepare_run
 
 MOST = 300
-"""Agents beyond which a picture of a graph is a ball of wool."""
+"""Most agents in a picture of a graph."""
 COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
 MARKERS = "osD^vPX*"
 
@@ -74,8 +74,8 @@ def separation(
 
 
 def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.float64]:
-    """Springs: strong ones along edges that remain, so that classes part; weak ones along those that were cut and to
-    the class, so that agents who lost all their edges do not fly away."""
+    """A spring layout: strong springs along the edges that remain, so that classes separate; weak ones along those that
+    were cut and to the center of the class, so that agents without edges stay near."""
     try:
         import networkx
     except ImportError:

@@ -1,0 +1,1 @@
+"""HTML pages: one about an experiment, one about the estimates of a table."""

@@ -1,1 +1,0 @@
-"""Pages about experiments and tables."""

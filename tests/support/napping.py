@@ -1,0 +1,33 @@
+"""Source of a module with a slow method: it sleeps, and so takes as long on a quick machine as on a slow one."""
+
+SLOW = """
+import time
+from typing import ClassVar
+from colme import CLColME
+
+class Nap:
+    # Entered around every averaging: sleeps for each step since the last time, and leaves a sign that it does.
+
+    def __init__(self, world, seconds, sign):
+        self.world, self.seconds, self.sign, self.last = world, seconds, sign, 0
+
+    def __enter__(self):
+        if self.world.t > 12:  # not while it warms up
+            if self.sign:
+                open(self.sign, "w").close()
+            time.sleep(self.seconds * (self.world.t - self.last))
+        self.last = self.world.t
+
+    def __exit__(self, *_):
+        pass
+
+class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
+    label: ClassVar[str] = "slow"
+    nap: float = 0.002
+    sign: str = ""
+
+    def start(self, world, graph):
+        state = super().start(world, graph)
+        state.stopwatch = Nap(world, self.nap, self.sign)
+        return state
+"""
