@@ -16,18 +16,6 @@ PACKAGE = ROOT / "src" / "colme"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 NUMBA_FREE = {"kernel", "slp_kernel", "helper", "equation", "overload", "intrinsic"}
 
-STILL_TWICE = {
-    "Census", "Clock", "Crowd", "Experiment", "Links", "OneHop", "Options", "Outcome", "Plan", "Reading", "Relay",
-    "Source", "Store",
-}  # fmt: skip
-"""Class names that still have two meanings. Add none."""
-
-STILL_ASKING = {
-    "lab/plots/figures.py", "node/config/node_toml.py", "node/config/plan.py", "node/hosts/host.py",
-    "node/hosts/plan.py", "node/messages/adapters.py", "online/rules.py", "sim/prepare.py", "testing/_promises.py",
-}  # fmt: skip
-"""Files that still ask which method it is. Add none."""
-
 
 @cache
 def tree(path: Path) -> ast.Module:
@@ -65,7 +53,7 @@ def test_only_the_lowest_file_knows_numba() -> None:
 
 def test_no_two_classes_have_one_name() -> None:
     names = Counter(node.name for path in SOURCES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef))
-    assert {name for name, n in names.items() if n > 1} - STILL_TWICE == set()
+    assert {name for name, n in names.items() if n > 1} == set()
 
 
 def methods_below(kind: type[Method]) -> set[str]:
@@ -84,7 +72,7 @@ def test_only_methods_know_which_method_it_is() -> None:
                 asked = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.args[1])}
                 if asked & methods and name_of(path).split("/")[0] not in ("methods", "census"):
                     asking.add(name_of(path))
-    assert asking - STILL_ASKING == set()
+    assert asking == set()
 
 
 def test_version_is_in_the_changelog() -> None:

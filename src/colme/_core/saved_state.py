@@ -4,7 +4,8 @@ An object lists the names of its attributes in `saved`. A value is a number, a t
 list, tuple or dict of these, or another object with `saved`. There are two forms:
 
 ``to_arrays``, ``from_arrays``  flat, for .npz files: {"edges.slots": array, ..}; numbers are arrays without dimensions,
-                                and attributes that are None are left out
+                                attributes that are None are left out, and lists, tuples
+                                and dicts are MessagePack as bytes
 ``to_plain``, ``from_plain``    nested, for MessagePack (``to_bytes``, ``from_bytes``); lists, tuples and dicts are kept
 """
 
@@ -29,6 +30,8 @@ def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
             continue
         if hasattr(value, "saved"):
             arrays |= to_arrays(value, f"{prefix}.{name}")
+        elif isinstance(value, dict | list | tuple):
+            arrays[f"{prefix}.{name}"] = np.frombuffer(msgspec.msgpack.encode(_plain(value)), np.uint8)
         else:
             arrays[f"{prefix}.{name}"] = np.asarray(value)
     return arrays
@@ -50,6 +53,9 @@ def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Non
                 setattr(thing, name, kept.astype(value.dtype))
             else:
                 value[...] = kept
+        elif isinstance(value, dict | list | tuple):
+            kept = msgspec.msgpack.decode(arrays[f"{prefix}.{name}"].tobytes())
+            setattr(thing, name, _restored(kept, value))
         else:
             setattr(thing, name, arrays[f"{prefix}.{name}"].item())
 
@@ -62,12 +68,7 @@ def to_plain(thing: Any, names: Iterable[str]) -> dict[str, Any]:
 def from_plain(thing: Any, names: Iterable[str], values: dict[str, Any]) -> None:
     """Set the attributes that `to_plain` read. Raises KeyError where one is missing."""
     for name in names:
-        value = values[name]
-        if isinstance(value, dict) and "parts" in value:
-            part = getattr(thing, name)
-            from_plain(part, part.saved, value["parts"])
-        else:
-            setattr(thing, name, _restored(value))
+        setattr(thing, name, _restored(values[name], getattr(thing, name, None)))
 
 
 def to_bytes(values: dict[str, Any]) -> bytes:
@@ -99,7 +100,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _restored(value: Any) -> Any:
+def _restored(value: Any, now: Any = None) -> Any:
+    """What `_plain` made plain. `now` is the present value: objects with `saved` in it are updated in place."""
     if isinstance(value, list):
         return [_restored(each) for each in value]
     if not isinstance(value, dict):
@@ -107,5 +109,8 @@ def _restored(value: Any) -> Any:
     if "tuple" in value:
         return tuple(map(_restored, value["tuple"]))
     if "items" in value:
-        return {key: _restored(each) for key, each in value["items"]}
+        return {key: _restored(each, now.get(key) if isinstance(now, dict) else None) for key, each in value["items"]}
+    if "parts" in value:
+        from_plain(now, now.saved, value["parts"])
+        return now
     return np.frombuffer(value["bytes"], value["type"]).reshape(value["shape"]).copy()

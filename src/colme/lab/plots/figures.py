@@ -14,7 +14,6 @@ from colme.lab.experiments.experiment import FIGURE_NAMES
 from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
 from colme.lab.plots.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
 from colme.lab.timing_runs import ratio_frame
-from colme.methods import Census
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -182,7 +181,7 @@ def census(subject: Subject) -> Drawing:
     from colme.lab import plots
 
     for each in subject.experiment.planned:
-        if isinstance(each.setting.method, Census):
+        if each.setting.method.__struct_config__.tag == "census":
             break
     else:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")

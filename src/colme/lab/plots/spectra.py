@@ -14,7 +14,7 @@ from colme.errors import ColmeError, GraphError, missing_extra, shorten
 from colme.graphs import Graph
 from colme.lab.plots._labels import EndLabels, Label, vertical_marks
 from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, ink
-from colme.spectrum import Spectrum, laplacian_matrix
+from colme.spectrum import Spectrum, laplacian_matrix, metropolis_matrix
 
 MOST = 2000
 """Number of agents up to which all eigenvalues are computed."""
@@ -90,14 +90,6 @@ def averaging_table(graph: Graph, step: float) -> pd.DataFrame:
     laplacian = np.sort(1.0 - step * spectrum_table(graph)["eigenvalue"].to_numpy())
     metropolis = np.linalg.eigvalsh(metropolis_matrix(graph))
     return pd.DataFrame({"k": np.arange(1, len(laplacian) + 1), "laplacian": laplacian, "metropolis": metropolis})
-
-
-def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
-    """C-colME's matrix W of a graph (dense)."""
-    degrees = graph.degrees.astype(float)
-    weights = graph.adjacency() / (np.maximum(degrees[:, None], degrees[None, :]) + 1.0)
-    matrix: NDArray[np.float64] = weights + np.diag(1.0 - weights.sum(axis=1))
-    return matrix
 
 
 def plot_averaging(graph: Graph, step: float, ax: Axes | None = None) -> Axes:

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from colme.consensus import START
 from colme.errors import NodeError, positive, whole
 from colme.method import Method
-from colme.methods.consensus import ConsensusMethod
 from colme.node.hosts import kernels
 from colme.node.hosts.frame import HELLO, LOANS, Frame, pack_frame, unpack_frame
 from colme.node.hosts.graph import HostGraph
@@ -90,13 +89,13 @@ class HostCore:
         self._news = np.full((2, n), START, np.int64)
 
     def _prepare(
-        self, method: Method, n_agents: int, n_edges: int, degree: int, sigma: Any, width: Any, kurtosis: float
+        self, method: Any, n_agents: int, n_edges: int, degree: int, sigma: Any, width: Any, kurtosis: float
     ) -> None:
         self.kind, self.clock, self.fixed, self.step_size = HELLO, kernels.STILL, -1.0, 1.0
         if method.baseline:
             self._bound, self._scale = None, 1.0
             return
-        if not isinstance(method, ConsensusMethod) or method.clock == "global" or method.needs_moments:
+        if not hasattr(method, "clock") or method.clock == "global" or method.needs_moments:
             raise NodeError(
                 f"{method!r} cannot run for many agents in one process. Try CLColME() or CColME() that compare means "
                 "and have another clock than the global one, or Local()."
