@@ -305,9 +305,9 @@ def test_bad_spread_and_loss_are_refused_in_one_sentence(options: dict[str, Any]
 
 
 @pytest.mark.parametrize("method", [colme.CLColME(), colme.CColME(), colme.BColME(), colme.ColME()], ids=repr)
-def test_methods_that_do_not_bear_loss_refuse_it(method: Any) -> None:
+def test_methods_that_do_not_tolerate_loss_refuse_it(method: Any) -> None:
     scenario = Scenario(n_agents=10, means=(0.0,), loss=0.2)
-    with pytest.raises(MethodError, match=r"loss=0\.2: .* Try loss=0, or a method that bears loss: Census\(\)"):
+    with pytest.raises(MethodError, match=r"loss=0\.2: .* Try loss=0, or a method that tolerates loss: Census\(\)"):
         colme.simulate(method, scenario, degree=4, steps=2)
     with pytest.raises(MethodError, match="loss"):
         colme.simulate(method, scenario, degree=4, steps=2, seeds=range(3))
