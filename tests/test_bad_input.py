@@ -161,7 +161,7 @@ BAD: dict[str, Case] = {
     "infinite sample": (
         simulate(WITH_INF, steps=None), SampleError, ("agent 1 at step 3 is infinite", "finite", "by NaN"),
     ),
-    "no number": (simulate(np.full((3, 4), math.nan)), SampleError, ("samples are NaN", "at least one number", "Check")),
+    "no number": (simulate(np.full((3, 4), math.nan)), SampleError, ("are NaN", "at least one number", "Check")),
     "one dimension": (simulate(np.zeros(7)), SampleError, ("shape (7,)", "must be (steps, agents)")),
     "three dimensions": (simulate(np.zeros((2, 2, 2))), SampleError, ("shape (2, 2, 2)", "(steps, agents)")),
     "no agents recorded": (simulate(np.zeros((2, 0))), SampleError, ("shape (2, 0)", "at least one of each")),
