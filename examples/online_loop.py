@@ -15,7 +15,7 @@ from colme import CollaborativeMean
 
 N_SENSORS, N_READINGS = 200, 6000
 KINDS = (18.0, 21.0, 24.0)
-"""Cellars, rooms and greenhouses; nobody tells the model."""
+"""Cellars, rooms and greenhouses; the model is not told which."""
 
 
 def main(path: Path) -> None:

@@ -54,7 +54,7 @@ class NodeError(ColmeError):
 
 
 class UnknownAgent(ColmeError, KeyError):
-    """An agent that nobody has heard of."""
+    """An agent that is not known."""
 
     __str__ = Exception.__str__  # a KeyError would print the sentence in quotes
 

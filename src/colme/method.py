@@ -206,7 +206,7 @@ class Posterior(NamedTuple):
     """The true mean lies between them with the probability that was asked for."""
 
 
-class Marching(Protocol):
+class ManySteps(Protocol):
     """A state that can make many steps in one call, which is faster where agents are few."""
 
     def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:

@@ -1,1 +1,1 @@
-"""What makes it fast, exact and safe on disk. Nobody needs to read it first."""
+"""What makes colme fast, exact and safe on disk. Not needed on a first reading."""

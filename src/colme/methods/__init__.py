@@ -6,7 +6,7 @@ import msgspec
 
 from colme.census.method import Census
 from colme.errors import one_of
-from colme.method import EVERYONE, Agent, Marching, Method, NeighborState, Place, State, World
+from colme.method import EVERYONE, Agent, ManySteps, Method, NeighborState, Place, State, World
 from colme.methods.b_colme import BColME
 from colme.methods.bayes import Bayes
 from colme.methods.c_colme import CColME
@@ -28,6 +28,6 @@ def method_from(data: Any) -> Method:
 
 
 __all__ = [
-    "EVERYONE", "METHODS", "Agent", "BColME", "Bayes", "CColME", "CLColME", "Census", "ColME", "Local", "Marching",
+    "EVERYONE", "METHODS", "Agent", "BColME", "Bayes", "CColME", "CLColME", "Census", "ColME", "Local", "ManySteps",
     "Method", "NeighborState", "Oracle", "Place", "State", "World", "method_from",
 ]  # fmt: skip

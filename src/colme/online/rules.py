@@ -194,7 +194,7 @@ class CensusRule(Rule):
         self.renew()
         self.counted[:] = now
         if binned.sum() < 2:
-            return  # alone, or nothing is known about anybody's noise
+            return  # fewer than two agents with a known noise
         self.origin[0] = mean[binned].mean()
         unit = self.sigma
         if math.isnan(unit):

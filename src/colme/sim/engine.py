@@ -21,7 +21,7 @@ from colme._core.files import read_arrays, write_arrays
 from colme._core.saved_state import from_arrays, to_arrays
 from colme.errors import CheckpointError, MethodError, shorten
 from colme.graphs import Graph
-from colme.methods import Marching, Method, State, World
+from colme.methods import ManySteps, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.moments import Moments
 from colme.samples import Stream
@@ -142,7 +142,7 @@ class Run:
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean = first, means[0]
             if makes_many_steps(state):
-                cast(Marching, state).advance(world, means, table[:n_steps])
+                cast(ManySteps, state).advance(world, means, table[:n_steps])
             else:
                 self._step_by_step(state, first, means, due, table)
         world.t, world.mean = first + n_steps - 1, means[-1]

@@ -225,7 +225,7 @@ def pruning_is_monotone_and_symmetric(case: Case) -> None:
 def mass_is_conserved(case: Case) -> None:
     """Where local means stay put, exchanges only move mass: the mean of all estimates stays put too.
 
-    The means are close together, so that no edge is cut and all clocks agree; and it ends before anybody makes
+    The means are close together, so that no edge is cut and all clocks agree; and it ends before any agent makes
     intervals of the samples' own deviation, which is zero here."""
     if not case.method.conserves:
         return

@@ -66,7 +66,7 @@ class HostCore:
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
         self._prepare(method, n_network, edges, most, sigma, width, kurtosis)
         self.refused: Counter[str] = Counter()
-        self.urgent = False  # something must be saved before anybody is told
+        self.urgent = False  # something must be saved before it is published
         self.t = 0
         self.count = np.zeros(n, np.int64)
         self.means = np.full(n_all, np.nan)

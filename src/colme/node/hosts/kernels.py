@@ -24,7 +24,7 @@ from colme.consensus import (
     next_flow,
     with_flows,
 )  # fmt: skip
-from colme.node.security.trust import LENT, MOST_GENERATIONS, PULL, near
+from colme.node.security.trust import MAX_FLOW, MAX_PULL, MOST_GENERATIONS, near
 from colme.samples import running_mean
 
 f32, f64 = np.float32, np.float64
@@ -99,7 +99,7 @@ def lean(
     zero, now, doubts = heard.dtype.type(0), max(t, START), mean.size > n and not together
     for a in range(n):
         own, pull, latest, newest = heard[a], zero, START, generation[a]
-        most = PULL * (1.0 - (fixed if fixed >= 0.0 else clock_rate(t, restart[a]))) * radius[a]
+        most = MAX_PULL * (1.0 - (fixed if fixed >= 0.0 else clock_rate(t, restart[a]))) * radius[a]
         for k in range(indptr[a], indptr[a + 1]):
             b = slots[k]
             if b == a or not use[b]:
@@ -148,7 +148,7 @@ def lend(indptr, slots, use, heard, spare, mean, radius, estimate, flows, theirs
             if b < n:  # the other end holds the same with the other sign, to the bit
                 flows[k] = next_flow(flows[k], own, heard[b], step, True)
             else:
-                most = LENT * radius[a]
+                most = MAX_FLOW * radius[a]
                 if use[b] and theirs[k] == theirs[k]:
                     said, flow = heard[b], theirs[k]
                     if doubts:

@@ -34,7 +34,7 @@ from colme.node.messages.wire import (
     Record,
     name_hash,
 )
-from colme.node.security.trust import LENT, PULL, SURPRISE, Restarts, near, own_interval
+from colme.node.security.trust import MAX_FLOW, MAX_PULL, SURPRISE, Restarts, near, own_interval
 
 NO_MESSAGE: Final = object()
 """No message; `PARTED`, the message that an edge is cut, is another one."""
@@ -163,7 +163,7 @@ class ConsensusAdapter(Adapter):
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         agent, number = self.agent, self.agent.place.exchange
         center, radius = own_interval(agent)
-        most = PULL * (1.0 - agent.clock.rate(agent.t, agent.restart)) * radius
+        most = MAX_PULL * (1.0 - agent.clock.rate(agent.t, agent.restart)) * radius
         out = {}
         for b, message in inbox.items():
             if isinstance(message, ConsensusMessage):
@@ -240,14 +240,14 @@ class FlowAdapter(Adapter):
         for b, message in inbox.items():
             if message is not PARTED:
                 estimate = near(float(message.estimate), center, radius)
-                message = FlowMessage(message.intervals, number(estimate), near(message.flow, 0.0, LENT * radius))
+                message = FlowMessage(message.intervals, number(estimate), near(message.flow, 0.0, MAX_FLOW * radius))
             out[b] = message
         return out
 
     def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         center, radius = own_interval(agent)
-        agent.flows = {b: near(flow, 0.0, LENT * radius) for b, flow in agent.flows.items()}
+        agent.flows = {b: near(flow, 0.0, MAX_FLOW * radius) for b, flow in agent.flows.items()}
         agent.estimate = near(agent.estimate, center, radius)
 
 

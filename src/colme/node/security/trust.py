@@ -29,9 +29,9 @@ from colme.confidence import MEAN, interval_of
 from colme.consensus import START
 from colme.methods.intervals import IntervalAgent
 
-PULL = 2.0
+MAX_PULL = 2.0
 """Bound (2), in units of (1 - alpha) r. Half of all honest neighbors differ by a quarter of it, a few percent more."""
-LENT = 0.7
+MAX_FLOW = 0.7
 """Bound (3), in units of r. Honest flows are smaller after the first ticks; with 20 % loss 2 % would be larger."""
 SURPRISE = 4.0
 """Standard errors of its own mean by which a census can move an agent. One agent in 16000 is further from its truth."""
