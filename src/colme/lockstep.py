@@ -6,12 +6,13 @@ to the bit. `colme.node.lockstep` does the same over bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.errors import MethodError, shorten
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
 from colme.spectrum import stable_step
@@ -78,6 +79,12 @@ def agents_of(
 def step_together(agents: Mapping[Any, Agent], samples: Iterable[float], carry: Carrier) -> None:
     """One step of all agents, with a barrier after each exchange."""
     rounds = {a: agent.step(float(x)) for (a, agent), x in zip(agents.items(), samples, strict=True)}
+    for a, steps in rounds.items():
+        if not isinstance(steps, Generator):
+            raise MethodError(
+                f"{type(agents[a]).__name__}.step returned {shorten(steps)}: it must be a generator with a yield "
+                "for every exchange of messages. Try yield {} where there is nothing to send."
+            )
     inboxes: Mapping[Any, Inbox | None] = dict.fromkeys(rounds)
     exchange = 0
     while rounds:
@@ -123,6 +130,7 @@ class LockstepState(NeighborState):
     def __init__(self, method: Method, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self._graph = graph
+        self.one_sided = 0  # directed edges that only one end has given up
         self.agents = agents_of(
             method, graph, sigma=world.sigma, width=world.width, kurtosis=world.kurtosis,
             classes=world.class_ if world.classes_known else None, exchange=world.exchange,
@@ -140,5 +148,7 @@ class LockstepState(NeighborState):
         lists = {a: set(agent.neighbors) for a, agent in self.agents.items() if hasattr(agent, "neighbors")}
         if lists:
             own, other = self.neighbors.ends(np.arange(self._graph.n_agents))
-            kept = [b in lists[a] and a in lists[b] for a, b in zip(own.tolist(), other.tolist(), strict=True)]
-            self.neighbors.cut(~np.array(kept, np.bool_))
+            pairs = list(zip(own.tolist(), other.tolist(), strict=True))
+            mine, theirs = (np.array([each[k] in lists[each[1 - k]] for each in pairs], np.bool_) for k in (1, 0))
+            self.one_sided = int((mine != theirs).sum())
+            self.neighbors.cut(~(mine & theirs))

@@ -260,7 +260,7 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
     tolerates_loss: ClassVar[bool] = False
-    """Can be simulated where messages get lost."""
+    """Can be simulated where messages get lost; an array form then asks `World.arrived` which of them arrive."""
     conserves: ClassVar[bool] = False
     """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
 
@@ -303,7 +303,7 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
 
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
-        raise MethodError(f"{type(self).__name__} has no per-agent form: no device can run it. Write agent().")
+        raise MethodError(f"{type(self).__name__} has no per-agent form. Write agent().")
 
 
 def named(what: str) -> Any:

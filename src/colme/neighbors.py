@@ -29,10 +29,15 @@ class Neighbors:
     def sum(self, values: ArrayLike, start: ArrayLike = 0.0) -> NDArray[np.float64]:
         """start + the sum of the neighbors' values, for each agent."""
         out = np.array(np.broadcast_to(np.asarray(start, np.float64), self._graph.n_agents))
+        np.add.at(out, *self.values(values))
+        return out
+
+    def values(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """(agent, value) of every kept neighbor that has a value, agent by agent in the order of summation: for
+        medians, extremes and other functions that are no sums."""
         heard = np.broadcast_to(values, self._graph.n_agents)[self._other]
         use = self.kept & ~np.isnan(heard)
-        np.add.at(out, self._own[use], heard[use])
-        return out
+        return self._own[use], heard[use]
 
     @property
     def degree(self) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Everything that a method file needs, in one place. `skeleton` shows how it fits together."""
 
 from colme._core.jit import at, equation, kernel
-from colme._core.neighbor_table import block_of
+from colme._core.neighbor_table import agent_at, block_of
 from colme.confidence import too_far
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, Round, State, World
@@ -11,5 +11,5 @@ from colme.methods.intervals import IntervalAgent, IntervalMethod, IntervalState
 __all__ = [
     "EVERYONE", "Agent", "ConsensusAgent", "ConsensusMethod", "ConsensusState", "Graph", "Inbox", "IntervalAgent",
     "IntervalMethod", "IntervalState", "Method", "NeighborState", "Place", "PruningState", "Round", "State", "World",
-    "at", "block_of", "equation", "kernel", "parted", "too_far",
+    "agent_at", "at", "block_of", "equation", "kernel", "parted", "too_far",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
-from colme.node.messages.adapters import NO_MESSAGE, device_agent
+from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent
 from colme.node.messages.wire import (
     CUT,
     CUT_HEARD,
@@ -237,7 +237,9 @@ class Core:
             while True:
                 self._adapter.record_outbox(step.send(inbox), exchange)
                 inbox = {b: self._adapter.decode(record, exchange) for b, record in used.items()}
-                inbox = {b: message for b, message in inbox.items() if message is not NO_MESSAGE}
+                if misfits := sum(message is WRONG_SHAPE for message in inbox.values()):
+                    self.refused["shape"] += misfits
+                inbox = {b: message for b, message in inbox.items() if not isinstance(message, Nothing)}
                 inbox = self._adapter.bounded(inbox)
                 if exchange == 0 and self._adapter.hears_cuts:
                     inbox |= dict.fromkeys(parted, PARTED)

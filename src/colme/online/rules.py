@@ -249,7 +249,7 @@ def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | Non
     """How the method learns event by event, or a refusal."""
     if method.online_rule is None:
         raise MethodError(
-            f"{method!r} cannot learn event by event: it needs common steps, the truth or more than means. "
+            f"{method!r} cannot learn event by event: it has no online_rule. "
             "Try Census(), CLColME(), CColME() or Local()."
         )
     rule: Rule = named(method.online_rule)(method, sigma, degree, graph)

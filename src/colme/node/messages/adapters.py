@@ -16,7 +16,7 @@ import numpy as np
 
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
-from colme.errors import MethodError, NodeError
+from colme.errors import MethodError, NodeError, shorten
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage
 from colme.methods.flow import FlowAgent, FlowMessage
@@ -36,8 +36,15 @@ from colme.node.messages.wire import (
 )
 from colme.node.security.trust import MAX_FLOW, MAX_PULL, SURPRISE, Restarts, near, own_interval
 
-NO_MESSAGE: Final = object()
+
+class Nothing:
+    """No message in a record."""
+
+
+NO_MESSAGE: Final = Nothing()
 """No message; `PARTED`, the message that an edge is cut, is another one."""
+WRONG_SHAPE: Final = Nothing()
+"""A message that has another structure than the agent's own ones."""
 NOVICE = 16
 """The estimate of a neighbor with so many times fewer samples is not used: it would weigh as much as a precise one. The
 neighbor uses this agent's. Flows need no such rule: they do not remember."""
@@ -346,7 +353,7 @@ class AnyAdapter(Adapter):
             return NO_MESSAGE
         common, own = body.exchanges[place]
         message = own.get(self.me, common)
-        return message if _shape(message) in self.shapes[place] else NO_MESSAGE
+        return message if _shape(message) in self.shapes[place] else WRONG_SHAPE
 
     def accept(self, record: Record, t: int) -> Record | None:
         return record if isinstance(record.body, AnyBody) else None
@@ -360,7 +367,12 @@ def _plain(message: Any) -> Any:
         return [_plain(each) for each in message]
     if isinstance(message, dict):
         return {str(key): _plain(each) for key, each in message.items()}
-    return message
+    if message is None or isinstance(message, bool | int | float | str):
+        return message
+    raise NodeError(
+        f"a message holds {shorten(message)}: on a node it must consist of numbers, texts, lists and dictionaries. "
+        "Convert it, or name a message_adapter."
+    )
 
 
 def _shape(message: Any) -> Any:
