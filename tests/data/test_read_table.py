@@ -402,6 +402,13 @@ def test_a_bad_table_is_answered_with_what_was_got_the_rule_and_the_remedy(name:
     assert len(re.split(r"[.?] (?=[A-Z])", message)) <= 2, f"more than two sentences: {message}"
 
 
+def test_the_folder_here_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tables").mkdir()
+    monkeypatch.chdir(tmp_path / "tables")
+    with pytest.raises(DataError, match="the folder tables contains no Parquet file"):
+        read_table(".", agent="sensor", value="temperature")
+
+
 def test_an_error_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(row_buffer, "CHUNK_ROWS", 10)

@@ -77,16 +77,17 @@ def _open_parquet(path: Path) -> BatchSource:
 def _open_folder(path: Path) -> BatchSource:
     from pyarrow import dataset
 
+    folder = path.name or path.resolve().name or str(path)  # "." has no name of its own
     files = sorted(str(each) for ending in PARQUET for each in path.rglob(f"*{ending}"))
     if not files:
-        raise DataError(f"the folder {path.name} contains no Parquet file: it must contain some. Name a file instead.")
+        raise DataError(f"the folder {folder} contains no Parquet file: it must contain some. Name a file instead.")
     data = dataset.dataset(files, format="parquet", partitioning="hive", partition_base_dir=str(path))
     n_rows = data.count_rows()
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
-        return _guarded(data.to_batches(columns=list(wanted), batch_size=batches.BATCH_ROWS), wanted, path.name)
+        return _guarded(data.to_batches(columns=list(wanted), batch_size=batches.BATCH_ROWS), wanted, folder)
 
-    return BatchSource(path.name, data.schema.names, read, lambda done: n_rows)
+    return BatchSource(folder, data.schema.names, read, lambda done: n_rows)
 
 
 def _open_arrow(path: Path) -> BatchSource:
