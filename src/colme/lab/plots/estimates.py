@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from colme.data.report.result import Result
@@ -29,6 +30,8 @@ TAILS = 0.005
 """Share of own means at either end that may lie outside the frame."""
 LETTERS = 24
 """Width of a name, in characters."""
+DIGIT_WIDTH = 0.64
+"""Width of a digit relative to the size of the font."""
 TOLD = 12
 """Groups that are labeled, at most."""
 
@@ -109,6 +112,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.set_ylim(-0.8, len(table) - 0.2)
     ax.grid(False, axis="y")
     ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_major_locator(_SpacedTicks())
     ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
     _name_groups(ax, rows, table["group"].to_numpy(), ax.get_xlim()[1])
     _key(ax, result)
@@ -134,6 +138,7 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.set(xlim=(low, high), ylim=(low, high))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(plain)
+    ax.xaxis.set_major_locator(_SpacedTicks())
     ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
     outside = int(np.count_nonzero((mean < low) | (mean > high)))
@@ -152,6 +157,26 @@ def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[fl
     low, high = min(low, bottom), max(high, top)
     room = 0.04 * (high - low) or max(abs(low), 1.0) * 0.1
     return float(low - room), float(high + room)
+
+
+class _SpacedTicks(MaxNLocator):
+    """Ticks of an x axis at round numbers, as many as have room for their labels."""
+
+    def __init__(self) -> None:
+        super().__init__(nbins="auto", steps=[1, 2, 2.5, 5, 10])
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        axis: Any = self.axis
+        size = axis.get_major_ticks(1)[0].label1.get_fontsize()
+        points = axis.axes.bbox.width * 72 / axis.get_figure(root=True).dpi
+        for bins in range(int(np.clip(axis.get_tick_space(), 1, 9)), 0, -1):
+            self.set_params(nbins=bins)
+            ticks = np.asarray(super().tick_values(vmin, vmax))
+            apart = np.diff(ticks).min(initial=np.inf) / max(abs(vmax - vmin), np.finfo(float).tiny) * points
+            longest = max((len(plain(each)) for each in ticks), default=0)
+            if apart >= (DIGIT_WIDTH * longest + 1) * size:
+                break
+        return ticks
 
 
 def _within(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
