@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 from colme import cli
 from colme.cli import _row_progress
+from colme.cli._agent_table import print_agents
 from colme.data import estimate as estimate_module
 from colme.data.report.output import csv_of, json_of, save_result
 from colme.data.report.result import Summary
@@ -109,6 +110,7 @@ def test_half_lives_have_units(
 
 
 def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("deep").mkdir()
     targets = ["o.csv", "o.json", "deep/o.parquet", "o.svg", "o.html"]
     flags = ["-o", "o.csv", "-o", "o.json", "-o", "deep/o.parquet", "--plot", "o.svg", "--report", "o.html"]
     code, _, err = call(capfd, file, *ASKED, *flags)
@@ -132,6 +134,9 @@ def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest
     ((*ASKED, "--report", "out.pdf"), 1, ("out.pdf has an unknown ending", ".html")),
     ((*ASKED, "-o", "/proc/nowhere/out.csv"), 1, ("cannot write /proc/nowhere/out.csv", "Choose a folder")),
     ((*ASKED, "-o", "readings.csv/out.csv"), 1, ("cannot write readings.csv/out.csv", "Choose a folder")),
+    ((*ASKED, "-o", "nodir/out.csv"), 1, ("there is no folder nodir", "Choose a folder that exists")),
+    ((*ASKED, "--plot", "nodir/out.svg"), 1, ("there is no folder nodir", "Choose a folder that exists")),
+    ((*ASKED, "--report", "nodir/sub/out.html"), 1, ("there is no folder nodir/sub", "Choose a folder that exists")),
     ((*ASKED, "--half-life", "7 fortnights"), 2, ("7 fortnights", "Try 7d")),
     ((*ASKED, "--groups", "0"), 2, ("--groups",)),
     ((*ASKED, "--level", "1"), 2, ("--level", "0<x<1")),
@@ -200,6 +205,17 @@ def test_a_table_fits_the_terminal_and_breaks_no_number(
     every = {"agent", "n", "mean", "estimate", "lower", "upper", "borrowed", "flags"}
     hidden = every - set(head)
     assert ("Show all columns with --wide" in err) == bool(hidden) and all(name in err for name in hidden)
+
+
+@pytest.mark.parametrize(("changed", "title"), [
+    (True, "The 10 of 12 agents that changed most"), (False, "The first 10 of 12 agents"),
+])  # fmt: skip
+def test_the_title_says_which_agents_are_shown(changed: bool, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = made_result(12)
+    if not changed:
+        result = msgspec.structs.replace(result, estimate=result.mean)
+    print_agents(result, wide=False)
+    assert capsys.readouterr().out.strip().splitlines()[0].strip() == title
 
 
 def test_wide_shows_every_column(
@@ -357,6 +373,10 @@ def test_the_headline_is_honest() -> None:
     ({"n_half": math.inf}, "n_half", "do not differ beyond noise"),
     ({"n_half": 0.0264}, "n_half", "says more about an agent than the overall mean does (n_half = 0.026)"),
     ({"n_half": 63.4}, "n_half", "From about 63 samples on, an agent's own mean is as accurate as what the population"),
+    ({"n_half": 1.04}, "n_half", "From about 1 sample on,"),
+    ({"n_half": 1.04}, "n_half", "predicts for it; no agent has fewer."),
+    ({"n_half": 2.46}, "n_half", "From about 2.5 samples on,"),
+    ({"n_half": 1234567.8}, "n_half", "From about 1,234,568 samples on,"),
     ({"folds": "forward"}, "Gain", "predicting later samples from earlier ones"),
 ])  # fmt: skip
 def test_each_finding_has_its_sentence(changes: dict[str, Any], topic: str, words: str) -> None:
@@ -376,11 +396,18 @@ def test_numbers_have_the_digits_that_matter() -> None:
     assert decimals(msgspec.structs.replace(result, lower=result.estimate - 300, upper=result.estimate + 300)) == 0
     assert decimals(msgspec.structs.replace(result, lower=result.estimate, upper=result.estimate)) == 3
     assert number_format(result) == ",.2f"
-    for scale, form in ((1e12, ".5g"), (1e-9, ".5g")):
-        columns = {name: getattr(result, name) * scale for name in ("mean", "estimate", "lower", "upper")}
+    for scale, shift, form in ((1e12, 0.0, ".3e"), (1e-9, 0.0, ".3e"), (3600.0, 1.7e9, ",.0f"), (1e-3, 1.7e9, ",.5f"),
+                               (1e9, 1e13, ".6e"), (0.0, 1e13, ".4e")):  # fmt: skip
+        columns = {name: shift + getattr(result, name) * scale for name in ("mean", "estimate", "lower", "upper")}
         assert number_format(msgspec.structs.replace(result, **columns)) == form
     change = np.abs(result.estimate - result.mean)
     assert change[most_changed(result, 3)].tolist() == sorted(change, reverse=True)[:3]
+
+
+def test_the_median_number_of_samples_may_lie_between_two() -> None:
+    for n, words in (([2, 1], "1 to 2 each (median 1.5)."), ([1, 2000, 3000], "1 to 3,000 each (median 2,000).")):
+        result = msgspec.structs.replace(made_result(len(n)), n=np.array(n))
+        assert sentences(result)["Table"].endswith(words)
 
 
 def test_every_field_of_a_summary_is_used_or_saved() -> None:

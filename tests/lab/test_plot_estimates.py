@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from colme.data.read.table import Names
-from colme.data.report.result import Result
+from colme.data.report.result import Candidate, Result
 from colme.errors import ColmeError
 from colme.lab import plots
 from colme.lab.pages.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
@@ -67,6 +68,21 @@ def test_many_agents_are_a_cloud_of_all_with_the_arrows_of_some(n: int, groups: 
     assert (f"{outside:,} own means lie outside the frame." in words) == (outside > 0)
     assert outside <= 0.01 * n + 2
     assert ("group 2:" in words) == groups
+
+
+@pytest.mark.parametrize("n", [12, 200])
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (25e6, 3e5), (1.7e9, 360.0), (3e13, 6e10), (0.0, 1e-10)])
+def test_labels_of_large_numbers_do_not_overlap(shift: float, scale: float, n: int) -> None:
+    result = made_result(n)
+    columns = {name: shift + scale * (getattr(result, name) - 20) for name in ("mean", "estimate", "lower", "upper")}
+    ax = plot_estimates(msgspec.structs.replace(result, **columns))
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    low, high = ax.get_xlim()
+    shown = [label for label in ax.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in shown]
+    assert len(boxes) >= 2 and len({label.get_text() for label in shown}) == len(shown)
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_groups_have_colors_that_do_not_repeat_soon() -> None:
@@ -177,6 +193,13 @@ def test_the_page_says_everything() -> None:
     assert not [link for link in parsed.links if not link.startswith(("#", "data:"))]
 
 
+def test_candidates_have_equally_many_digits() -> None:
+    candidates = (Candidate("local", 1.0, 0.0), Candidate("pooled", 12.3456, 0.4567), Candidate("census", 0.3, 0.0213))
+    page = estimate_page(made_result(9, candidates=candidates))
+    for numbers in (("1.000", "0.000"), ("12.346", "0.457"), ("0.300", "0.021")):
+        assert re.search(r">{}</td><td [^>]*>{}</td>".format(*map(re.escape, numbers)), page)
+
+
 def test_no_name_of_the_user_is_believed() -> None:
     result = made_result(5, notes=(NASTY,), why=NASTY, groups_sentence=NASTY, faulty=(NASTY,), method=NASTY)
     result.agent[0] = NASTY
@@ -245,5 +268,11 @@ def test_long_names_keep_the_numbers_on_the_screen(browser: Any, tmp_path: Path)
     browser.get(write_estimate_page(result, tmp_path / "p.html").as_uri())
     right = "return [...document.querySelectorAll('#rows tr')].map(row => row.cells[5].getBoundingClientRect().right)"
     assert max(browser.execute_script(right)) < browser.execute_script("return document.documentElement.clientWidth")
+    result.agent[3] = "the store at the corner of a long street"
+    browser.set_window_size(1400, 800)
+    browser.get(write_estimate_page(result, tmp_path / "p.html", command="colme estimate " + "--flag " * 99).as_uri())
+    fits = "const each = document.querySelector('{}'); return each.scrollWidth <= each.clientWidth"
+    for selector in ("#rows tr:nth-child(4) td.name", "#agents .wide", "pre"):
+        assert browser.execute_script(fits.format(selector)), selector
     name = "return document.querySelector('#rows td.name').title"
     assert browser.execute_script(name) == "x" * 300

@@ -21,7 +21,8 @@ OPTIONAL = (
 
 
 def print_agents(result: Result, *, wide: bool) -> list[str]:
-    """Print the agents that changed most, to stdout; returns the columns that did not fit.
+    """Print the agents that changed most, or the first if none changed, to stdout; returns the columns that did not
+    fit.
 
     wide  all columns, however long the lines become
     """
@@ -43,8 +44,7 @@ def print_agents(result: Result, *, wide: bool) -> list[str]:
         if names[0] in columns and (wide or name_room([*shown, *names]) >= min(width["agent"], least)):
             shown += names
     shown, left_out = [name for name in columns if name in shown], [name for name in columns if name not in shown]
-    title = f"The {SHOWN} of {len(result.agent):,} agents that changed most" if len(result.agent) > SHOWN else None
-    table = Table(title=title, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
+    table = Table(title=_title(result), box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
     for name in shown:
         text = name in ("agent", "flags")
         table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis",
@@ -55,6 +55,18 @@ def print_agents(result: Result, *, wide: bool) -> list[str]:
     console.width = max(console.measure(table, options=console.options.update(width=10_000)).maximum, 1)
     console.print(table)
     return left_out
+
+
+def _title(result: Result) -> str | None:
+    """Which agents are shown; None if all of them are."""
+    from colme.data.report.sentences import any_changed
+
+    n = len(result.agent)
+    if n <= SHOWN:
+        return None
+    if not any_changed(result):
+        return f"The first {SHOWN} of {n:,} agents"
+    return f"The {SHOWN} of {n:,} agents that changed most"
 
 
 def _columns(result: Result) -> dict[str, list[str]]:

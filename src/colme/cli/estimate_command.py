@@ -14,6 +14,7 @@ import click
 from colme.cli._agent_table import print_agents
 from colme.cli._row_progress import row_progress
 from colme.cli.output import format_option, say
+from colme.errors import RunError
 
 if TYPE_CHECKING:
     from colme.data.report.result import Result
@@ -128,21 +129,27 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.Usag
     from colme.data.read.sources import open_source
 
     wanted = [flag for flag, given in (("--agent", agent), ("--value", value)) if not given]
-    names = [] if file == "-" else open_source(file).columns or []
+    source = None if file == "-" else open_source(file)
+    names = (source and source.columns) or []
     more = ", ..." if len(names) > 20 else ""
-    there = f" The columns of {Path(file).name} are {', '.join(names[:20])}{more}." if names else ""
+    there = f" The columns of {source.name} are {', '.join(names[:20])}{more}." if source and names else ""
     flags = " ".join(f"{flag} COLUMN" for flag in wanted)
     example = f"colme estimate {shlex.quote(file)} {flags}"
     return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: {example}")
 
 
 def _check_targets(file: str, targets: list[str]) -> None:
-    """Refuse to overwrite the table, or to write two outputs to one file."""
+    """Refuse to overwrite the table, to write two outputs to one file, or to write to a folder that does not exist."""
     taken = {Path(file).resolve(): "the input table"} if file != "-" else {}
     for target in targets:
         place = Path(target).resolve()
         if place in taken:
             raise click.UsageError(f"{target} is {taken[place]} and would be overwritten. Choose another name.")
+        if not place.parent.is_dir():
+            raise RunError(
+                f"cannot write {target}: there is no folder {Path(target).parent}. Choose a folder that exists, or "
+                "create it first."
+            )
         taken[place] = "given twice"
 
 

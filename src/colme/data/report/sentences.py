@@ -20,6 +20,8 @@ VAGUE = 0.5
 """A gain with a larger standard error is not quantified."""
 WEAK = 0.1
 """Correlations below this are not worth mentioning."""
+DOUBLE_DIGITS = 15
+"""Significant digits that a double precision number always holds."""
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 """Invisible characters that reorder the text around them."""
 
@@ -80,25 +82,39 @@ def percent(share: float) -> str:
 
 def decimals(result: Result) -> int:
     """Digits after the point for printing estimates: two significant digits of the median radius."""
-    radius = (result.upper - result.lower) / 2
-    radius = radius[np.isfinite(radius) & (radius > 0)]
-    return int(np.clip(1 - math.floor(math.log10(np.median(radius))), 0, 9)) if len(radius) else 3
+    radius = _median_radius(result)
+    return int(np.clip(1 - math.floor(math.log10(radius)), 0, 9)) if radius > 0 else 3
 
 
 def number_format(result: Result) -> str:
-    """The format of means and estimates: `decimals`, or five significant digits where these would be very long."""
+    """The format of means and estimates: `decimals`; very large and very small numbers have an exponent and the digits
+    that show two significant digits of the median radius in the largest number."""
     finite = np.abs(np.concatenate([result.mean, result.estimate]))
     largest = float(finite.max(initial=0.0, where=np.isfinite(finite)))
-    if largest >= 1e9 or 0.0 < largest < 1e-6:
-        return ".5g"
-    whole_digits = math.floor(math.log10(max(largest, 1.0))) + 1
-    return f",.{min(decimals(result), 12 - whole_digits)}f"
+    exponent = math.floor(math.log10(largest)) if largest > 0 else 0
+    if -6 <= exponent < 12:
+        return f",.{min(decimals(result), DOUBLE_DIGITS - 1 - max(exponent, 0))}f"
+    radius = _median_radius(result)
+    digits = exponent - math.floor(math.log10(radius)) + 2 if radius > 0 else 5
+    return f".{min(max(digits, 3), DOUBLE_DIGITS) - 1}e"
+
+
+def _median_radius(result: Result) -> float:
+    """The median of the finite radii above zero; 0 if there are none."""
+    radius = (result.upper - result.lower) / 2
+    radius = radius[np.isfinite(radius) & (radius > 0)]
+    return float(np.median(radius)) if len(radius) else 0.0
 
 
 def most_changed(result: Result, n: int) -> list[int]:
     """The agents whose estimates differ most from their own means."""
     change = np.nan_to_num(np.abs(result.estimate - result.mean), nan=-1.0)
     return [int(a) for a in np.argsort(-change, kind="stable")[:n]]
+
+
+def any_changed(result: Result) -> bool:
+    """Whether an estimate differs from the agent's own mean."""
+    return bool(np.nan_to_num(np.abs(result.estimate - result.mean)).any())
 
 
 def safe_name(name: object, length: int = NAME_LENGTH) -> str:
@@ -114,10 +130,11 @@ def _unprintable(character: str) -> bool:
 
 
 def _counts(result: Result) -> str:
-    low, middle, high = np.quantile(result.n, [0.0, 0.5, 1.0], method="nearest")
     if len(result.n) == 1:
         return ""
-    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each (median {middle:,})"
+    low, high = result.n.min(), result.n.max()
+    middle = f"{np.median(result.n):,.1f}".removesuffix(".0")
+    return f", {low:,} each" if low == high else f", {low:,} to {high:,} each (median {middle})"
 
 
 def _count(n: int, what: str) -> str:
@@ -152,11 +169,13 @@ def _n_half(result: Result) -> str:
             "Agents differ so much that one sample of its own says more about an agent than the overall mean does "
             f"(n_half = {n_half:.2g})."
         )
-    below = float(np.mean(result.n < n_half))
-    about = f"{n_half:.2g}" if n_half < 10.0 else f"{n_half:,.0f}"
+    about = round(n_half, 1 if n_half < 9.95 else None)
+    below = float(np.mean(result.n < about))
+    shown = f"{about:,.1f}".removesuffix(".0")
+    fewer = f"{percent(below)} of the agents have" if below > 0 else "no agent has"
     return (
-        f"From about {about} samples on, an agent's own mean is as accurate as what the population predicts for it; "
-        f"{percent(below)} of the agents have fewer."
+        f"From about {shown} {'sample' if about == 1 else 'samples'} on, an agent's own mean is as accurate as what "
+        f"the population predicts for it; {fewer} fewer."
     )
 
 

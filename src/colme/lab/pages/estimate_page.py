@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from colme._core.files import write_text
 from colme.data.report.result import Result, Summary
-from colme.data.report.sentences import as_sentence, headline, most_changed, number_format, safe_name, sentences
-from colme.lab.pages.experiment_page import table_html
+from colme.data.report.sentences import (
+    any_changed,
+    as_sentence,
+    headline,
+    most_changed,
+    number_format,
+    safe_name,
+    sentences,
+)
 from colme.lab.provenance import versions
 
 MOST = 2000
@@ -73,12 +80,21 @@ def _candidates(result: Result) -> list[str]:
     if not summary.candidates:
         return []
     ranked = sorted(summary.candidates, key=lambda each: each.ratio)
+    known = [each.se for each in ranked if math.isfinite(each.se) and each.se > 0]
+    digits = int(np.clip(1 - math.floor(math.log10(min(known))), 2, 5)) if known else 2
     rows = [
-        {"method": each.name, "relative error": each.ratio, "standard error": each.se, "": _chosen(each.name, summary)}
+        f"<tr><td>{escape(each.name)}</td>{_cell(each.ratio, f',.{digits}f')}{_cell(each.se, f',.{digits}f')}"
+        f"<td>{_chosen(each.name, summary)}</td></tr>"
         for each in ranked
     ]
-    note = "Cross-validated squared error relative to that of the local means: below 1, collaboration helps."
-    return ["<h2>Candidates</h2>", table_html(rows, note)]
+    head = '<th>method</th><th class="number">relative error</th><th class="number">standard error</th><th></th>'
+    body = "\n".join(rows)
+    return [
+        "<h2>Candidates</h2>",
+        '<p class="note">Cross-validated squared error relative to that of the local means: below 1, collaboration '
+        "helps.</p>",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>',
+    ]
 
 
 def _chosen(name: str, summary: Summary) -> str:
@@ -94,10 +110,10 @@ def _notes(result: Result) -> list[str]:
 def _agents(result: Result) -> list[str]:
     shown, parts = chosen_agents(result), []
     if len(shown) < len(result.agent):
+        rest = "those whose estimates differ most from their own means" if any_changed(result) else "the first others"
         parts.append(
-            f'<p class="note">{len(shown):,} of {len(result.agent):,} agents: those with rare flags, then those whose '
-            "estimates differ most from their own means. To get all of them, write a file: colme estimate ... "
-            "-o agents.csv</p>"
+            f'<p class="note">{len(shown):,} of {len(result.agent):,} agents: those with rare flags, then {rest}. '
+            "To get all of them, write a file: colme estimate ... -o agents.csv</p>"
         )
     form, flags = number_format(result), result.flag_names()
     head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in COLUMNS)
@@ -121,23 +137,24 @@ def chosen_agents(result: Result) -> NDArray[np.int64]:
 def _row(result: Result, a: int, flags: str, form: str) -> str:
     from colme.lab.plots.estimates import color_of
 
-    def number(value: float, form: str) -> str:
-        known = math.isfinite(value)
-        text = f"{value:{form}}" if known else "-"
-        return f'<td class="number" data-v="{value if known else ""}">{text}</td>'
-
     group, name = int(result.group[a]), escape(safe_name(result.agent[a], 300))
     dot = f'<span class="dot" style="background:{color_of(group)}"></span>{group}' if group >= 0 else "-"
     cells: list[Any] = [
         f'<td class="name" title="{name}"><bdi>{name}</bdi></td>',
-        number(float(result.n[a]), ",.0f"),
-        *(number(float(getattr(result, each)[a]), form) for each in ("mean", "estimate", "lower", "upper")),
+        _cell(float(result.n[a]), ",.0f"),
+        *(_cell(float(getattr(result, each)[a]), form) for each in ("mean", "estimate", "lower", "upper")),
         f'<td data-v="{group}">{dot}</td>',
-        number(float(result.probability[a]) if group >= 0 else math.nan, ".2f"),
-        number(float(result.borrowed[a]), ".2f"),
+        _cell(float(result.probability[a]) if group >= 0 else math.nan, ".2f"),
+        _cell(float(result.borrowed[a]), ".2f"),
         f'<td class="words">{escape(flags)}</td>',
     ]
     return "<tr>" + "".join(cells) + "</tr>"
+
+
+def _cell(value: float, form: str) -> str:
+    known = math.isfinite(value)
+    text = f"{value:{form}}" if known else "-"
+    return f'<td class="number" data-v="{value if known else ""}">{text}</td>'
 
 
 def _number(name: str) -> str:
