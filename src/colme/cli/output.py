@@ -62,7 +62,8 @@ def _print_table(rows: Sequence[Row], title: str, spare: Sequence[str], wide: bo
         if _width(console, rows) <= console.width:
             break
         if name in rows[0]:
-            left_out.append(name)
+            if any(row[name] not in ("", None) for row in rows):
+                left_out.append(name)
             rows = [{key: value for key, value in row.items() if key != name} for row in rows]
     console.print(table_of(rows, title))
     if left_out:
