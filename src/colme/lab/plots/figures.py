@@ -238,6 +238,8 @@ def timing(subject: Subject) -> Drawing:
     """Times measured side by side, as ratios to CL-colME."""
     from colme.lab import plots
 
+    if subject.experiment.head.timing is None:
+        raise ColmeError("the experiment has no [timing]: the figure 'timing' needs it. Try the figure 'time'.")
     table = ratio_frame(subject.experiment, subject.store)
     caption = (
         "Time relative to CL-colME's, turn by turn: median (line), quartiles (box) and ratios of single turns "
