@@ -53,7 +53,8 @@ class Expected(Configuration, frozen=True, kw_only=True):
     """A number to compare a measurement with: from theory, from an independent computation, or from a paper.
 
     method     the label of the method
-    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
+    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME (with the same
+               parameters)
     t          the step at which it is expected; or
     below      the level below which the metric falls: the expected value is the first step at which it does
     value      the expected value

@@ -176,8 +176,8 @@ def _sections(subject: Subject) -> list[str]:
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))
     times = time_table(subject.data)
-    if times["ratio"].notna().any() and times["method"].nunique() > 1:
-        parts.append(f"<h2>Times relative to {REFERENCE}</h2>")
+    if times["ratio"].notna().any() and len(times) > 1:
+        parts.append(f"<h2>Times relative to {escape(times.attrs['reference'])}</h2>")
         note = (
             "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
             "the same seed (per agent and step where sizes differ)."

@@ -75,11 +75,14 @@ def time(subject: Subject) -> Drawing:
     """Time per run, and its ratio to CL-colME's."""
     from colme.lab import plots
 
+    table = plots.time_table(subject.data)
+    ratios = f" The ratios are relative to {table.attrs['reference']}." if table["ratio"].notna().any() else ""
     caption = (
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
-        "(whiskers) over the seeds. Runs were done in parallel; experiments/timing.toml measures ratios side by side."
+        f"(whiskers) over the seeds.{ratios} Runs were done in parallel; experiments/timing.toml measures ratios side "
+        "by side."
     )
-    return Drawing("time", plots.plot_time(subject.data), plots.time_table(subject.data), caption)
+    return Drawing("time", plots.plot_time(subject.data), table, caption)
 
 
 def scaling(subject: Subject) -> Drawing:
