@@ -27,6 +27,7 @@ from colme import cli
 from colme._core import jit
 from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
+from colme.cli.messages import say
 from colme.cli.output import emit
 from colme.lab.doctor import EXTRAS
 from colme.lab.experiments.experiment import Experiment, shipped_experiments
@@ -741,7 +742,8 @@ def test_an_unstable_combination_of_a_sweep_is_skipped_with_a_sentence(call: Cal
     }
     assert states == {("CL-colME", 0.1): "done", ("CL-colME", 5): "cannot run", ("local", None): "done"}
     code, out, err = call("simulate", "-q", "--n-agents", "24", "--steps", "5", "--step", "0.1,5", "--format", "json")
-    assert code == 0 and len(rows_of(out)) == 2 and "Skipped: CL-colME: step=5 is not stable" in err
+    assert code == 0 and "Skipped: CL-colME: step=5 is not stable" in err
+    assert [(row["method"], row["step"]) for row in rows_of(out)] == [("CL-colME", 0.1), ("local", None)]
 
 
 # Own graphs
@@ -789,6 +791,41 @@ def test_a_table_fits_80_columns_and_breaks_no_number(
     if arguments[0] != "doctor":
         code, wide, err = call(*arguments, "--wide")
         assert code == 0 and "Not shown" not in err and max(map(len, wide.splitlines())) >= max(map(len, rows))
+
+
+def test_the_quantity_names_the_statistic_where_the_terminal_is_narrow(
+    call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = call("run", small, "-q", "-j", "1", "--seeds", "1")
+    assert code == 0 and "(median)" in out
+
+
+def test_messages_on_a_terminal_break_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "Error: nothing is here, and " + "this/is/a/path/" * 4 + " is too long.\n  indented " + "word " * 10 + "end"
+    say(text)
+    assert capsys.readouterr().err == text + "\n", "not on a terminal: as it is"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    say(text)
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert all(len(line) <= 40 or " " not in line for line in lines) and lines[-1].startswith("  ")
+    with pytest.raises(SystemExit):
+        cli.main(["run", "cl_colm"])
+    assert all(len(line) <= 40 for line in capsys.readouterr().err.splitlines())
+
+
+def test_the_summaries_of_node_commands_are_whole(call: Calls) -> None:
+    assert "..." not in call("node", "--help")[1].partition("Commands:")[2]
+
+
+def test_an_unknown_name_is_compared_with_the_results_too(call: Calls, small: Path) -> None:
+    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
+    code, out, err = call("report", "smal")
+    assert code == 2 and out == "" and "unknown experiment 'smal'" in err and "Did you mean 'small'?" in err
 
 
 # A figure for a paper

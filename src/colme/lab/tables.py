@@ -119,6 +119,12 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
     return rows
 
 
+def with_statistic(row: Row) -> Row:
+    """A row of `expected_rows` for a table: the quantity names the statistic, as in "MSE at t=2000 (mean)"."""
+    quantity = f"{row['quantity']} ({row['statistic']})"
+    return {key: quantity if key == "quantity" else value for key, value in row.items() if key != "statistic"}
+
+
 def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]:
     """The statistic over the seeds that is comparable with the expected number, and the quartiles."""
     lines = {

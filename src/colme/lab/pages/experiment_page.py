@@ -24,7 +24,7 @@ from colme.lab.plots.subject import Drawing, Subject, subject_of
 from colme.lab.provenance import bibliography, versions
 from colme.lab.runs.runner import GRAPHS, with_kept_graphs
 from colme.lab.runs.store import RunStore, toml_of
-from colme.lab.tables import case_rows, expected_rows, final_rows, time_table
+from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
 
@@ -190,8 +190,9 @@ def _sections(subject: Subject) -> list[str]:
 
 
 def _with_range(row: Row) -> Row:
+    row = with_statistic(row)
     return {
-        "method": row["method"], "quantity": f"{row['quantity']} ({row['statistic']})",
+        "method": row["method"], "quantity": row["quantity"],
         "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
         "expected": row["expected"],
         "ratio": row["ratio"], "source": row["source"],
