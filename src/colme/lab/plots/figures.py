@@ -285,6 +285,8 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
 
 FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
 """Every figure by name."""
+OF_TIMINGS = ("timing", "spectrum", "stability", "census")
+"""The figures of an experiment with [timing], which records no errors."""
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
@@ -307,6 +309,9 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
         one_of(name, FIGURES, "figure", ExperimentError)
     drawn, failed = [], {}
     for name in asked:
+        if subject.experiment.head.timing is not None and name not in OF_TIMINGS:
+            failed[name] = f"a timing records no errors: the figure {name!r} needs them. Try the figure 'timing'."
+            continue
         try:
             drawn.append(FIGURES[name](subject))
         except ColmeError as error:
