@@ -37,7 +37,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 SSH = shutil.which("ssh")
 TOOLS = {
     "colme": 'exec "$PYTHON" -m colme "$@"',
-    "ssh": f'if [ "$1" = -f ]; then exec {SSH} -F $LIB/../ssh/config "$@"; fi; shift; exec bash -c "$*"',
+    "ssh": f'if [ "$1" = -N ]; then exec {SSH} -F $LIB/../ssh/config "$@"; fi; shift; exec bash -c "$*"',
     "sudo": 'if [ "$1" = -u ]; then shift 2; fi; exec "$@"',
     "chown": "",
     "journalctl": 'cat "$LIB/${2#colme-node@}/journal" | tail -n "$4"',
@@ -76,6 +76,19 @@ class Site:
         )  # fmt: skip
         assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, script: str) -> Iterator[None]:
+        """A command that runs until it is ended."""
+        process = subprocess.Popen(["bash", "-c", here(script)], cwd=self.folder, env=self.environment,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        try:
+            yield
+            assert process.poll() is None, f"it ended by itself:\n{script}"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
 
     def status(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(NodeError):
@@ -122,8 +135,7 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
         f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n{settings}"
     )
     (folder / "config").write_text(
-        f"Port {port}\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking no\n"
-        f"LogLevel ERROR\nControlMaster yes\nControlPath control\n"
+        f"Port {port}\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking no\nLogLevel ERROR\n"
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -134,8 +146,6 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
         until(lambda: "Server listening" in (folder / "log").read_text())
         yield
     finally:
-        command = [SSH, "-F", str(folder / "config"), "-o", "ControlMaster=no", "-O", "exit", "127.0.0.50"]
-        subprocess.run(command, cwd=site.folder, capture_output=True)
         server.terminate()
         server.wait()
 
@@ -165,9 +175,9 @@ def test_behind_nat(site: Site) -> None:
     """pi-4 listens on loopback and is dialed through a port that ssh forwards."""
     (settings,) = blocks("behind_nat.md", "sshd")
     plan, tunnel, check = blocks("behind_nat.md")
-    with ssh_server(site, here(settings)):
+    with ssh_server(site, here(settings)), contextlib.ExitStack() as stack:
         site.run(plan)
-        site.run(tunnel)
+        stack.enter_context(site.running(tunnel))
         for name, reading in (("pi-4", "21.4"), ("pi-5", "21.6")):
             (site.lib / name / "readings.txt").write_text(f"{reading}\n")
 

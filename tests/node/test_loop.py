@@ -285,4 +285,5 @@ def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None
     second = start(tmp_path, "--until-end")
     out, words = second.communicate("6\n", timeout=30)
     last = json.loads(out.splitlines()[-1])
-    assert second.returncode == 0 and "start 2" in words and (last["samples"], last["mean"]) == (3, 3.0)
+    assert second.returncode == 0 and "(start 2) with 1 neighbor." in words
+    assert (last["samples"], last["mean"]) == (3, 3.0)

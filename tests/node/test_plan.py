@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import colme
-from colme.errors import ColmeError, GraphError, NodeError
+from colme.cli.node_command import command
+from colme.errors import ColmeError, GraphError, MethodError, NodeError
 from colme.graphs import from_edges
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.plan import Host, plan, read_hosts
@@ -134,7 +136,8 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
         ),
         (PIS[:5], {"degree": 3}, GraphError, r"3-regular graph on 5 agents"),
         (PIS, {"degree": 1}, NodeError, r"degree=1: 12 agents would not all be connected. Try degree=3"),
-        (hidden, {}, NodeError, r"'h0' and 'h1' would be neighbors, and neither can be dialed"),
+        (hidden, {}, NodeError, r"'h0' and 'h1' would be neighbors, and neither can be dialed.*Give one of them"),
+        ((*hidden, PIS[0]), {"degree": 2}, NodeError, r"neither can be dialed.*Leave the degree out, give one"),
         (PIS[:3], {"graph": from_edges([(0, 1)])}, NodeError, r"the graph has 2 agents and the list 3"),
         (PIS[:2], {"graph": from_edges([(0, 1)]), "degree": 1}, NodeError, r"a graph has its degrees. Leave one out"),
         (PIS[:2], {"preset": "lann"}, NodeError, r"unknown preset 'lann'.*Did you mean 'lan'"),
@@ -157,6 +160,44 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(error, match=sentence):
             plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("n_dialable", "n_hidden"), [(1, 1), (1, 2), (1, 6), (2, 3), (3, 3), (4, 20)])
+def test_agents_that_cannot_be_dialed_get_neighbors_that_can(n_dialable: int, n_hidden: int, tmp_path: Path) -> None:
+    hidden = tuple(Host(f"h{i}", None) for i in range(n_hidden))
+    hosts = (*hidden[:2], *PIS[:n_dialable], *hidden[2:])
+    nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD), hosts)
+    edges = set()
+    for name, node in nodes.items():
+        for neighbor in node.neighbors:
+            dials, is_dialed = neighbor.endpoint, {each.name: each for each in nodes[neighbor.name].neighbors}[name]
+            assert (dials is None) != (is_dialed.endpoint is None)
+            edges.add(tuple(sorted((name, neighbor.name))))
+    order = {name: i for i, name in enumerate(nodes)}
+    graph = from_edges([sorted((order[a], order[b])) for a, b in edges], len(hosts))
+    assert graph.components().max() == 0
+    assert all(len(nodes[host.name].neighbors) <= min(6, n_dialable) for host in hidden)
+    degrees = [len(nodes[host.name].neighbors) for host in PIS[:n_dialable]]
+    assert max(degrees) - min(degrees) <= 2
+
+
+def test_an_address_of_another_machine_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    hosts = (Host("a", "192.0.2.1"), Host("b", None))  # an address reserved for documentation
+    node = read(plan(hosts, tmp_path / "fleet", method=METHOD), hosts)["a"]
+    with pytest.raises(NodeError, match=r"cannot listen at tls/192.0.2.1:7447: .*Choose an address of this machine"):
+        ZenohTransport(node)
+
+
+def test_the_command_says_how_to_give_sigma(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("a 192.168.1.11\nb -\n")
+    arguments = [str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet")]
+    for options, remedy in (
+        ([], "intervals need it. Try --set sigma=2, or --method census."),
+        (["--method", "census", "--set", "restart=true"], "requires a known sigma. Try --set sigma=2."),
+    ):
+        error = CliRunner().invoke(command, ["plan", *arguments, *options]).exception
+        assert isinstance(error, MethodError) and str(error).endswith(remedy)
+    assert CliRunner().invoke(command, ["plan", *arguments, "--method", "census"]).exit_code == 0
 
 
 def test_an_agent_alone_and_a_graph_of_ones_own(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -19,6 +20,7 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Samples
+from colme.node.io.sockets import listen_tcp
 from colme.node.io.sources import (
     CHUNK,
     LONGEST,
@@ -272,6 +274,23 @@ def test_bad_addresses_are_refused(case: str) -> None:
 def test_a_port_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(NodeError, match="Choose another port"):
         open_source(config("tcp", f"127.0.0.1:{taken.getsockname()[1]}"), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.EADDRINUSE, "Choose another port."), (errno.EADDRNOTAVAIL, "Choose an address of this machine"),
+     (errno.EACCES, "Choose a port above 1023."), (errno.ENOMEM, "Check the address.")],
+)  # fmt: skip
+def test_the_remedy_follows_from_why_listening_failed(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(socket.socket):
+        def bind(self, address: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(NodeError, match=f"^cannot listen at 127.0.0.1:7000: {os.strerror(number)}. {remedy}"):
+        listen_tcp("127.0.0.1:7000", "address")
 
 
 def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

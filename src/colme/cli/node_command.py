@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from colme.cli.parameters import METHOD
-from colme.errors import NodeError, one_of
+from colme.errors import MethodError, NodeError, one_of
 
 # Not that of cli.output, which imports most of the lab: a running device must not load it.
 _form = click.option(
@@ -228,7 +228,14 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
             raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
         table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
-    folder = write_plan(known, output, method=method_of(table), **options)
+    try:
+        folder = write_plan(known, output, method=method_of(table), **options)
+    except MethodError as error:
+        sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
+        if not unknown_sigma:
+            raise
+        remedy = "Try --set sigma=2." if method == "census" else "Try --set sigma=2, or --method census."
+        raise MethodError(sentence + remedy) from None
     what = "hosts" if options["agents"] else "agents"
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     for host in known:

@@ -43,7 +43,9 @@ def run_node(
         loop = Loop(device, source, status_server, period=config.period, report_every=config.report_every,
                         report=parts.report(sink), until_end=until_end, more_status=more_status)  # fmt: skip
         undo.pop_all()
-        say(f"{config.name} runs (start {core.incarnation}) with {len(core.neighbors)} neighbors.")
+        n_neighbors = len(core.neighbors)
+        plural = "" if n_neighbors == 1 else "s"
+        say(f"{config.name} runs (start {core.incarnation}) with {n_neighbors} neighbor{plural}.")
         with stopped_by_signals(loop):
             loop.run()
     say(f"{config.name} has saved its state and left.")

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from colme.errors import NodeError, missing_extra, shorten
-from colme.graphs import Graph, random_regular_graph
+from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.method import Method
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.presets import default_degree
@@ -89,7 +90,8 @@ def plan(
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
-    degree  neighbors of each agent (default: 6, or fewer if there are few agents)
+    degree  neighbors of each agent (default: 6, or fewer if there are few agents; if too few of them can be dialed for
+            a graph of equal degrees, those that cannot be are connected to those that can)
     graph   the graph of neighbors, instead of a random one; agents are numbered as in `hosts`
     seed    seed of the random graph
     days    validity of the certificates (default: a year)
@@ -193,7 +195,7 @@ def _place(text: str, where: str) -> Endpoint:
 
 
 def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed: int) -> Graph:
-    """The graph given, or a random one that is connected and whose edges can all be dialed."""
+    """The graph given, or a random one that is connected and whose edges can all be dialed: regular if possible."""
     n = len(hosts)
     if graph is not None:
         if degree is not None:
@@ -202,14 +204,29 @@ def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed:
             raise NodeError(f"the graph has {graph.n_agents} agents and the list {n}: they must be the same.")
         _check_dialable(hosts, graph)
         return graph
-    if degree is None:
-        degree = default_degree(n)
+    wanted = default_degree(n) if degree is None else degree
     for draw in range(_DRAWS):
-        found = random_regular_graph(n, degree, rng=seed + draw)
+        found = random_regular_graph(n, wanted, rng=seed + draw)
         if found.components().max() == 0 and _undialable(hosts, found) is None:
             return found
-    _check_dialable(hosts, found)
-    raise NodeError(f"degree={degree}: {n} agents would not all be connected. Try degree={min(n - 1, degree + 2)}.")
+    if degree is None and any(host.address is not None for host in hosts):
+        return _graph_around_dialable(hosts, wanted, seed)
+    _check_dialable(hosts, found, "Give" if degree is None else "Leave the degree out, give")
+    raise NodeError(f"degree={wanted}: {n} agents would not all be connected. Try degree={min(n - 1, wanted + 2)}.")
+
+
+def _graph_around_dialable(hosts: Sequence[Host], degree: int, seed: int) -> Graph:
+    """A connected graph for fleets with too few dialable agents for a regular one: a random regular graph of the
+    dialable agents, and each other agent connected to `degree` of them (or to all), evenly."""
+    dialable = [i for i, host in enumerate(hosts) if host.address is not None]
+    others = [i for i, host in enumerate(hosts) if host.address is None]
+    core = _graph([hosts[i] for i in dialable], None, None, seed)
+    edges = [(dialable[a], dialable[b]) for a, b in core.edges()]
+    order = np.random.default_rng(seed).permutation(dialable).tolist()
+    each = min(degree, len(order))
+    for k, other in enumerate(others):
+        edges += [(order[(k * each + j) % len(order)], other) for j in range(each)]
+    return from_edges([(min(edge), max(edge)) for edge in edges], len(hosts))
 
 
 def _undialable(hosts: Sequence[Host], graph: Graph) -> tuple[Host, Host] | None:
@@ -218,11 +235,12 @@ def _undialable(hosts: Sequence[Host], graph: Graph) -> tuple[Host, Host] | None
     return next((pair for pair in pairs if pair[0].address is None and pair[1].address is None), None)
 
 
-def _check_dialable(hosts: Sequence[Host], graph: Graph) -> None:
+def _check_dialable(hosts: Sequence[Host], graph: Graph, remedy: str = "Give") -> None:
     pair = _undialable(hosts, graph)
     if pair is not None:
         raise NodeError(f"{pair[0].name!r} and {pair[1].name!r} would be neighbors, and neither can be dialed: one "
-                        "must have an address. Try another graph, or see docs/howto/behind_nat.md.")  # fmt: skip
+                        f"must have an address. {remedy} one of them an address, or forward a port to it: "
+                        "see docs/howto/behind_nat.md.")  # fmt: skip
 
 
 def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], method: Method) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Nothing here blocks."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -12,6 +13,16 @@ from colme.errors import NodeError, shorten
 from colme.node.names import host_and_port, is_loopback
 
 _WAITING = 16  # backlog of connections
+_REMEDIES = {
+    errno.EADDRINUSE: "Choose another port.",
+    errno.EADDRNOTAVAIL: "Choose an address of this machine; `ip address` lists them.",
+    errno.EACCES: "Choose a port above 1023.",
+}
+
+
+def listening_remedy(number: int | None) -> str:
+    """What to do if listening at a TCP address failed with this errno."""
+    return _REMEDIES.get(number or 0, "Check the address.")
 
 
 def listen_unix(path: str) -> socket.socket:
@@ -46,7 +57,7 @@ def listen_tcp(address: str, what: str) -> socket.socket:
         listener.bind((place.host, place.port))
     except OSError as error:
         listener.close()
-        raise NodeError(f"cannot listen at {address}: {error.strerror}. Choose another port.") from None
+        raise NodeError(f"cannot listen at {address}: {error.strerror}. {listening_remedy(error.errno)}") from None
     return _listening(listener)
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from colme.errors import NodeError, missing_extra, one_of
 from colme.node.config.node_toml import NodeConfig
+from colme.node.io.sockets import listening_remedy
 from colme.node.names import Endpoint, KeyExpressions
 from colme.node.net import zenoh_settings
 from colme.node.net.admission import Admission
@@ -208,9 +209,12 @@ class _Session:
         try:
             self.session = zenoh.open(raw)
         except zenoh.ZError as error:
-            what = f"listen at {', '.join(config.listen)}" if neighbor is None else f"dial {neighbor}"
-            reason = re.search(r"([^:]+) \(os error \d+\)", str(error))  # the rest are lines of zenoh's source
-            raise NodeError(f"cannot {what}: {reason[1].strip() if reason else error}. Choose another port.") from None
+            found = re.search(r"([^:]+) \(os error (\d+)\)", str(error))  # the rest are lines of zenoh's source
+            reason, number = (found[1].strip(), int(found[2])) if found else (str(error), None)
+            if neighbor is not None:
+                raise NodeError(f"cannot dial {neighbor}: {reason}. Check its endpoint in node.toml.") from None
+            where = ", ".join(config.listen)
+            raise NodeError(f"cannot listen at {where}: {reason}. {listening_remedy(number)}") from None
         self._events = self.session.info.declare_transport_events_listener(zenoh.handlers.RingChannel(1), history=True)
         drop = zenoh.CongestionControl.DROP
         self._publishers = [
