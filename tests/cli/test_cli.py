@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
@@ -23,8 +24,11 @@ import pytest
 
 import colme
 from colme import cli
+from colme._core import jit
 from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
+from colme.cli.messages import say
+from colme.cli.output import emit
 from colme.lab.doctor import EXTRAS
 from colme.lab.experiments.experiment import Experiment, shipped_experiments
 from colme.lab.experiments.setting import Setup, flat_name
@@ -410,6 +414,9 @@ def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Pa
     assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
     code, out, err = call("plot", "results/small", "msee")
     assert code != 0 and out == "" and "Did you mean 'mse'?" in err
+    assert call("run", small, "-q", "-j", "1")[0] == 0
+    code, out, err = call("plot", "small", "timing")
+    assert code == 1 and out == "" and "the experiment has no [timing]: the figure 'timing' needs it." in err
 
 
 # list, doctor, version
@@ -461,6 +468,27 @@ def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
     assert {"python", "numba", "compiled kernels", "cores", "folder results", "simulation"} <= set(rows)
     assert re.search(r"\d+ in .* MB", rows["compiled kernels"]["found"])
     assert not list(tmp_path.iterdir()), "a doctor leaves nothing behind"
+
+
+def test_doctor_counts_the_kernels_in_all_folders_of_the_cache(
+    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one/a.nbc", "one/a.nbi", "two/b.nbc"):
+        (tmp_path / "cache" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cache" / name).write_bytes(b"kernel")
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path / "cache")
+    rows = {row["check"]: row["found"] for row in rows_of(call("doctor", "--format", "json")[1])}
+    assert rows["compiled kernels"].startswith("2 in ")
+
+
+def test_a_column_without_content_is_left_out_without_a_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for remedy, said in (("", ""), ("help", "Not shown: remedy.")):
+        emit([{"check": "x" * 36, "remedy": remedy}], "table", spare=("remedy",), wide=False)
+        err = capsys.readouterr().err
+        assert err.startswith(said) if said else err == ""
 
 
 def test_doctor_finds_folders_that_cannot_be_written(
@@ -707,8 +735,15 @@ def test_an_unstable_combination_of_a_sweep_is_skipped_with_a_sentence(call: Cal
     assert call("report", "small", "--no-figures")[0] == 0
     page = Path("results/small/report.html").read_text()
     assert "Skipped: CL-colME: step=5 is not stable" in page and "runs are missing" not in page
+    assert "<footer>4 runs. " in page
+    states = {
+        (row["method"], row["step"]): row["state"]
+        for row in rows_of(call("list", "runs", "small", "--format", "json")[1])
+    }
+    assert states == {("CL-colME", 0.1): "done", ("CL-colME", 5): "cannot run", ("local", None): "done"}
     code, out, err = call("simulate", "-q", "--n-agents", "24", "--steps", "5", "--step", "0.1,5", "--format", "json")
-    assert code == 0 and len(rows_of(out)) == 2 and "Skipped: CL-colME: step=5 is not stable" in err
+    assert code == 0 and "Skipped: CL-colME: step=5 is not stable" in err
+    assert [(row["method"], row["step"]) for row in rows_of(out)] == [("CL-colME", 0.1), ("local", None)]
 
 
 # Own graphs
@@ -725,7 +760,15 @@ def test_a_graph_from_a_file_is_a_flag_relative_to_the_current_folder(call: Call
     Path("ring.edges").unlink()
     assert call("report", "small", "--no-figures")[0] == 0, "the results have a copy of the graph"
     code, _, err = call("simulate", "--graph", "no.edges")
-    assert code == 2 and "there is no such file" in err
+    assert code == 2 and "there is no such file. Check the path." in err
+    page = Path("results/small/report.html").read_text()
+    assert "copy the folder results/small/graphs (it holds ring.edges) beside it" in page
+    Path("again/graphs").mkdir(parents=True)
+    Path("again/graphs/ring.edges").write_bytes(Path("results/small/graphs/ring.edges").read_bytes())
+    (printed,) = [each for each in re.findall("<pre>(.*?)</pre>", page, re.S) if "[scenario]" in each]
+    Path("again/small.toml").write_text(html.unescape(printed))
+    code, _, err = call("run", "again/small.toml", "-q")
+    assert code == 0 and "All 6 runs are done." in err, "the printed file asks for the same runs"
 
 
 # Tables on a narrow terminal
@@ -748,6 +791,41 @@ def test_a_table_fits_80_columns_and_breaks_no_number(
     if arguments[0] != "doctor":
         code, wide, err = call(*arguments, "--wide")
         assert code == 0 and "Not shown" not in err and max(map(len, wide.splitlines())) >= max(map(len, rows))
+
+
+def test_the_quantity_names_the_statistic_where_the_terminal_is_narrow(
+    call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = call("run", small, "-q", "-j", "1", "--seeds", "1")
+    assert code == 0 and "(median)" in out
+
+
+def test_messages_on_a_terminal_break_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "Error: nothing is here, and " + "this/is/a/path/" * 4 + " is too long.\n  indented " + "word " * 10 + "end"
+    say(text)
+    assert capsys.readouterr().err == text + "\n", "not on a terminal: as it is"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    say(text)
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert all(len(line) <= 40 or " " not in line for line in lines) and lines[-1].startswith("  ")
+    with pytest.raises(SystemExit):
+        cli.main(["run", "cl_colm"])
+    assert all(len(line) <= 40 for line in capsys.readouterr().err.splitlines())
+
+
+def test_the_summaries_of_node_commands_are_whole(call: Calls) -> None:
+    assert "..." not in call("node", "--help")[1].partition("Commands:")[2]
+
+
+def test_an_unknown_name_is_compared_with_the_results_too(call: Calls, small: Path) -> None:
+    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
+    code, out, err = call("report", "smal")
+    assert code == 2 and out == "" and "unknown experiment 'smal'" in err and "Did you mean 'small'?" in err
 
 
 # A figure for a paper

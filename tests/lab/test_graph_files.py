@@ -60,6 +60,11 @@ WRONG = {
     "a word": ("0 1\na b\n", "line 2 is 'a b'"),
     "a loop": ("0 0\n", r"edge \(0, 0\) is a loop"),
     "twice": ("0 1\n1 0\n", r"edge \(0, 1\) is given twice"),
+    "no numbers": ("a b\nb c\n", "line 2 is 'b c': it must be two agents"),
+    "a heading alone": ("from to\n", "it has no edge: every line must be two agents"),
+    "nothing": ("# a graph\n", "it has no edge"),
+    "no whole numbers": ("0.5 1\n0 1\n", "line 1 is '0.5 1'"),
+    "numbered from 1": ("1 2\n2 12\n", r"the agents are numbered 1\.\.12: they must be numbered from 0\. Subtract 1"),
     "too many agents": ("0 99\n", r"edge \(0, 99\) names an agent that does not exist"),
 }
 

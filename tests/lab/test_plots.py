@@ -146,12 +146,13 @@ def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xar
     np.testing.assert_allclose(table[table["line"] == "local"]["median"], expected)
 
 
-def test_time_is_compared_with_the_same_seed_and_parameters(data: xarray.Dataset) -> None:
-    table = plots.time_table(data).set_index("line")
-    assert list(table["median"]) == sorted(table["median"])
-    np.testing.assert_allclose(table.loc["C-colME, edge", "ratio"], 1.5)
-    np.testing.assert_allclose(table.loc["CL-colME, edge", "ratio"], 1.0)
-    np.testing.assert_allclose(table.loc["local", "ratio"], 0.25)
+def test_time_is_compared_with_the_same_seed_of_the_reference(data: xarray.Dataset) -> None:
+    for paired, ratios in ((False, [2.25, 1.5, 1.0, 0.25]), (True, [1.5, 1.0, 1.0, 0.25])):
+        table = plots.time_table(data, paired=paired).set_index("line")
+        assert list(table["median"]) == sorted(table["median"])
+        lines = ["C-colME, edge", "CL-colME, edge", "CL-colME, agent", "local"]
+        np.testing.assert_allclose(table.loc[lines, "ratio"], ratios)
+    assert "relative to CL-colME, agent)" in plots.plot_time(data).get_xlabel()
     alone = plots.time_table(data.sel({"method": ["C-colME", "local"]}))
     assert alone["ratio"].isna().all()
 

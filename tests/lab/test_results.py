@@ -400,8 +400,7 @@ def test_final_rows_know_every_time(sweep: xarray.Dataset) -> None:
         where = {key: row[key] for key in ("degree", "level") if row[key] is not None}
         seconds = at(sweep, row["method"], **where)["cpu_seconds"].values
         assert seconds.min() <= row["seconds"] <= seconds.max()
-        if row["method"] == "CL-colME":
-            assert row["time_ratio"] == 1.0
+    assert final_rows(sweep)[0]["time_ratio"] == 1.0, "the reference is the first line of CL-colME"
 
 
 def test_a_parameter_that_moves_only_another_metric_has_rows_of_its_own(tmp_path: Path) -> None:
@@ -411,23 +410,25 @@ def test_a_parameter_that_moves_only_another_metric_has_rows_of_its_own(tmp_path
     assert found["local", 0.01] > 0.8 and found["local", 1.0] == 0.0
 
 
-def test_time_ratios_are_paired_by_seed_and_parameters(tmp_path: Path) -> None:
+def test_time_ratios_are_relative_to_one_line_or_paired_by_parameters(tmp_path: Path) -> None:
     both = [{"method": "cl-colme", "level": ["agent", "edge"]}, {"method": "c-colme", "level": ["agent", "edge"]}]
     data = run(tmp_path, small(seeds=3, steps=30, degree=[4, 6], methods=both))
     seconds = np.random.default_rng(0).uniform(1.0, 2.0, size=(2, 2, 2, 3))  # method, degree, level, seed
     data["cpu_seconds"] = (data["cpu_seconds"].dims, seconds)
-    table = time_table(data)
-    assert len(table) == 8 and (table["median"].diff().dropna() >= 0).all(), "fastest first"
-    for i, degree in enumerate((4, 6)):
-        for j, level in enumerate(("agent", "edge")):
-            (row,) = table[table["line"] == f"C-colME, degree {degree}, {level}"].to_dict("records")
-            low, middle, high = np.quantile(seconds[1, i, j], [0.25, 0.5, 0.75])
+    for paired in (False, True):
+        table = time_table(data, paired=paired)
+        assert len(table) == 8 and (table["median"].diff().dropna() >= 0).all(), "fastest first"
+        assert table.attrs["reference"] == ("CL-colME" if paired else "CL-colME, degree 4, agent")
+        for k, i, j in np.ndindex(2, 2, 2):
+            name = f"{('CL-colME', 'C-colME')[k]}, degree {(4, 6)[i]}, {('agent', 'edge')[j]}"
+            (row,) = table[table["line"] == name].to_dict("records")
+            low, middle, high = np.quantile(seconds[k, i, j], [0.25, 0.5, 0.75])
             assert (row["low"], row["median"], row["high"]) == (low, middle, high)
-            low, middle, high = np.quantile(seconds[1, i, j] / seconds[0, i, j], [0.25, 0.5, 0.75])
+            other = seconds[0, i, j] if paired else seconds[0, 0, 0]
+            low, middle, high = np.quantile(seconds[k, i, j] / other, [0.25, 0.5, 0.75])
             assert (row["ratio_low"], row["ratio"], row["ratio_high"]) == (low, middle, high)
-    assert (table[table["method"] == "CL-colME"]["ratio"] == 1.0).all()
     ended = {(row["method"], row["degree"], row["level"]): row["time_ratio"] for row in final_rows(data)}
-    assert ended["C-colME", 6, "edge"] == np.median(seconds[1, 1, 1] / seconds[0, 1, 1])
+    assert ended["C-colME", 6, "edge"] == np.median(seconds[1, 1, 1] / seconds[0, 0, 0])
 
 
 def test_without_the_reference_there_are_times_and_no_ratios(tmp_path: Path) -> None:

@@ -87,6 +87,9 @@ def test_the_page_of_a_timing(folder: Path) -> None:
     subject = subject_of(experiment_of(folder), store_of(folder))
     drawings, failed = draw(subject)
     assert [each.name for each in drawings] == ["timing"] and not failed
+    for name in ("mse", "density", "graph", "time"):
+        with pytest.raises(RunError, match=f"a timing records no errors: the figure '{name}' needs them"):
+            draw(subject, (name,))
     page = html_of(subject, drawings, failed)
     assert "Over whole runs, C-colME, weights kept takes" in page and "Times relative to CL-colME" in page
 

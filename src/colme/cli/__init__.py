@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from colme import __version__
+from colme.cli.messages import say
 from colme.errors import ColmeError, ColumnError, ExperimentError
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
@@ -87,10 +89,12 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().removesuffix("\n"))
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        click.echo(str(error.__cause__ or error) or "Interrupted.", err=True)  # click hides the message
+        say(str(error.__cause__ or error) or "Interrupted.")  # click hides the message
         code = 130
     except BrokenPipeError:  # the reader, such as head, has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,14 +102,14 @@ def main(arguments: list[str] | None = None) -> None:
     except (ColmeError, OSError) as error:
         if debug:
             raise
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}")
         code = 2 if isinstance(error, ExperimentError | ColumnError) else 1
     except MemoryError:
-        click.echo("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).", err=True)
+        say("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).")
         code = 1
     except Exception as error:
         if debug:
             raise
-        click.echo(f"Error: {type(error).__name__}: {error}. This is a bug in colme; --debug shows where.", err=True)
+        say(f"Error: {type(error).__name__}: {error}. This is a bug in colme; --debug shows where.")
         code = 1
     sys.exit(code if isinstance(code, int) else 0)

@@ -66,7 +66,10 @@ def _figures() -> list[dict[str, Any]]:
 def _runs(experiment: str, results: str) -> list[dict[str, Any]]:
     from colme.lab.runs.runner import make_plan, plan_rows
 
-    return plan_rows(make_plan(source_of(experiment, results), results=results))
+    plan = make_plan(source_of(experiment, results), results=results)
+    if plan.missing:
+        plan.refused = plan.experiment.cannot_run()
+    return plan_rows(plan)
 
 
 def _first_line(doc: str | None) -> str:

@@ -32,7 +32,15 @@ _WIDE_COLUMNS = (
 _NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate", "agents", "fresh_agents")
 
 
-@click.group("node")
+class _NodeCommands(click.Group):
+    """Lists the commands with their whole summaries."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=1000)) for name, each in self.commands.items()])
+
+
+@click.group("node", cls=_NodeCommands)
 def command() -> None:
     """Run an agent on this device, inspect running agents, and plan a fleet.
 

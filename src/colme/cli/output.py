@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from colme.cli.messages import say as say
 from colme.lab.text import Row, text_of
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of the output."
 )
 wide_option = click.option("--wide", is_flag=True, help="Show all columns of a table, however wide it becomes.")
-
-
-def say(text: str) -> None:
-    """Print a message on stderr."""
-    click.echo(text, err=True)
 
 
 def emit(rows: Sequence[Row], form: str, *, title: str = "", spare: Sequence[str] = (), wide: bool = True) -> None:
@@ -62,7 +58,8 @@ def _print_table(rows: Sequence[Row], title: str, spare: Sequence[str], wide: bo
         if _width(console, rows) <= console.width:
             break
         if name in rows[0]:
-            left_out.append(name)
+            if any(row[name] not in ("", None) for row in rows):
+                left_out.append(name)
             rows = [{key: value for key, value in row.items() if key != name} for row in rows]
     console.print(table_of(rows, title))
     if left_out:

@@ -59,11 +59,20 @@ results_option: Any = click.option(
 
 def source_of(experiment: str, results: str) -> Path | str:
     """What to report on: a folder or a file as given; a name stands for what was run last under it."""
+    from colme.errors import ExperimentError, one_of
+    from colme.lab.experiments.experiment import shipped_experiments
+
     path = Path(experiment)
     if path.is_dir() or path.suffix == ".toml":
         return experiment
     folder = Path(results) / path.name
-    return folder if (folder / "experiment.toml").exists() else experiment
+    if (folder / "experiment.toml").exists():
+        return folder
+    if len(path.parts) == 1 and not path.exists():
+        stored = sorted(each.parent.name for each in Path(results).glob("*/experiment.toml"))
+        shipped = [each.stem for each in shipped_experiments()]
+        one_of(experiment, dict.fromkeys([*stored, *shipped]), "experiment", ExperimentError)
+    return experiment
 
 
 def known_source(experiment: str, results: str) -> Path | str:

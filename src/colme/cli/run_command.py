@@ -28,7 +28,7 @@ TITLES = {
 SPARE = {  # columns that a table leaves out first where the terminal is narrow
     "methods": ("n_groups", "coverage", "numbers", "isolated", "lost_edges", "seconds", "seeds", "error_rate",
                 "time_ratio", "wrong_edges"),
-    "expected": ("low", "high", "source", "statistic"),
+    "expected": ("low", "high", "source"),
     "timing": ("repeats", "ns_per_agent_step", "low", "high"),
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ def _announce(plan: RunPlan) -> None:
 
 def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: bool = False) -> None:
     """Print the final errors, and measured beside expected."""
-    from colme.lab.tables import expected_rows, final_rows
+    from colme.lab.tables import expected_rows, final_rows, with_statistic
 
     sections: dict[str, list[dict[str, Any]]] = {}
     if experiment.head.timing is not None:
@@ -123,6 +123,8 @@ def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: b
         plain = {name: [plain_row(row) for row in rows] for name, rows in sections.items()}
         click.echo(json.dumps({"experiment": experiment.name} | plain, indent=2))
         return
+    if "expected" in sections:
+        sections["expected"] = [with_statistic(row) for row in sections["expected"]]
     for name, rows in sections.items():
         emit(rows, form, title=f"{experiment.title}: {TITLES[name]}", spare=SPARE[name], wide=wide)
         if form == "csv":

@@ -80,25 +80,27 @@ def _kernels() -> Finding:
             "compiled kernels", "no writable folder: every process compiles them again", False,
             "Set COLME_CACHE_DIR to a folder that is writable.",
         )  # fmt: skip
-    files = [each for each in folder.glob("*") if each.suffix in (".nbi", ".nbc")]
+    files = [each for each in folder.rglob("*") if each.suffix in (".nbi", ".nbc")]
     size = sum(each.stat().st_size for each in files)
     count = sum(each.suffix == ".nbc" for each in files)
     return Finding("compiled kernels", f"{count} in {folder} ({size / 1e6:.1f} MB)")
 
 
 def _speed() -> Finding:
-    """A short simulation: whether it works, and how fast."""
+    """A short simulation: whether it works, and how fast (the best of three)."""
     import time
 
     scenario = colme.Scenario(n_agents=1000, means=(0.0, 1.0))
     method = colme.CLColME()
     colme.simulate(method, scenario, steps=50)
-    started = time.perf_counter()
-    trace = colme.simulate(method, scenario, steps=500)
-    took = time.perf_counter() - started
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        trace = colme.simulate(method, scenario, steps=500)
+        times.append(time.perf_counter() - started)
     fine = bool(trace.mse[-1] < trace.local_mse[-1])
     remedy = "" if fine else "Collaboration did not help on a simple scenario: please report this."
-    return Finding("simulation", f"{took / 500 / 1000 * 1e9:.0f} ns per agent and step", fine, remedy)
+    return Finding("simulation", f"{min(times) / 500 / 1000 * 1e9:.0f} ns per agent and step", fine, remedy)
 
 
 def _threads() -> Finding:

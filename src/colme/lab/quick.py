@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "scenario": {"n_agents": 1000, "means": [0.0, 1.0], "sigma": 1.0},
 }
 Found = list[tuple[Planned, list[Trace]]]
-"""Every combination of method and parameters, with the traces of its seeds."""
+"""Every combination of method and parameters, with the traces of its seeds; without traces if it cannot run."""
 
 
 def simulate_flags(
@@ -46,7 +46,7 @@ def simulate_flags(
     for each in experiment.planned:
         if each.name not in refused:
             groups.setdefault((each.setting.scenario, each.setting.setup), []).append(each)
-    found: Found = []
+    found: Found = [(each, []) for each in experiment.planned if each.name in refused]
     for (scenario_, setup), planned in groups.items():
         every_seed = list(dict.fromkeys(each.setting.seed for each in planned))
         first = [each for each in planned if each.setting.seed == every_seed[0]]
@@ -59,7 +59,7 @@ def simulate_flags(
 
 
 def _keys(found: Found) -> list[Row]:
-    """Method and the parameters that vary, for each combination."""
+    """Method and the parameters that vary (also among combinations that cannot run), for each combination."""
     flat = [each.setting.parameters() for each, _ in found]
     names = list(dict.fromkeys(name for row in flat for name in row))
     varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
@@ -74,6 +74,7 @@ def last_rows(found: Found) -> list[Row]:
     return [
         key | {"seeds": len(traces), "t": int(traces[0].t[-1])} | _medians(traces)
         for key, (_, traces) in zip(_keys(found), found, strict=True)
+        if traces
     ]
 
 

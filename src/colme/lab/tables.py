@@ -19,7 +19,8 @@ from colme.metrics import OF_METHOD
 
 
 def final_rows(data: xarray.Dataset) -> list[Row]:
-    """The final errors of each method, medians over the seeds at the last step, and its time relative to CL-colME's."""
+    """The final errors of each method, medians over the seeds at the last step, and its time relative to that of the
+    first line of CL-colME."""
     times = time_table(data).set_index("line")
     rows = []
     check(data, "mse", "t")
@@ -74,29 +75,33 @@ def _parameters(data: xarray.Dataset, line: Line) -> Row:
     return {name: data[name].values[line.chosen[name]].item() if name in line.chosen else None for name in names}
 
 
-def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE) -> pd.DataFrame:
+def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE, paired: bool = False) -> pd.DataFrame:
     """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
-    over the seeds), ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the baseline's on
-    the same seed, with the same parameters where it has them, per agent and step if their numbers differ; and
-    mean_ratio, the mean time divided by the baseline's mean time. Without the baseline, ratios are NaN."""
+    over the seeds), ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the reference's on
+    the same seed, per agent and step if their numbers differ; and mean_ratio, the mean time divided by the reference's
+    mean time. The reference is the first line of the baseline that has times; `attrs["reference"]` names it. Without
+    one, ratios are NaN.
+
+    paired   compare each line with the line of the baseline that has the same parameters, where it has them"""
     seconds = check(data, "cpu_seconds")
     drawn = _rows(data)  # the same lines as in the other tables
     found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
     work = {line.label: data["agent_steps"].isel(line.places) if "agent_steps" in data else 1.0 for line in drawn}
-    base = [line for line in found if line.method == baseline]
+    base = [line for line in found if line.method == baseline and bool(line.values.notnull().any())]
     rows = []
     for line in found:
         ratios, mean_ratio = np.full(3, np.nan), np.nan
-        twins = [other for other in base if all(line.chosen.get(k, v) == v for k, v in other.chosen.items())]
-        if twins:
-            twin = twins[0]
-            size = work[twin.label] / work[line.label]
-            ratios = quartiles(line.values / twin.values * size)
-            mean_ratio = float((line.values * size).mean() / twin.values.mean())
+        alike = [one for one in base if all(line.chosen.get(k, v) == v for k, v in one.chosen.items())]
+        for other in (alike if paired else base)[:1]:
+            size = work[other.label] / work[line.label]
+            ratios = quartiles(line.values / other.values * size)
+            mean_ratio = float((line.values * size).mean() / other.values.mean())
         rows.append((line.label, line.method, *quartiles(line.values), ratios[1], ratios[0], ratios[2], mean_ratio))
     columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high", "mean_ratio"]
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], float))
-    return table.sort_values("median", kind="stable", ignore_index=True)
+    table = table.sort_values("median", kind="stable", ignore_index=True)
+    table.attrs["reference"] = base[0].label if base and not paired else baseline
+    return table
 
 
 def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[Row]:
@@ -114,6 +119,12 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
     return rows
 
 
+def with_statistic(row: Row) -> Row:
+    """A row of `expected_rows` for a table: the quantity names the statistic, as in "MSE at t=2000 (mean)"."""
+    quantity = f"{row['quantity']} ({row['statistic']})"
+    return {key: quantity if key == "quantity" else value for key, value in row.items() if key != "statistic"}
+
+
 def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]:
     """The statistic over the seeds that is comparable with the expected number, and the quartiles."""
     lines = {
@@ -125,7 +136,7 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
         return (np.nan,) * 3
     line = next(iter(lines.values()))
     if each.metric == TIME_RATIO:
-        times = time_table(data).set_index("line")
+        times = time_table(data, paired=True).set_index("line")
         row = times.loc[line.label] if line.label in times.index else dict.fromkeys(times.columns, np.nan)
         middle = row["mean_ratio"] if each.statistic == "mean" else row["ratio"]
         return float(middle), float(row["ratio_low"]), float(row["ratio_high"])

@@ -53,7 +53,8 @@ class Expected(Configuration, frozen=True, kw_only=True):
     """A number to compare a measurement with: from theory, from an independent computation, or from a paper.
 
     method     the label of the method
-    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME
+    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME (with the same
+               parameters)
     t          the step at which it is expected; or
     below      the level below which the metric falls: the expected value is the first step at which it does
     value      the expected value
@@ -204,10 +205,18 @@ class Experiment:
     def check(self) -> dict[str, str]:
         """Find what would fail only when it runs: a graph that does not exist, a step that is not stable on its graph.
 
-        Returns name of the run -> reason for the combinations of a sweep that cannot run. A method of which no
-        combination can run is an error. Graphs are checked for the first seed of every combination."""
+        Returns `cannot_run`. A method of which no combination can run is an error."""
+        refused = self.cannot_run()
+        able = {each.label for each in self.planned if each.name not in refused}
+        for each in self.planned:
+            if each.label not in able:
+                raise ExperimentError(refused[each.name])
+        return refused
+
+    def cannot_run(self) -> dict[str, str]:
+        """Name of the run -> reason, for what would fail when it runs. Graphs are checked for the first seed of every
+        combination."""
         reasons: dict[tuple[str, Setting], str] = {}
-        labels = {each.label: False for each in self.planned}
         for each in self.planned:
             combination = (each.label, msgspec.structs.replace(each.setting, seed=0))
             if combination not in reasons:
@@ -216,10 +225,6 @@ class Experiment:
                     each.setting.check()
                 except ColmeError as error:
                     reasons[combination] = str(error)
-            labels[each.label] |= not reasons[combination]
-        for (label, _), reason in reasons.items():
-            if not labels[label]:
-                raise ExperimentError(f"{label}: {reason}")
         found = ((each, reasons[each.label, msgspec.structs.replace(each.setting, seed=0)]) for each in self.planned)
         return {each.name: f"{each.label}: {reason}" for each, reason in found if reason}
 

@@ -1,6 +1,6 @@
 """Graphs from files: edge lists, NumPy archives, and the formats that networkx reads.
 
-    .edges .txt .csv .tsv     two agents per line, with commas or blanks; # begins a comment; a heading is skipped
+    .edges .txt .csv .tsv     two agents per line, with commas or blanks; # begins a comment; one heading is skipped
     .npz                      arrays indptr and indices, as in `colme.Graph` (scipy.sparse.save_npz writes them)
     .graphml .gexf .gml .adjlist .net      through networkx
 
@@ -42,7 +42,8 @@ def find_graph(name: str, folder: Path) -> str:
     if path.suffix.lower() not in ENDINGS:
         raise ExperimentError(f"graph={name!r}: it must end in one of {', '.join(ENDINGS)}. Convert the file.")
     if not path.is_file():
-        raise ExperimentError(f"graph={name!r}: there is no such file. Paths are relative to the experiment file.")
+        remedy = "Check the path." if Path(name).is_absolute() else "Paths are relative to the experiment file."
+        raise ExperimentError(f"graph={name!r}: there is no such file. {remedy}")
     return str(path.resolve())
 
 
@@ -96,14 +97,21 @@ def _graph(path: str, n_agents: int, stamp: tuple[int, int]) -> Graph:
 def _read(file: Path, n_agents: int) -> Graph:
     ending = file.suffix.lower()
     if ending in EDGE_LISTS:
-        return graphs.from_edges(_edge_list(file.read_text(encoding="utf-8", errors="replace")), n_agents)
+        edges = _edge_list(file.read_text(encoding="utf-8", errors="replace"))
+        if edges.min() == 1 and edges.max() == n_agents:
+            raise ExperimentError(
+                f"the agents are numbered 1..{n_agents}: they must be numbered from 0. Subtract 1 from every number."
+            )
+        return graphs.from_edges(edges, n_agents)
     if ending == ".npz":
         return _npz(file)
     return _networkx(file, NETWORKX[ending])
 
 
 def _edge_list(text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The edges in the text, at least one. Its first line that is not empty may be the heading of a table."""
     pairs: list[tuple[int, int]] = []
+    first = True
     for number, line in enumerate(text.splitlines(), start=1):
         words = [word for word in re.split(r"[,;\s]+", line.partition("#")[0].strip()) if word]
         if not words:
@@ -111,11 +119,15 @@ def _edge_list(text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         try:
             a, b = (int(word) for word in words)
         except ValueError:
-            if not pairs and len(words) == 2:  # the heading of a table
+            if first and len(words) == 2 and not any(re.match(r"[-+.]?\d", word) for word in words):
+                first = False
                 continue
             raise ExperimentError(f"line {number} is {line.strip()!r}: it must be two agents, such as 0 1.") from None
+        first = False
         pairs.append((a, b))
-    return np.array(pairs, np.int64).reshape(-1, 2)
+    if not pairs:
+        raise ExperimentError("it has no edge: every line must be two agents, such as 0 1.")
+    return np.array(pairs, np.int64)
 
 
 def _npz(file: Path) -> Graph:

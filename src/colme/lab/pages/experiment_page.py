@@ -22,8 +22,9 @@ from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
 from colme.lab.plots.figures import draw
 from colme.lab.plots.subject import Drawing, Subject, subject_of
 from colme.lab.provenance import bibliography, versions
+from colme.lab.runs.runner import GRAPHS, with_kept_graphs
 from colme.lab.runs.store import RunStore, toml_of
-from colme.lab.tables import case_rows, expected_rows, final_rows, time_table
+from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
 
@@ -175,8 +176,8 @@ def _sections(subject: Subject) -> list[str]:
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     parts.append(table_html(ended, "Medians over the seeds at the last step."))
     times = time_table(subject.data)
-    if times["ratio"].notna().any() and times["method"].nunique() > 1:
-        parts.append(f"<h2>Times relative to {REFERENCE}</h2>")
+    if times["ratio"].notna().any() and len(times) > 1:
+        parts.append(f"<h2>Times relative to {escape(times.attrs['reference'])}</h2>")
         note = (
             "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
             "the same seed (per agent and step where sizes differ)."
@@ -189,8 +190,9 @@ def _sections(subject: Subject) -> list[str]:
 
 
 def _with_range(row: Row) -> Row:
+    row = with_statistic(row)
     return {
-        "method": row["method"], "quantity": f"{row['quantity']} ({row['statistic']})",
+        "method": row["method"], "quantity": row["quantity"],
         "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
         "expected": row["expected"],
         "ratio": row["ratio"], "source": row["source"],
@@ -213,20 +215,26 @@ def _making_of(subject: Subject) -> list[str]:
         if head is not None:
             seen = head["versions"]
             break
-    shown = {key: value for key, value in experiment.table.items() if key != "expected"}  # shown in the table above
+    done = len({each.name for each in experiment.planned if store.is_complete(each.name)})
     file, folder = f"{experiment.name}.toml", f"results/{experiment.name}"
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]
     return [
         "<h2>Reproduce it</h2>",
-        f"<p>Save the file below as {escape(file)}, then run:</p>",
+        f"<p>Save the file below as {escape(file)}{escape(_copies(experiment, folder))}, then run:</p>",
         f"<pre>colme run {escape(shlex.quote(file))}\ncolme report {escape(shlex.quote(folder))}</pre>",
-        f"<pre>{escape(toml_of(shown))}</pre>",
+        f"<pre>{escape(toml_of(with_kept_graphs(experiment.table)))}</pre>",
         "<h2>Versions</h2>",
         table_html(rows, "The versions that made the runs, and those that made this page."),
         "<h2>How to cite</h2>",
         f"<pre>{escape(bibliography(experiment.methods))}</pre>",
-        f"<footer>{len(experiment.planned)} runs. Made with colme {escape(versions()['colme'])}.</footer>",
+        f"<footer>{done} {'run' if done == 1 else 'runs'}. Made with colme {escape(versions()['colme'])}.</footer>",
     ]
+
+
+def _copies(experiment: Experiment, folder: str) -> str:
+    """What to copy beside the file: the results keep the graph files in a folder to which the file refers."""
+    graphs = dict.fromkeys(Path(each.setting.graph_file).name for each in experiment.planned if each.setting.graph_file)
+    return f", copy the folder {folder}/{GRAPHS} (it holds {', '.join(graphs)}) beside it" if graphs else ""
 
 
 def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = ()) -> str:

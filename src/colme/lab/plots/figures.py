@@ -75,11 +75,14 @@ def time(subject: Subject) -> Drawing:
     """Time per run, and its ratio to CL-colME's."""
     from colme.lab import plots
 
+    table = plots.time_table(subject.data)
+    ratios = f" The ratios are relative to {table.attrs['reference']}." if table["ratio"].notna().any() else ""
     caption = (
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
-        "(whiskers) over the seeds. Runs were done in parallel; experiments/timing.toml measures ratios side by side."
+        f"(whiskers) over the seeds.{ratios} Runs were done in parallel; experiments/timing.toml measures ratios side "
+        "by side."
     )
-    return Drawing("time", plots.plot_time(subject.data), plots.time_table(subject.data), caption)
+    return Drawing("time", plots.plot_time(subject.data), table, caption)
 
 
 def scaling(subject: Subject) -> Drawing:
@@ -238,6 +241,8 @@ def timing(subject: Subject) -> Drawing:
     """Times measured side by side, as ratios to CL-colME."""
     from colme.lab import plots
 
+    if subject.experiment.head.timing is None:
+        raise ColmeError("the experiment has no [timing]: the figure 'timing' needs it. Try the figure 'time'.")
     table = ratio_frame(subject.experiment, subject.store)
     caption = (
         "Time relative to CL-colME's, turn by turn: median (line), quartiles (box) and ratios of single turns "
@@ -280,6 +285,8 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
 
 FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
 """Every figure by name."""
+OF_TIMINGS = ("timing", "spectrum", "stability", "census")
+"""The figures of an experiment with [timing], which records no errors."""
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
@@ -302,6 +309,9 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
         one_of(name, FIGURES, "figure", ExperimentError)
     drawn, failed = [], {}
     for name in asked:
+        if subject.experiment.head.timing is not None and name not in OF_TIMINGS:
+            failed[name] = f"a timing records no errors: the figure {name!r} needs them. Try the figure 'timing'."
+            continue
         try:
             drawn.append(FIGURES[name](subject))
         except ColmeError as error:

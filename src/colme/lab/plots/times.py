@@ -10,7 +10,6 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from colme.errors import ColmeError
 from colme.lab import lines
-from colme.lab.experiments.planning import REFERENCE
 from colme.lab.plots._labels import EndLabels, Label, wrap
 from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import draw_line
@@ -21,7 +20,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """CPU time per run as bars, quartiles over the seeds as whiskers, and the ratio to CL-colME."""
+    """CPU time per run as bars, quartiles over the seeds as whiskers, and the ratio to the first line of CL-colME."""
     table = time_table(data)
     unit, name = (1e3, "milliseconds") if table["median"].max() < 0.5 else (1.0, "seconds")
     with canvas(ax, size=(5.2, 0.75 + 0.3 * len(table))) as ax:
@@ -41,7 +40,7 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         ax.grid(False, axis="y")
         ax.spines["left"].set_visible(False)
         ax.set_xlim(0, 1.13 * high.max())
-        meaning = f" ({TIMES}: relative to {REFERENCE})" if table["ratio"].notna().any() else ""
+        meaning = f" ({TIMES}: relative to {table.attrs['reference']})" if table["ratio"].notna().any() else ""
         ax.set_xlabel(f"CPU {name} per run{meaning}")
         title_of(ax, data)
     return ax

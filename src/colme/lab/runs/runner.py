@@ -266,7 +266,7 @@ def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
     table = plan.experiment.table
     if modules:
         table = table | {"modules": [f"modules/{Path(each).name}" for each in modules]}
-    plan.store.save_experiment(_with_kept_graphs(table) if graph_files else table)
+    plan.store.save_experiment(with_kept_graphs(table) if graph_files else table)
     return modules, graph_files
 
 
@@ -281,7 +281,7 @@ def _keep_graphs(plan: RunPlan) -> dict[str, str]:
     return kept
 
 
-def _with_kept_graphs(table: dict[str, Any]) -> dict[str, Any]:
+def with_kept_graphs(table: dict[str, Any]) -> dict[str, Any]:
     """The table of an experiment with the copies of its graph files in place of the originals."""
 
     def kept(graph: Any) -> Any:

@@ -1,0 +1,24 @@
+"""`say`: print a message on stderr. Apart from `cli.output`, because a running device must not load the lab."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+
+import click
+
+
+def say(text: str) -> None:
+    """Print a message on stderr. On a terminal, long lines are broken between words."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    click.echo(text, err=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
