@@ -120,6 +120,7 @@ class Place:
     exchange: type = np.float32
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
     class_: int | None = None  # the true class, for the oracle only
+    heard: tuple[float, ...] | None = None  # agents heard of in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`)
 
 
 class State(ABC):
@@ -137,6 +138,8 @@ class State(ABC):
     """Numbers sent to each neighbor per step; NaN: not known."""
     n_groups: float = math.nan
     """Groups that the method finds, where it counts them."""
+    trust: float = math.nan
+    """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent has none yet."""
@@ -147,6 +150,11 @@ class State(ABC):
     @abstractmethod
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
+
+    @property
+    def own_mean(self) -> NDArray[np.float64]:
+        """What each agent would report on its own."""
+        return self.world.mean
 
     @property
     def isolated(self) -> int:
@@ -234,6 +242,11 @@ class Agent(ABC):
             self.count += 1
             self.mean = running_mean(self.mean, sample, self.count)
 
+    @property
+    def own_mean(self) -> float:
+        """What the agent would report on its own."""
+        return self.mean
+
     @abstractmethod
     def step(self, sample: float) -> Round:
         """One step. Yields outboxes {agent: message}; each yield returns the inbox of that exchange."""
@@ -261,13 +274,16 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Agents query others in the order of their names, whether or not they are neighbors."""
     tolerates_loss: ClassVar[bool] = False
     """Can be simulated where messages get lost; an array form then asks `World.arrived` which of them arrive."""
-    conserves: ClassVar[bool] = False
-    """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
 
     @property
     def citations(self) -> tuple[str, ...]:
         """The papers behind this configuration, in BibTeX."""
         return () if self.paper is None else (self.paper,)
+
+    @property
+    def conserves(self) -> bool:
+        """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
+        return False
 
     @property
     def needs_moments(self) -> bool:

@@ -81,7 +81,7 @@ class CensusState(State):
 
     def _start_census(self, world: World) -> None:
         """Equation (2): every agent with a sample bins its mean."""
-        n, mean, noise = world.n_agents, self.mean, self.noise
+        n, mean, noise = world.n_agents, self.own_mean, self.noise
         binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
         agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
@@ -139,12 +139,12 @@ class CensusState(State):
                 fitted = self._fit()
             prior = fitted.prior._replace(row=np.where(self._graph.degrees == 0, -1, fitted.row))
             found = PosteriorSummary(prior, np.empty(n), np.zeros(n, np.int64), np.empty(n))
-            posterior_mean(self.mean, self.noise, *found)
+            posterior_mean(self.own_mean, self.noise, *found)
             self._summary = t, found
         return self._summary[1]
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> NDArray[np.float64]:
         """Local means; if agents watch for changes, since their last change."""
         return self._world.mean if self.detector is None else self.detector.mean
 
@@ -175,12 +175,12 @@ class CensusState(State):
     def posterior(self, level: float) -> Posterior:
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            posterior_quantiles(tail, self.mean, self.noise, self.summary().prior, end)
+            posterior_quantiles(tail, self.own_mean, self.noise, self.summary().prior, end)
         return Posterior(self.summary().probability, lower, upper)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         out = np.empty(len(truth))
-        posterior_cdf(truth, self.mean, self.noise, self.summary().prior, out)
+        posterior_cdf(truth, self.own_mean, self.noise, self.summary().prior, out)
         out = out[~np.isnan(out)]
         return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
 

@@ -39,10 +39,11 @@ from colme.census.sample_variance import add_square, variance_of_mean
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Round, World
+from colme.guard import GuardedMethod
+from colme.method import Agent, Place, Round, State, World
 
 
-class Census(Method, frozen=True, kw_only=True, tag="census"):
+class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     """Every agent learns the distribution of all local means by consensus and takes its own posterior mean.
 
     sigma           the standard deviation of the samples, as the agents know it; default: that of the scenario or
@@ -61,6 +62,8 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
+    trusting: ClassVar[bool] = True
+    guard_refresh: ClassVar[float] = 1.02
 
     sigma: float | None = None
     estimate_sigma: bool = False
@@ -103,11 +106,11 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
-    def start(self, world: World, graph: Graph) -> CensusState:
-        return CensusState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(CensusState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return CensusAgent(self, place)
+        return self.guarded_agent(CensusAgent(self, place))
 
 
 class HistogramMessage(NamedTuple):
@@ -153,7 +156,7 @@ class CensusAgent(Agent):
         return float(variance_of_mean(self.square, self.count, self.average_variance))
 
     @property
-    def current_mean(self) -> float:
+    def own_mean(self) -> float:
         """The mean of the samples since the last change."""
         return self.mean if self.detector is None else self.detector.mean.item()
 
@@ -187,7 +190,7 @@ class CensusAgent(Agent):
         parts, self.channel = [], None
         suspected = self.detector is not None and self.detector.suspected.item()
         if self.count and 0.0 < self.noise < math.inf and not suspected:
-            parts.append(bin_means(self.current_mean, self.noise, self.unit))
+            parts.append(bin_means(self.own_mean, self.noise, self.unit))
             self.channel = int(parts[0][0][0])
         if self.schedule.sigma is None and self.count > 1:
             parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
@@ -238,10 +241,10 @@ class CensusAgent(Agent):
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
             fitted = self._fit()
         if not self.neighbors:
-            return self.current_mean
+            return self.own_mean
         estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
         posterior_mean(
-            np.array([self.current_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
+            np.array([self.own_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
         )
         return estimate.item()
 

@@ -86,6 +86,11 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.weights, WEIGHTS, "weights", MethodError)
+        if self.guard:
+            raise MethodError(
+                "guard=True with colME: its agents query others by name, and a guard averages over a graph of neighbors. "
+                "Try BColME, CColME, CLColME or Census, or guard=False."
+            )
         if self.queries < 1:
             raise MethodError(f"queries={self.queries}: an agent queries at least one other per step. Try queries=1.")
         if self.weights != "simple" and "mean" not in self.statistics:

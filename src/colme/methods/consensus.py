@@ -28,7 +28,6 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
-    conserves: ClassVar[bool] = True
     metropolis: ClassVar[bool] = False
     """Neighbors are weighed by Metropolis' weights, not all alike."""
 
@@ -38,6 +37,10 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_clock(self.clock, self.alpha)
+
+    @property
+    def conserves(self) -> bool:
+        return not self.guard  # which reports less than what was exchanged
 
     def step_size(self, auto: float) -> float:
         """The step of the consensus, where `auto` is a stable one."""

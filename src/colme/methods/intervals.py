@@ -27,7 +27,8 @@ from colme.confidence import (
 )  # fmt: skip
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, NeighborState, Place, State, World
+from colme.guard import GuardedMethod
+from colme.method import Agent, NeighborState, Place, State, World
 from colme.moments import add_sample
 from colme.pruning import Intervals, KeptEdges
 
@@ -38,7 +39,7 @@ VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
 }"""
 
 
-class IntervalMethod(Method, frozen=True, kw_only=True):
+class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
     """A method that compares confidence intervals.
 
     delta       failure probability, turned into gamma by `level`

@@ -305,7 +305,7 @@ class CensusAdapter(Adapter):
 
     def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        agent.estimate = near(agent.estimate, agent.current_mean, SURPRISE * math.sqrt(agent.noise))
+        agent.estimate = near(agent.estimate, agent.own_mean, SURPRISE * math.sqrt(agent.noise))
 
 
 class AnyAdapter(Adapter):
