@@ -125,6 +125,9 @@ def honest(A: float, D: float, Q: float, steps: int) -> bool:
     non-negative weights of sums that pass would pass, but with momentum weights may be negative: an honest agent's z(k)
     need not pass, so later rounds cannot be checked in this way. The margin of 1e-9 is for rounding: with one
     judged sample |A| = sqrt(Q) exactly.
+
+    The check does not bound what one agent can do: a forged Q that is large makes the evidence of all others small,
+    as 1 / Q, and that of the largest A allowed only as 1 / sqrt(Q) (`test_a_large_forged_q_is_the_limit_of_the_check`).
     """
     return (
         math.isfinite(A)

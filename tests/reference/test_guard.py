@@ -212,8 +212,22 @@ def test_a_forged_vote_counts_as_none() -> None:
     nothing = weights((0.0, 0.0, 0.0))
     assert (weights((1e9, 1.0, 1.0)) == nothing).all()
     assert (weights((NAN, 1.0, 1.0)) == nothing).all()
-    # sums that pass need a Q that is as large, which makes all agents wary
-    assert (weights((1e9, 1.0, 1e18)) < 1).all()
+
+
+def test_a_large_forged_q_is_the_limit_of_the_check() -> None:
+    """The evidence for lambda = 1 is (2 A - D) / (2 Q / D). All others have A = 0, which speaks against it.
+
+    A forged (sqrt(steps q), 0, q) passes the check and makes it D (sqrt(steps q) - D / 2) / (Q + q), positive for
+    q > D^2 / (4 steps) and, for D^2 much larger than Q, largest near q = D^2 / steps, where it is about steps / 2.
+    """
+    D, Q, steps = 200.0, 200.0, 5
+    small, large = D**2 / (8 * steps), D**2 / steps
+    for q in (small, large):
+        assert honest(math.sqrt(steps * q), 0.0, q, steps)
+    without = filtered(EVEN, 0.0, D, Q, 0.0)
+    assert without.p[-1] < 1e-20
+    assert filtered(EVEN, math.sqrt(steps * small), D, Q + small, 0.0).p[-1] < 1 / 6
+    assert filtered(EVEN, math.sqrt(steps * large), D, Q + large, 0.0).p[-1] > 1 / 6
 
 
 def test_missing_samples_judge_nothing() -> None:
