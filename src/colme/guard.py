@@ -1,4 +1,4 @@
-"""The guard: a weight between an agent's own mean X and its collaborative estimate y, learned from samples not yet used.
+"""The guard: a weight between an agent's own mean X and its collaborative estimate y, learned from unused samples.
 
 A guarded agent reports X + lambda (y - X), with one lambda in [0, 1] for all agents. Let d = y - X at step t, and x the
 sample of step t + 1. Given all that happened up to t, the expectation of x is the true mean, so g = (x - X) d has the
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from colme._core.jit import kernel
 from colme.gossip import Gossip, agents_heard, consensus_round
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Posterior, Round, State, World
+from colme.method import Agent, Method, Posterior, Round, State, World
 from colme.spectrum import stable_step
 
 GRID = np.array([0.0, 0.03, 0.1, 0.3, 0.6, 1.0])

@@ -243,9 +243,7 @@ class CensusAgent(Agent):
         if not self.neighbors:
             return self.own_mean
         estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior_mean(
-            np.array([self.own_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
-        )
+        posterior_mean(np.array([self.own_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability)
         return estimate.item()
 
 

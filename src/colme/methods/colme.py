@@ -88,7 +88,7 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
         one_of(self.weights, WEIGHTS, "weights", MethodError)
         if self.guard:
             raise MethodError(
-                "guard=True with colME: its agents query others by name, and a guard averages over a graph of neighbors. "
+                "guard=True with colME: its agents query others by name, and a guard averages over neighbors. "
                 "Try BColME, CColME, CLColME or Census, or guard=False."
             )
         if self.queries < 1:
