@@ -22,6 +22,7 @@ from colme.lab.plots.figures import FIGURES, draw
 from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
 from colme.lab.tables import final_rows
+from colme.methods import skeleton
 
 EXPERIMENT: dict[str, Any] = {
     "title": "A <small> experiment & its page",
@@ -261,6 +262,11 @@ def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alo
     assert headline(replace(subject, data=data)) == (
         "At t = 300 no method has a smaller mean squared error than the agents' local means."
     )
+    same = data.assign(mse=data["local_mse"] / 1.001)
+    assert headline(replace(subject, data=same)) == (
+        "Collaboration does not help here: at t = 300 no method has a mean squared error that is more than 0.5 % "
+        "smaller than that of the agents' local means."
+    )
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
@@ -276,6 +282,25 @@ def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
     assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
     assert all(len(panel.get_lines()) <= 6 for panel in panels)
     assert drawing.table["line"].str.startswith("CL-colME").sum() == 12 * 20  # the numbers behind are all of them
+
+
+def test_columns_of_final_errors_are_explained(report: Path) -> None:
+    text = html.unescape(report.read_text())
+    assert '<th class="number" title="share of the edges between classes that remain">wrong edges</th>' in text
+    assert "MSE: mean squared error of the estimates over all agents; error rate: share of agents whose error" in text
+
+
+def test_modules_are_among_what_is_needed_to_reproduce(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(Path(skeleton.__file__).read_text().replace('"one-hop"', '"my-hop"'))
+    small = EXPERIMENT | {"seeds": 1, "steps": 10, "expected": [], "figures": ["mse"], "modules": [str(own)]}
+    small["methods"] = [{"method": "my-hop"}, {"method": "local"}]
+    lab.run(small, results=tmp_path, jobs=1)
+    for source in (tmp_path / "experiment", small):
+        experiment = experiment_of(source)
+        page = html_of(subject_of(experiment, store_of(tmp_path / "experiment")), [], {})
+        assert "copy the folder results/experiment/modules (it holds own.py) beside it, then run" in page
+        assert "modules/own.py" in page and str(own) not in page
 
 
 def test_tables_escape_and_align() -> None:
