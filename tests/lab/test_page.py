@@ -286,7 +286,9 @@ def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
 
 def test_columns_of_final_errors_are_explained(report: Path) -> None:
     text = html.unescape(report.read_text())
-    assert '<th class="number" title="share of the edges between classes that remain">wrong edges</th>' in text
+    assert re.search(
+        r'<th class="number" title="share of the edges between classes that remain [^"]*">wrong edges', text
+    )
     assert "MSE: mean squared error of the estimates over all agents; error rate: share of agents whose error" in text
 
 
@@ -301,6 +303,28 @@ def test_modules_are_among_what_is_needed_to_reproduce(tmp_path: Path) -> None:
         page = html_of(subject_of(experiment, store_of(tmp_path / "experiment")), [], {})
         assert "copy the folder results/experiment/modules (it holds own.py) beside it, then run" in page
         assert "modules/own.py" in page and str(own) not in page
+
+
+def test_figures_of_methods_that_cut_no_edges_say_so(tmp_path: Path) -> None:
+    small = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": []}
+    small["methods"] = [{"method": "census"}, {"method": "local"}]
+    lab.run(small, results=tmp_path, jobs=1)
+    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    (edges, graph, relative), failed = draw(subject, ("wrong_edges", "graph", "relative"))
+    assert not failed
+    assert "whose two agents the method puts into one group (it cuts none)" in edges.caption
+    assert edges.figure.get_ylabel() == "edges between classes within one group"
+    assert "edges between agents of one group: census cuts none" in graph.caption
+    assert relative.figure.get_ylabel() == "MSE / MSE of the local means"
+
+
+def test_the_picture_of_a_graph_has_no_white_bands(results: Path) -> None:
+    subject = subject_of(experiment_of(results), store_of(results))
+    (drawing,), _ = draw(subject, ("graph",))
+    drawing.figure.draw_without_rendering()
+    outer, inner = drawing.figure.bbox, drawing.figure.get_tightbbox()
+    assert "cuts none" not in drawing.caption
+    assert inner.height > 0.85 * outer.height / drawing.figure.dpi
 
 
 def test_tables_escape_and_align() -> None:

@@ -33,8 +33,8 @@ NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time 
 MEANINGS = {
     "mse": "mean squared error of the estimates over all agents",
     "error_rate": "share of agents whose error exceeds the tolerance",
-    "wrong_edges": "share of the edges between classes that remain",
-    "lost_edges": "share of the edges within a class that were cut",
+    "wrong_edges": "share of the edges between classes that remain (census: whose agents are in one group)",
+    "lost_edges": "share of the edges within a class that were cut (census: whose agents are in two groups)",
     "isolated": "agents without a neighbor",
     "n_groups": "groups that the method finds",
     "coverage": "share of agents whose 90 % interval holds their true mean",
