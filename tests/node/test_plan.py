@@ -12,9 +12,10 @@ from colme.cli.node_command import command
 from colme.errors import ColmeError, GraphError, MethodError, NodeError
 from colme.graphs import from_edges
 from colme.methods import skeleton
-from colme.node.config.node_toml import NodeConfig
+from colme.node.config.node_toml import NodeConfig, method_of
 from colme.node.config.plan import Host, plan, read_hosts
 from colme.node.core import Core
+from colme.node.demo import Demo, run_demo
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security import keys
 from colme.node.security.identity import check_identity
@@ -269,3 +270,17 @@ def test_a_planned_fleet_talks(tmp_path: Path) -> None:
     finally:
         for transport in transports.values():
             transport.close()
+
+
+def test_the_demo_writes_configurations_for_a_method_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(Path(skeleton.__file__).read_text().replace('"one-hop"', '"demo-hop"'))
+    method = method_of({"method": "demo-hop", "sigma": 1.0}, [own])
+    Demo(tmp_path, 3, 0, method, [own])
+    node = NodeConfig.read(tmp_path / "agent-01.toml")
+    assert node.method == method and node.modules == (str(own),)
+
+
+def test_the_demo_refuses_a_method_that_no_node_can_run() -> None:
+    with pytest.raises(NodeError, match="cannot run on a node"):
+        next(run_demo(method=colme.BColME(sigma=1.0)))
