@@ -61,6 +61,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     label: ClassVar[str] = "census"
     color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
+    cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
     trusting: ClassVar[bool] = True
     guard_refresh: ClassVar[float] = 1.02
