@@ -103,7 +103,7 @@ def test_who_comes_late_is_in_the_census() -> None:
         fleet.tick(row)
     agents: list[Any] = [core.agent for core in fleet.cores]
     assert len(agents[-1].neighbors) >= 4 and agents[-1].fitted.row[0] >= 0
-    assert max(agent.census for agent in agents) - min(agent.census for agent in agents) <= 1
+    assert max(agent.number for agent in agents) - min(agent.number for agent in agents) <= 1
 
 
 # Replacing

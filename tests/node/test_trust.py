@@ -201,7 +201,7 @@ def test_censuses_cannot_be_stopped_nor_driven() -> None:
                 body.before,
             )  # fmt: skip
             core.tick(k * PERIOD, 0.1, {"b": pack(Record(1, k + 1, k + 1, 0.1, 1, false)), "c": record})
-            census.append(core.agent.census)  # type: ignore[attr-defined]
+            census.append(core.agent.number)  # type: ignore[attr-defined]
         late = np.flatnonzero(np.diff(census[50:]))
         assert 4 <= len(late) <= math.log(200 / 50) / math.log(PAUSE) + 1, lie
         assert np.all(np.diff(late) >= (PAUSE - 1) * 50)

@@ -128,3 +128,21 @@ def lying_host(fleet: HostFleet, host: int, lie: str) -> None:
         tell(pack_frame(msgspec.structs.replace(frame, rows=rows, items=items)), part)
 
     door.publish = publish  # type: ignore[method-assign]
+
+
+def forge(A: float, D: float, Q: float) -> Lie:
+    """In every round of every vote of the guard, these sums."""
+
+    def forged(core: Core, record: Record) -> Record:
+        return _with(record, values=np.array([A, D, Q]), before=np.array([A, D, Q]))
+
+    return forged
+
+
+FORGED = {
+    "praise": forge(FAR, FAR, FAR),  # the method is right, as if a million agents had seen it
+    "slander": forge(-FAR, FAR, FAR),
+    "noise": forge(0.0, 0.0, FAR**2),  # nothing can be seen: sums of others would be negligible
+    "nothing": forge(0.0, 0.0, 0.0),
+    "sway": lambda core, record: FORGED["praise" if record.epoch % 8 < 4 else "slander"](core, record),
+}

@@ -37,8 +37,8 @@ _modules = click.option(
 
 _COLUMNS = ("name", "samples", "mean", "radius", "estimate", "fresh", "cut")
 _WIDE_COLUMNS = (
-    "name", "tick", "samples", "mean", "radius", "estimate", "neighbors", "fresh", "cut", "incarnation", "refused",
-    "bad_lines", "late",
+    "name", "tick", "samples", "mean", "radius", "estimate", "trust", "neighbors", "fresh", "cut", "incarnation",
+    "refused", "bad_lines", "late",
 )  # fmt: skip
 _NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate", "agents", "fresh_agents")
 
@@ -234,7 +234,8 @@ def plan(
     known = read_hosts(hosts)
     table = _method_table(method, fields)
     try:
-        folder = write_plan(known, output, method=method_of(table, modules), modules=modules, say=_say, **options)
+        chosen = method_of(table, modules, guard=not options["agents"])
+        folder = write_plan(known, output, method=chosen, modules=modules, say=_say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
@@ -347,7 +348,7 @@ def _summary_or_blank(config: str, wide: bool) -> dict[str, Any]:
 def _summary(status: dict[str, Any], wide: bool) -> dict[str, Any]:
     """A row of a table."""
     counted = status | {"refused": sum(status["refused"].values())}
-    return {key: counted[key] for key in (_WIDE_COLUMNS if wide else _COLUMNS)}
+    return {key: counted.get(key) for key in (_WIDE_COLUMNS if wide else _COLUMNS)}
 
 
 def _emit(rows: list[dict[str, Any]], form: str) -> None:

@@ -26,7 +26,7 @@ import msgspec
 
 from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
-from colme.methods.intervals import PARTED
+from colme.methods.intervals import PARTED, AgentIntervals
 from colme.node.backoff import Backoff
 from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent
 from colme.node.messages.wire import (
@@ -114,6 +114,16 @@ class Core:
         return float(self.agent.mean) + self.origin
 
     @property
+    def intervals(self) -> AgentIntervals:
+        """The intervals of the agent; none if its method cuts no edges."""
+        return self._adapter.intervals
+
+    @property
+    def trust(self) -> float | None:
+        """The weight that the guard gives the collaborative estimate; None: there is no guard."""
+        return getattr(self.agent, "trust", None)
+
+    @property
     def epoch(self) -> int:
         """Ticks so far, including those before restarts."""
         return self.agent.t
@@ -144,9 +154,7 @@ class Core:
 
     def observe(self, sample: float) -> None:
         """Add a sample beyond the one of the tick."""
-        t = self.agent.t
-        self.agent.observe(self._checked(sample))
-        self.agent.t = t
+        self._adapter.observe(self._checked(sample))
 
     def tick(
         self, now: float, sample: float, records: Mapping[str, bytes], control: Iterable[tuple[str, bytes]] = ()
@@ -162,12 +170,12 @@ class Core:
         self.urgent = False
         new = [b for b in self.neighbors if b in records and self._hear(b, records[b], now)]  # (1)
         answers, parted = self._listen(control, now)
-        spoken = new if self._adapter.once else self.fresh(now)
         before = self.neighbors
-        used = {b: self._heard[b].record for b in spoken if b not in parted}
+        fresh = {b: self._heard[b].record for b in self.fresh(now) if b not in parted}
+        used = {b: fresh[b] for b in new if b in fresh} if self._adapter.once else fresh
         self._step(self._checked(sample), used, parted)  # (2)
         lost = set(before).difference(self.neighbors)
-        self._adapter.end_tick(used, bool(lost))
+        self._adapter.end_tick(fresh, bool(lost))
         for b in lost:
             self.cut_edges[b] = CutEdge(known=b in parted, at=now)
             self._heard.pop(b, None)

@@ -198,12 +198,12 @@ def run_demo(
     modules: Sequence[str | Path] = (),
 ) -> Generator[DemoView | DemoErrors]:  # fmt: skip
     """Yield views of the agents, twice a second, and at the end the errors. `modules` are the Python files that define
-    the method (default: CL-colME) if it is one of your own."""
+    the method (default: guarded CL-colME) if it is one of your own."""
     positive(seconds, "seconds", "seconds=20", NodeError)
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
     whole(seed, "seed", "seed=0", NodeError, low=0)
     with tempfile.TemporaryDirectory(prefix="colme-demo-") as folder:
-        demo = Demo(Path(folder), n_agents, seed, method or CLColME(sigma=SIGMA, delta=0.1), modules)
+        demo = Demo(Path(folder), n_agents, seed, method or CLColME(sigma=SIGMA, delta=0.1, guard=True), modules)
         try:
             yield from _play(demo, seconds)
         finally:

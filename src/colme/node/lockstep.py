@@ -40,9 +40,8 @@ def _by_network(method: Method, agents: Mapping[Any, Agent], network: MemoryNetw
         for a, outbox in outboxes.items():
             agent = agents[a]
             if outbox:
-                degree = len(adapters[a].neighbors)
                 body = adapters[a].encode(outbox)
-                ports[a].publish(pack(Record(1, agent.t, agent.count, float(agent.mean), degree, body, exchange)))
+                ports[a].publish(pack(Record(1, agent.t, agent.count, float(agent.mean), len(outbox), body, exchange)))
         network.settle()
         return {a: dict(_read(a, exchange)) for a in agents}
 

@@ -209,7 +209,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
                 key: str(home / value) for key in ("agents", "estimates") if (value := getattr(fields["host"], key))
             }
             fields["host"] = msgspec.structs.replace(fields["host"], **files)
-        return cls(method=method_of(table["method"], fields["modules"]), **fields)
+        method = method_of(table["method"], fields["modules"], guard="host" not in fields)
+        return cls(method=method, **fields)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -304,8 +305,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
 
 
-def method_of(table: Any, modules: Iterable[str | Path] = ()) -> Method:
-    """A method from its table, as experiment files have it; `modules` are Python files with further methods."""
+def method_of(table: Any, modules: Iterable[str | Path] = (), *, guard: bool = True) -> Method:
+    """A method from its table, as experiment files have it, but with a guard if the table does not say otherwise.
+
+    modules  Python files with further methods
+    guard    False: without a guard if the table does not say otherwise"""
     if not isinstance(table, dict) or "method" not in table:
         raise NodeError(
             f"method={shorten(table)}: it must be a table with a name. Write [method], method = 'cl-colme'."
@@ -317,4 +321,6 @@ def method_of(table: Any, modules: Iterable[str | Path] = ()) -> Method:
         fields = {key: value for key, value in table.items() if key != "method"}
         for key in fields:
             one_of(key, kind.__struct_fields__, "key", NodeError)
+        if "guard" in kind.__struct_fields__ and not kind.by_name:
+            fields.setdefault("guard", guard)
         return kind(**convert_fields(fields, kind, NodeError))

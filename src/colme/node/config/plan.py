@@ -367,10 +367,10 @@ def _endpoint(host: Host) -> str:
 
 
 def method_table(method: Method) -> dict[str, Any]:
-    """A method as a table: its tag, and the fields that differ from their defaults."""
+    """A method as a table: its tag, the fields that differ from their defaults, and whether it has a guard."""
     plain: dict[str, Any] = msgspec.to_builtins(method)
     defaults = {field.encode_name: field.default for field in msgspec.structs.fields(method)}
-    return {key: value for key, value in plain.items() if key == "method" or value != defaults.get(key)}
+    return {key: value for key, value in plain.items() if key in ("method", "guard") or value != defaults.get(key)}
 
 
 def _write(

@@ -100,6 +100,10 @@ class HostCore:
                 f"{method!r} cannot run for many agents in one process. Try CLColME() or CColME() that compare means "
                 "and have another clock than the global one, or Local()."
             )
+        if method.guard:
+            raise NodeError(
+                f"{method!r}: many agents in one process have no guard. Try guard=False, or a process per agent."
+            )
         self._bound = method.bound_for(n_agents, n_edges, kurtosis)
         self._scale = method.scale_for(sigma, width)
         self.clock = {"gossip": kernels.GOSSIP, "own": kernels.OWN}.get(method.clock, kernels.STILL)

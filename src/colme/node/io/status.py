@@ -30,14 +30,14 @@ def report_of(device: Device) -> Status:
 
         return report_of_host(device)
     core = device.core
-    intervals = getattr(core.agent, "intervals", None)
     return {
         "name": core.name,
         "tick": core.epoch,
         "samples": core.agent.count,
         "mean": _finite(core.mean),
-        "radius": None if intervals is None else _finite(intervals[0][1]),
+        "radius": _finite(core.intervals[0][1]) if core.intervals else None,
         "estimate": _finite(core.estimate),
+        "trust": core.trust,
         "neighbors": len(core.neighbors),
         "cut": len(core.cut_edges),
     }
@@ -55,7 +55,7 @@ def status_of(device: Device, now: float) -> Status:
     for name in core.neighbors:
         heard = core.last_heard(name)
         body = None if heard is None else heard.record.body
-        estimate = getattr(body, "estimate", None)
+        estimate = getattr(getattr(body, "inner", body), "estimate", None)
         rows.append(
             {
                 "name": name,
@@ -106,6 +106,7 @@ def metrics(status: Status) -> str:
     kinds = (
         ("estimate", "gauge", "The collaborative estimate.", status["estimate"]),
         ("mean", "gauge", "The mean of the agent's own samples.", status["mean"]),
+        ("trust", "gauge", "The weight of the neighbors' part in the estimate.", status.get("trust")),
         ("radius", "gauge", "Half the width of the interval around the mean.", status["radius"]),
         ("samples_total", "counter", "Samples seen.", status["samples"]),
         ("ticks_total", "counter", "Ticks, including those before restarts.", status["tick"]),

@@ -178,7 +178,7 @@ class Introductions:
         if name in core.neighbors:
             self.left.pop(name, None)
             return True
-        mine = _intervals(core)
+        mine = core.intervals
         if len(mine) != len(theirs) or name in core.cut_edges:
             return False
         if not _close(mine, theirs):
@@ -199,7 +199,7 @@ class Introductions:
                 self._next_ask = self.ticks
             if i < message.near and other in self.address_book.endpoints:
                 self.address_book.neighbor_of[other] = name
-        mine = _intervals(core)
+        mine = core.intervals
         apart = len(mine) != len(message.intervals) or parted(mine, message.intervals)
         if message.kind == PEERS:
             self._end(core, name)
@@ -231,7 +231,7 @@ class Introductions:
         rest = self.address_book.sample(
             MOST_PEERS - len(near), (b for b in self.address_book.endpoints if b not in taken)
         )
-        return MembershipMessage(kind, token, () if kind == PEERS else _intervals(core), (*near, *rest), len(near))
+        return MembershipMessage(kind, token, () if kind == PEERS else core.intervals, (*near, *rest), len(near))
 
     # Sent messages
 
@@ -320,7 +320,7 @@ class Introductions:
         asked = []
         for name, request in self.requests.items():
             if request.backoff.due():
-                intervals = _intervals(core) if request.kind == INVITE else ()
+                intervals = core.intervals if request.kind == INVITE else ()
                 own = ((self.name, self.endpoint),)
                 asked.append((name, MembershipMessage(request.kind, request.token, intervals, own)))
         return asked
@@ -377,11 +377,6 @@ class Introductions:
             if self.address_book.admits(name, endpoint) and core.add_neighbor(name):
                 self.introduced[name] = endpoint
                 self.to_add.append((name, endpoint))
-
-
-def _intervals(core: Core) -> AgentIntervals:
-    """The intervals of the agent; none if its method cuts no edges."""
-    return getattr(core.agent, "intervals", ())
 
 
 def _close(mine: AgentIntervals, theirs: AgentIntervals) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 import numpy as np
@@ -17,11 +17,13 @@ import numpy as np
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError, shorten
+from colme.guard import SUMS, GuardedAgent, SumsMessage
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage
 from colme.methods.flow import FlowAgent, FlowMessage
-from colme.methods.intervals import PARTED
+from colme.methods.intervals import PARTED, AgentIntervals
 from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
+from colme.node.asynchronous_guard import AsynchronousGuardedAgent, SumsRound
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
@@ -30,6 +32,7 @@ from colme.node.messages.wire import (
     ConsensusBody,
     Exchange,
     FlowBody,
+    GuardedBody,
     HistogramBody,
     Record,
     name_hash,
@@ -80,6 +83,17 @@ class Adapter:
         """The agent's neighbors, in the order of summation."""
         return getattr(self.agent, "neighbors", [])
 
+    @property
+    def intervals(self) -> AgentIntervals:
+        """The agent's intervals; none if its method cuts no edges."""
+        return getattr(self.agent, "intervals", ())
+
+    def observe(self, sample: float) -> None:
+        """A sample between two ticks: no step begins."""
+        t = self.agent.t
+        self.agent.observe(sample)
+        self.agent.t = t
+
     def add_neighbor(self, name: str) -> None:
         """Add a neighbor."""
         if hasattr(self.agent, "neighbors"):
@@ -118,8 +132,8 @@ class Adapter:
         """The messages of an exchange, clipped to what can be trusted; see `colme.node.security.trust`."""
         return inbox
 
-    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
-        """After a tick that used these records; `cut`: whether it cut an edge."""
+    def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
+        """After a tick; `fresh`: the records that counted; `cut`: whether it cut an edge."""
 
 
 class ConsensusAdapter(Adapter):
@@ -179,9 +193,9 @@ class ConsensusAdapter(Adapter):
             out[b] = message
         return out
 
-    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        told = [record.body for record in used.values() if isinstance(record.body, ConsensusBody)]
+        told = [record.body for record in fresh.values() if isinstance(record.body, ConsensusBody)]
         self.restarts.after([(body.generation, body.restart) for body in told], agent.t, cut)
         agent.estimate = near(agent.estimate, *own_interval(agent))
 
@@ -251,7 +265,7 @@ class FlowAdapter(Adapter):
             out[b] = message
         return out
 
-    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         center, radius = own_interval(agent)
         agent.flows = {b: near(flow, 0.0, MAX_FLOW * radius) for b, flow in agent.flows.items()}
@@ -278,7 +292,7 @@ class CensusAdapter(Adapter):
     def body(self) -> Body:
         message: RoundMessage = self.agent.round_message  # type: ignore[attr-defined]  # only on devices
         return HistogramBody(
-            message.census, message.began, message.since, message.round, message.codes, message.values, message.before
+            message.number, message.began, message.since, message.round, message.codes, message.values, message.before
         )
 
     def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
@@ -303,7 +317,7 @@ class CensusAdapter(Adapter):
         )
         return record if fits else None
 
-    def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
+    def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
         agent.estimate = near(agent.estimate, agent.own_mean, SURPRISE * math.sqrt(agent.noise))
 
@@ -359,6 +373,89 @@ class AnyAdapter(Adapter):
         return record if isinstance(record.body, AnyBody) else None
 
 
+class GuardedAdapter(Adapter):
+    """The adapter of any method, for its agents with a guard around them."""
+
+    saved: ClassVar[tuple[str, ...]] = ("inner",)
+
+    def __init__(self, agent: GuardedAgent, inner: Adapter):
+        super().__init__(agent)
+        self.inner = inner
+        self.once, self.cuts, self.hears_cuts = inner.once, inner.cuts, inner.hears_cuts  # type: ignore[misc]
+
+    @property
+    def neighbors(self) -> list[Any]:
+        return self.inner.neighbors
+
+    @property
+    def intervals(self) -> AgentIntervals:
+        return self.inner.intervals
+
+    def add_neighbor(self, name: str) -> None:
+        self.inner.add_neighbor(name)
+
+    def remove_neighbor(self, name: str) -> None:
+        self.inner.remove_neighbor(name)
+
+    def resume(self, names: list[str]) -> None:
+        self.inner.resume(names)
+        self.agent.judgement.resume()
+
+    def observe(self, sample: float) -> None:
+        t = self.agent.t
+        self.agent.observe(sample)
+        self.agent.t = self.agent.inner.t = t
+
+    def body(self) -> Body:
+        message: SumsRound = self.agent.judgement.message
+        return GuardedBody(
+            self.inner.body(), message.number, message.began, message.since, message.round, message.values,  # type: ignore[arg-type]
+            message.before,
+        )  # fmt: skip
+
+    def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
+        message = next(iter(outbox.values()))
+        if isinstance(message, SumsMessage):
+            return GuardedBody(None, 0, 0, 0, 0, message.sums, np.zeros(SUMS))
+        return self.inner.encode(outbox)
+
+    def record_outbox(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
+        self.inner.record_outbox(outbox, exchange)
+
+    def decode(self, record: Record, exchange: int) -> Any:
+        body = record.body
+        if not isinstance(body, GuardedBody):
+            return self.inner.decode(record, exchange)
+        if not isinstance(self.agent, AsynchronousGuardedAgent):
+            return SumsMessage(body.values, record.degree)
+        return self.inner.decode(_inner(record), exchange)
+
+    def accept(self, record: Record, t: int) -> Record | None:
+        body = record.body
+        if not isinstance(body, GuardedBody) or (told := self.inner.accept(_inner(record), t)) is None:
+            return None
+        return msgspec.structs.replace(told, body=msgspec.structs.replace(body, inner=told.body))
+
+    def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
+        return self.inner.bounded(inbox)
+
+    def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
+        self.inner.end_tick({b: _inner(record) for b, record in fresh.items()}, cut)
+        heard, neighbors = {}, self.neighbors
+        for b in neighbors:
+            if b in fresh:
+                record, body = fresh[b], cast(GuardedBody, fresh[b].body)
+                heard[b] = SumsRound(
+                    body.values, body.before, record.degree, body.vote, body.began, body.since, body.round, record.epoch
+                )
+        self.agent.vote(heard, len(neighbors))
+
+
+def _inner(record: Record) -> Record:
+    """The record of a guarded agent, as that of the agent inside."""
+    return msgspec.structs.replace(record, body=record.body.inner)  # type: ignore[union-attr]
+
+
 def _plain(message: Any) -> Any:
     """A message as MessagePack returns it: lists for tuples, plain numbers for NumPy's."""
     if isinstance(message, np.generic):
@@ -388,15 +485,19 @@ def _shape(message: Any) -> Any:
 
 def adapter_of(method: Method, agent: Agent) -> Adapter:
     """The adapter for an agent of this method, or a refusal."""
-    adapter: Adapter = _adapter_class(method)(agent)
-    return adapter
+    kind = _adapter_class(method)
+    return GuardedAdapter(agent, kind(agent.inner)) if isinstance(agent, GuardedAgent) else kind(agent)
 
 
 def device_agent(method: Method, place: Place) -> tuple[Agent, Adapter]:
     """The agent of a method for a device, where there is no common tick, and its adapter."""
     kind = _adapter_class(method)
-    agent = kind.device_agent(method, place)
-    return agent, kind(agent)
+    if not getattr(method, "guard", False):
+        agent = kind.device_agent(method, place)
+        return agent, kind(agent)
+    inner = kind.device_agent(msgspec.structs.replace(method, guard=False), place)
+    guarded = AsynchronousGuardedAgent(method, inner)  # type: ignore[arg-type]
+    return guarded, GuardedAdapter(guarded, kind(inner))
 
 
 def most_items(method: Method, max_neighbors: int) -> int:

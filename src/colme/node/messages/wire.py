@@ -11,6 +11,8 @@ needs:
     histogram  census u64, began u64, since u64, round u64, n_items x code i64, n_items x mass f32,
                n_items x mass of the round before f32
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
+    guard      after any of these, if 128 is added to the kind: vote u64, began u64, since u64, round u64,
+               3 x sum f64, 3 x sum of the round before f64
 
 incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
 bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
@@ -43,11 +45,16 @@ CUT, CUT_HEARD = 1, 2
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
+_SUMS = struct.Struct("<QQQQ6d")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
+GUARDED = 128
+"""Added to the kind of a body that has the sums of a guard behind it."""
+LARGEST_SUM = 1e150
+"""The largest sum of a guard: of fourth powers of numbers up to `LARGEST`."""
 MOST_NUMBER = 2**62
 """The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
-MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16 + _SUMS.size
 """Size of the longest record."""
 
 
@@ -101,7 +108,20 @@ class AnyBody(msgspec.Struct, frozen=True):
     exchanges: list[Exchange]
 
 
-Body = ConsensusBody | FlowBody | HistogramBody | AnyBody | None
+class GuardedBody(msgspec.Struct, frozen=True):
+    """A method's body, and vote number `vote` of its guard, begun at step `began` of the agent that began it, `since`
+    steps ago: the sums A, D and Q after `round` rounds, and those of the round before."""
+
+    inner: ConsensusBody | FlowBody | HistogramBody | AnyBody | None
+    vote: int
+    began: int
+    since: int
+    round: int
+    values: Any
+    before: Any
+
+
+Body = ConsensusBody | FlowBody | HistogramBody | AnyBody | GuardedBody | None
 _KINDS: tuple[type | None, ...] = (None, ConsensusBody, FlowBody, HistogramBody, AnyBody)
 _ANY = msgspec.msgpack.Decoder(list[Exchange])
 
@@ -140,9 +160,12 @@ def name_hash(name: object) -> int:
 
 def pack(record: Record) -> bytes:
     """The bytes of a record. Of a histogram with too many bins the largest are sent."""
-    body, items, tail = record.body, 0, b""
+    body, items, tail, end = record.body, 0, b"", b""
     intervals: AgentIntervals = ()
-    kind = _KINDS.index(None if body is None else type(body))
+    if isinstance(body, GuardedBody):
+        end = _SUMS.pack(body.vote, body.began, body.since, body.round, *body.values, *body.before)
+        body = body.inner
+    kind = _KINDS.index(None if body is None else type(body)) + (GUARDED if end else 0)
     if isinstance(body, ConsensusBody):
         intervals, tail = body.intervals, _CONSENSUS.pack(body.estimate, body.restart, body.generation)
     elif isinstance(body, FlowBody):
@@ -155,15 +178,14 @@ def pack(record: Record) -> bytes:
         tail += masses.astype("<f4").tobytes()
     elif isinstance(body, AnyBody):
         tail = msgspec.msgpack.encode(body.exchanges)
-        if len(tail) > MOST_BYTES - _HEAD.size:
-            raise NodeError(
-                f"a message of {len(tail)} bytes: a record holds at most {MOST_BYTES - _HEAD.size}. Send less per step."
-            )
+        most = MOST_BYTES - _HEAD.size - _SUMS.size
+        if len(tail) > most:
+            raise NodeError(f"a message of {len(tail)} bytes: a record holds at most {most}. Send less per step.")
     head = _HEAD.pack(
         RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
     )  # fmt: skip
-    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail
+    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail + end
 
 
 def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -181,6 +203,10 @@ def unpack(raw: bytes) -> Record:
     magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
     check_beginning(magic, RECORD, version)
     incarnation, epoch, count = numbers
+    guarded, kind = kind >= GUARDED, kind % GUARDED
+    raw, end = (raw[: -_SUMS.size], raw[-_SUMS.size :]) if guarded else (raw, b"")
+    if len(raw) < _HEAD.size:
+        raise WireError("size", f"{len(raw) + len(end)} bytes")
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {items} items")
     if (n_intervals == 0) != (_KINDS[kind] in (None, HistogramBody, AnyBody)) or (items and kind not in (2, 3)):
@@ -217,7 +243,19 @@ def unpack(raw: bytes) -> Record:
             body = AnyBody(_ANY.decode(raw[at:]))
         except (msgspec.MsgspecError, RecursionError):
             raise WireError("value", "a body that is no MessagePack of messages") from None
+    if guarded:
+        body = _guarded(body, end)
     return Record(incarnation, epoch, count, mean, degree, body, turn)
+
+
+def _guarded(body: Any, raw: bytes) -> GuardedBody:
+    vote, began, since, round_, *numbers = _SUMS.unpack(raw)
+    if max(vote, began, since, round_) > MOST_NUMBER:
+        raise WireError("range", f"vote {vote}, begun at {began}, {since} ago, round {round_}")
+    sums = np.array(numbers).reshape(2, 3)
+    if not (np.all(np.abs(sums) <= LARGEST_SUM) and np.all(sums[:, 1:] >= 0.0)):
+        raise WireError("value", "sums that are not numbers, or sums of squares below zero")
+    return GuardedBody(body, vote, began, since, round_, *sums)
 
 
 def _histogram(raw: bytes, items: int) -> HistogramBody:

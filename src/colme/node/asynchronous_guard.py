@@ -1,0 +1,148 @@
+"""The guard without a common tick: `colme.guard`, with the rounds of `colme.node.rounds`.
+
+All samples since the last tick judge the estimate of that tick, equation (1) of `colme.guard`. A vote begins when the
+step number has grown by a tenth since the last one. Its values are the sums A, D and Q, averaged over the neighbors
+that the method still has; after the last round the filter learns from them. Two things are added on devices:
+
+(a) how far a neighbor's sums can be from the own ones is bounded: by twice the median over all neighbors and the own
+    size, for A, D and Q each and in every round. So a liar counts like an agent or two, whatever it sends, and in later
+    rounds, when honest agents agree, like less
+(b) whatever others send, lambda is at most what the agent's own samples allow, three standard errors above its own
+    A / D. They see gross harm only, but need no neighbor
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.gossip import Gossip
+from colme.guard import SUMS, GuardedAgent, GuardedMethod, Judgement
+from colme.method import Agent, Round
+from colme.node.rounds import NumberedRounds
+from colme.node.security.trust import PAUSE
+
+TYPICAL = 2.0
+"""Bound (a), in medians."""
+LIMIT = 3.0
+"""Bound (b), in standard errors."""
+
+
+class SumsRound(NamedTuple):
+    """The message to a neighbor: its sums after this round and after the one before, its degree, and a
+    `colme.node.rounds.RoundHead`."""
+
+    values: NDArray[np.float64]
+    before: NDArray[np.float64]
+    degree: int
+    number: int
+    began: int
+    since: int
+    round: int
+    epoch: int
+
+    def of_round(self, number: int) -> NDArray[np.float64]:
+        """The sums of this round, or of a later one."""
+        return self.values if self.round == number else self.before
+
+
+class AsynchronousJudgement(NumberedRounds, Judgement):
+    """The judgement of one agent, which votes with the newest messages of its neighbors."""
+
+    saved: ClassVar[tuple[str, ...]] = (*Judgement.saved, "number", "start", "joined", "recent")
+
+    def __init__(self, method: GuardedMethod, gossip: Gossip):
+        super().__init__(method, gossip._replace(regular=False), np.empty((0, 1)), 1)
+        self.t = self.degree = 0
+        self.recent = np.zeros(SUMS)  # own sums that were handed in; half of them in the last half of the time
+
+    @property
+    def message(self) -> SumsRound:
+        return SumsRound(
+            self.now[0], self.before[0], self.degree, self.number, self.began, self.since, self.round, self.t
+        )
+
+    def _starts(self, t: int) -> bool:
+        return self.t >= 2 and t >= self._growth * self.began + self.began
+
+    @property
+    def _n_rounds(self) -> int:
+        return self.gossip.rounds
+
+    @property
+    def _growth(self) -> float:
+        return PAUSE - 1.0
+
+    def _hand_in(self) -> None:
+        self.recent = self.recent * (self.joined / self.t) + self.own[0]
+        self.now[:], self.before[:], self.own[:] = self.own, 0.0, 0.0
+        self.rounds = 0
+
+    def _next_round(self, same: Mapping[Hashable, SumsRound], *, plain: bool) -> None:
+        own = self.now[0]
+        away = np.array([message.of_round(self.round) - own for message in same.values()])
+        most = TYPICAL * _lower_median(np.abs([own, *away]))  # (a)
+        value = own.copy()
+        for message, difference in zip(same.values(), np.clip(away, -most, most), strict=True):
+            value += self.gossip.weight(self.degree, message.degree) * difference
+        if self.rounds > 0 and not plain:
+            value = self.gossip.momentum * (value - self.before[0]) + self.before[0]
+        value[1:] = np.maximum(value[1:], 0.0)
+        self.before[0], self.now[0] = own, value
+
+    def _complete(self) -> None:
+        heard = self.gossip._replace(degree=float(self.degree)).agents_reached(self.rounds)
+        log_time = math.log(self.joined / self.last)
+        self.filter.learn(self.now * heard, log_time, self.learned, keep=True)
+        self.last = self.joined
+
+    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+        super()._read(weight, since, t)
+        A, D, Q = self.recent + self.own[0]
+        if D > 0.0:
+            self.trust = np.minimum(self.trust, max(A + LIMIT * math.sqrt(Q), 0.0) / D)  # (b)
+
+
+def _lower_median(values: NDArray[np.float64]) -> Any:
+    """The median of each column; of two in the middle the smaller."""
+    return np.sort(values, axis=0)[(len(values) - 1) // 2]
+
+
+class AsynchronousGuardedAgent(GuardedAgent):
+    """Per-agent form: a step judges and lets the method make its own, and `vote` ends the tick."""
+
+    judgement: AsynchronousJudgement
+
+    def __init__(self, method: GuardedMethod, inner: Agent):
+        super().__init__(method, inner)
+        self.judgement = AsynchronousJudgement(method, self.judgement.gossip)
+
+    @property
+    def trust(self) -> float:
+        """lambda."""
+        return self.judgement.trust.item()
+
+    def observe(self, sample: float) -> None:
+        self.judgement.observe(np.array([sample]))
+        self.inner.observe(sample)
+        self._copy()
+
+    def step(self, sample: float) -> Round:
+        self.judgement.observe(np.array([sample]))
+        yield from self.inner.step(sample)
+        self._copy()
+
+    def vote(self, heard: Mapping[Hashable, SumsRound], degree: int) -> None:
+        """Advance the vote with the newest messages of the neighbors, of which there are `degree`."""
+        judgement = self.judgement
+        judgement.t, judgement.degree = self.t, degree
+        judgement.advance(heard)
+        judgement.end_step(self.inner.own_mean, self.inner.estimate, self.t, gossiped=False)
+        self.estimate = judgement.guarded.item()
+
+    def _copy(self) -> None:
+        self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean
