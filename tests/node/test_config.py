@@ -14,7 +14,8 @@ import colme
 from colme.errors import NodeError
 from colme.node.config import node_toml as module
 from colme.node.config import presets
-from colme.node.config.node_toml import NodeConfig
+from colme.node.config.node_toml import NodeConfig, method_of
+from colme.node.config.plan import method_table
 from colme.node.config.tables import Join, Limits, Neighbor, Samples, Tls
 from colme.node.names import Endpoint, check_name, is_loopback
 from colme.node.net.zenoh_settings import dialing, listening, runtime
@@ -31,7 +32,7 @@ def test_the_example_is_read(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(EXAMPLE)
     node = NodeConfig.read(path)
-    assert node.name == "pi-3" and node.method == colme.CLColME(sigma=2.0)
+    assert node.name == "pi-3" and node.method == colme.CLColME(sigma=2.0, guard=True)
     assert node.neighbors == (Neighbor(name="pi-1", endpoint="tls/192.168.1.11:7447"), Neighbor(name="pi-4"))
     assert node.peers == ("pi-1", "pi-4") and (node.n_agents, node.n_edges) == (5, 5)
     assert node.store == str(tmp_path / "pi-3.sqlite")  # paths are relative to the file
@@ -186,6 +187,17 @@ def test_joining_has_room_for_more_and_says_where_it_is() -> None:
     closed = node(method=method, listen=(), join=Join(seed="pi-1", endpoint="tcp/127.0.0.1:1"), members=("pi-2",))
     assert closed.peers == ("pi-1", "pi-2") and closed.advertised is None and not closed.admits("pi-2", None)
     assert closed.admits("pi-2", "tcp/127.0.0.1:2") and not closed.admits("pi-9", "tcp/127.0.0.1:2")
+
+
+def test_methods_have_a_guard_unless_the_file_says_otherwise() -> None:
+    hosts = {"host": {"agents": "agents.csv"}}
+    for fields, more, guard in (({}, {}, True), ({"guard": False}, {}, False), ({}, hosts, False)):
+        method = {"method": "cl-colme", "sigma": 2.0} | fields
+        node: Any = NodeConfig.parse({"name": "a", "listen": ["tcp/127.0.0.1:7447"], "method": method} | more)
+        assert node.method.guard is guard
+        assert method_of(method_table(node.method)) == node.method  # as plans write it
+    assert method_of({"method": "local"}) == colme.Local()
+    assert method_of({"method": "colme", "sigma": 1.0}) == colme.ColME(sigma=1.0)  # which is refused as a whole later
 
 
 def test_the_newcomer_in_the_documentation_is_one() -> None:

@@ -232,7 +232,7 @@ def test_strangers_other_methods_and_bad_samples_are_refused() -> None:
 def test_nothing_that_is_heard_raises() -> None:
     """Mutilated records and control messages, among them lies that are well formed."""
     rng = random.Random(5)
-    for method in (colme.CLColME(), FLOW, colme.CColME(), colme.Census(), colme.Local()):
+    for method in (colme.CLColME(), FLOW, colme.CColME(), colme.Census(), colme.Local(), *GUARDED):
         other = Core(method, "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
         core = alone(method)
         cut = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))

@@ -241,9 +241,10 @@ def test_a_method_of_ones_own_is_planned_and_copied_to_every_agent(tmp_path: Pat
     own.unlink()  # each agent has its own copy
     for name in ("a", "b"):
         node = NodeConfig.read(tmp_path / "fleet" / name / "node.toml")
-        assert repr(node.method) == "OneHop(sigma=2.0)" and node.modules == (str(tmp_path / "fleet" / name / "own.py"),)
+        assert repr(node.method) == "OneHop(guard=True, sigma=2.0)"
+        assert node.modules == (str(tmp_path / "fleet" / name / "own.py"),)
         core = Core(node.method, node.name, [each.name for each in node.neighbors], n_agents=2, degree=1, sigma=2.0)
-        assert type(core.agent).__name__ == "OneHopAgent"
+        assert type(core.agent.inner).__name__ == "OneHopAgent"  # type: ignore[attr-defined]
 
 
 def test_modules_that_cannot_be_planned(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from colme.node.messages.wire import (
     ConsensusBody,
     Control,
     FlowBody,
+    GuardedBody,
     HistogramBody,
     Record,
     WireError,
@@ -33,17 +34,23 @@ LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_has
 VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
 )  # fmt: skip
+GUARDED = GuardedBody(HELLO, 5, 10, 4, 3, np.array([-0.5, 2.0, 3.0]), np.array([0.5, 1.0, 2.0]))
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
-    "votes": Record(1, 5, 4, 0.25, 6, VOTES),
+    "votes": Record(1, 5, 4, 0.25, 6, VOTES), "guarded": Record(2, 9, 9, 0.25, 6, GUARDED),
+    "guarded votes": Record(2, 9, 9, 0.25, 6, msgspec.structs.replace(GUARDED, inner=VOTES)),
+    "guard alone": Record(1, 5, 4, 0.25, 6, msgspec.structs.replace(GUARDED, inner=None)),
     "nobody": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, INF),), NAN, 2)),
 }  # fmt: skip
 
 
 def plain(record: Record) -> str:
     """As text, for NaN is not equal to itself."""
-    body = record.body
+    body: Any = record.body
+    if isinstance(body, GuardedBody):
+        inner = plain(msgspec.structs.replace(record, body=body.inner))
+        return f"{inner} {msgspec.structs.replace(body, inner=None)}"
     if isinstance(body, HistogramBody):
         lists = {name: getattr(body, name).tolist() for name in ("codes", "values", "before")}
         body = msgspec.structs.replace(body, **lists)
@@ -62,7 +69,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
         "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "nobody": 76,
+        "guarded": 76 + 80, "guarded votes": 120 + 80, "guard alone": 40 + 80, "nobody": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
 
@@ -117,6 +124,16 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "round": (with_field("votes", 64, "<Q", 2**63), "range"),
     "vote": (with_field("votes", 96, "<f", NAN), "value"),
     "vote before": (with_field("votes", 108, "<f", NAN), "value"),
+    "sums left out": (pack(RECORDS["guarded"])[:-80], "size"),
+    "a head and half of the sums": (with_field("guard alone", 5, "B", 128)[:80], "size"),
+    "sums that are not announced": (with_field("guarded", 5, "B", 1), "size"),
+    "a guard around no kind": (with_field("guard alone", 5, "B", 133), "range"),
+    "vote number": (with_field("guarded", 76, "<Q", 2**63), "range"),
+    "vote round": (with_field("guarded", 100, "<Q", 2**63), "range"),
+    "sum missing": (with_field("guarded", 108, "<d", NAN), "value"),
+    "sum absurd": (with_field("guarded", 108, "<d", 1e151), "value"),
+    "sum of squares": (with_field("guarded", 116, "<d", -1.0), "value"),
+    "sum before": (with_field("guarded", 148, "<d", INF), "value"),
 }
 
 

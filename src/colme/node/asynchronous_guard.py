@@ -20,14 +20,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
 from colme.guard import SUMS, GuardedAgent, GuardedMethod, Judgement
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
-from colme.node.security.trust import PAUSE
 
 TYPICAL = 2.0
 """Bound (a), in medians."""
+SHARE = 0.5
+"""Of the agents that as many messages would reach with a barrier, those that a vote reaches; measured .45 to .9."""
 LIMIT = 3.0
 """Bound (b), in standard errors."""
 
@@ -56,8 +58,9 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
     saved: ClassVar[tuple[str, ...]] = (*Judgement.saved, "number", "start", "joined", "recent")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip):
-        super().__init__(method, gossip._replace(regular=False), np.empty((0, 1)), 1)
+        super().__init__(method, gossip, np.empty((0, 1)), 1)
         self.t = self.degree = 0
+        self.listened = 0  # messages of all rounds of the vote
         self.recent = np.zeros(SUMS)  # own sums that were handed in; half of them in the last half of the time
 
     @property
@@ -75,29 +78,30 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
 
     @property
     def _growth(self) -> float:
-        return PAUSE - 1.0
+        return 0.2
 
     def _hand_in(self) -> None:
         self.recent = self.recent * (self.joined / self.t) + self.own[0]
         self.now[:], self.before[:], self.own[:] = self.own, 0.0, 0.0
-        self.rounds = 0
+        self.rounds = self.listened = 0
 
     def _next_round(self, same: Mapping[Hashable, SumsRound], *, plain: bool) -> None:
-        own = self.now[0]
+        own = self.now[0].copy()
         away = np.array([message.of_round(self.round) - own for message in same.values()])
         most = TYPICAL * _lower_median(np.abs([own, *away]))  # (a)
         value = own.copy()
         for message, difference in zip(same.values(), np.clip(away, -most, most), strict=True):
-            value += self.gossip.weight(self.degree, message.degree) * difference
+            value += metropolis_weight(self.degree, message.degree) * difference
         if self.rounds > 0 and not plain:
             value = self.gossip.momentum * (value - self.before[0]) + self.before[0]
         value[1:] = np.maximum(value[1:], 0.0)
         self.before[0], self.now[0] = own, value
+        self.listened += len(same)
 
     def _complete(self) -> None:
-        heard = self.gossip._replace(degree=float(self.degree)).agents_reached(self.rounds)
-        log_time = math.log(self.joined / self.last)
-        self.filter.learn(self.now * heard, log_time, self.learned, keep=True)
+        reached = SHARE * self.gossip._replace(degree=self.listened / self.rounds).agents_reached(self.rounds)
+        if self.now[0, 1] > 0.0:  # else there was nothing to judge yet
+            self.filter.learn(self.now * reached, math.log(self.joined / self.last), self.learned, keep=True)
         self.last = self.joined
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
