@@ -63,7 +63,8 @@ def test_where_a_method_does_harm_agents_are_as_good_as_alone(method: Any, told:
 
 
 @pytest.mark.parametrize(("method", "told", "lie", "most"), [
-    (colme.CLColME(guard=True), 2.0, "praise", 1.0 + 2 * EXCESS), (colme.CLColME(guard=True), 2.0, "noise", 1.0 + EXCESS),
+    (colme.CLColME(guard=True), 2.0, "praise", 1.0 + 2 * EXCESS),
+    (colme.CLColME(guard=True), 2.0, "noise", 1.0 + EXCESS),
     (colme.Census(guard=True), 1.0, "slander", 1.0 + EXCESS), (colme.Census(guard=True), 1.0, "noise", 0.6),
 ])  # fmt: skip
 def test_a_liar_does_little(method: Any, told: float, lie: str, most: float) -> None:
@@ -138,7 +139,7 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
     votes = [each.agent.judgement.filter.votes for each in fleet.cores]  # type: ignore[attr-defined]
     numbers = [each.agent.judgement.number for each in fleet.cores]  # type: ignore[attr-defined]
     assert max(numbers) - min(numbers) <= 1 and votes[0] > old.agent.judgement.filter.votes > 0
-    assert min(votes) >= 4
+    assert min(votes) >= 2  # a vote that loses its neighbors before half of its rounds does not count
 
 
 def test_records_without_sums_and_with_them_do_not_mix() -> None:

@@ -22,12 +22,15 @@ from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
-from colme.guard import SUMS, GuardedAgent, GuardedMethod, Judgement
+from colme.guard import EARLY, SUMS, GuardedAgent, GuardedMethod, Judgement
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
+from colme.node.security.trust import PAUSE
 
 TYPICAL = 2.0
 """Bound (a), in medians."""
+GROWTH = 0.2
+"""The part of its time that an agent spends in a vote, at most, before it no longer waits."""
 SHARE = 0.5
 """Of the agents that as many messages would reach with a barrier, those that a vote reaches; measured .45 to .9."""
 LIMIT = 3.0
@@ -70,7 +73,7 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
         )
 
     def _starts(self, t: int) -> bool:
-        return self.t >= 2 and t >= self._growth * self.began + self.began
+        return self.own[0, 1] > 0.0 and t >= PAUSE * self.began
 
     @property
     def _n_rounds(self) -> int:
@@ -78,7 +81,7 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
 
     @property
     def _growth(self) -> float:
-        return 0.2
+        return GROWTH
 
     def _hand_in(self) -> None:
         self.recent = self.recent * (self.joined / self.t) + self.own[0]
@@ -99,12 +102,18 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
         self.listened += len(same)
 
     def _complete(self) -> None:
-        reached = SHARE * self.gossip._replace(degree=self.listened / self.rounds).agents_reached(self.rounds)
         if self.now[0, 1] > 0.0:  # else there was nothing to judge yet
-            self.filter.learn(self.now * reached, math.log(self.joined / self.last), self.learned, keep=True)
+            self._learn(self.learned, keep=True)
         self.last = self.joined
 
+    def _learn(self, trust: NDArray[np.float64], *, keep: bool) -> None:
+        reached = SHARE * self.gossip._replace(degree=self.listened / self.rounds).agents_reached(self.rounds)
+        self.filter.learn(self.now * reached, math.log(self.joined / self.last), trust, keep=keep)
+
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+        if t <= EARLY and self.rounds > 0 and self.now[0, 1] > 0.0:
+            weight, since = np.empty(1), self.joined
+            self._learn(weight, keep=False)
         super()._read(weight, since, t)
         A, D, Q = self.recent + self.own[0]
         if D > 0.0:
