@@ -151,10 +151,18 @@ class State(ABC):
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
 
+    variance: Any = math.nan
+    """The variance that the method claims for each estimate, where it has a posterior."""
+
     @property
     def own_mean(self) -> NDArray[np.float64]:
         """What each agent would report on its own."""
         return self.world.mean
+
+    @property
+    def own_count(self) -> Any:
+        """Samples behind `own_mean`."""
+        return self.world.n_samples
 
     @property
     def isolated(self) -> int:
@@ -246,6 +254,14 @@ class Agent(ABC):
     def own_mean(self) -> float:
         """What the agent would report on its own."""
         return self.mean
+
+    @property
+    def own_count(self) -> int:
+        """Samples behind `own_mean`."""
+        return self.count
+
+    variance: float = math.nan
+    """The variance that the method claims for its estimate, where it has a posterior."""
 
     @abstractmethod
     def step(self, sample: float) -> Round:
