@@ -241,11 +241,11 @@ class Judgement:
 
     def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
-        own = np.where(self.trust < 1.0, _student(level, np.asarray(self.count - 1.0, np.float64)), 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.where(self.trust < 1.0, own * np.sqrt(self.square / (self.count - 1.0) / self.count), 0.0)
+        n = self.count.astype(np.float64)
+        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        own = np.where(n > 1.0, (1.0 - self.trust) * _student(level, n - 1.0) * error, np.inf)
+        own = np.where(self.trust < 1.0, own, 0.0)
         factor, estimate = self.widening(), self.guarded
-        own = np.where(self.trust < 1.0, (1.0 - self.trust) * own, 0.0)
         below = factor * (own + self.trust * (self.estimate - lower))
         above = factor * (own + self.trust * (upper - self.estimate))
         return estimate - below, estimate + above
@@ -258,8 +258,8 @@ class Judgement:
 
 
 def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half the width of an interval of this level of Student's distribution; infinite without a degree of freedom.
-    Exact for one and two, else to .1 % up to level .95 (Cornish and Fisher's expansion)."""
+    """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
+    else to .1 % up to level .95 (Cornish and Fisher's expansion)."""
     p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
     n = np.maximum(freedom, 1.0)
     terms = (
@@ -268,7 +268,7 @@ def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     )  # fmt: skip
     expanded = z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
     one, two = math.tan(math.pi * (p - 0.5)), (2.0 * p - 1.0) * math.sqrt(0.5 / (p * (1.0 - p)))
-    return np.where(freedom < 1.0, np.inf, np.where(freedom == 1.0, one, np.where(freedom == 2.0, two, expanded)))
+    return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
 
 
 class GuardedState(State):
