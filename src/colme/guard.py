@@ -13,7 +13,8 @@ in expectation. From the perspective of agent a, at step t:
 (3) the averages, times the number of agents heard, are the likelihood of lambda:
                                                              p(lambda) *= exp(-(lambda^2 D - 2 lambda A) / (2 Q / D))
     on a grid of weights; before, a part of each probability moves to the neighbors on the grid, and a part to zero
-(4) lambda is 1 if p(1) >= 1/2, else the mean of p, reduced for the age of the evidence
+(4) lambda is 1 if p(1) >= 1/2, else the mean of p, reduced for the age of the evidence and, for methods that are
+    not trusted from the start, in the first steps
 
 Intervals of a method that has them are widened if they claim too little. With the variance (x - X)^2 / (n + 1) that a
 sample shows of the mean X of the n samples before it, summed to V, the squared error that can be shown is
@@ -51,6 +52,8 @@ MEMORY = 15
 """Votes whose surprise is remembered."""
 MEDIAN, SURPRISING = 0.455, 3.0
 """The median of a squared standard normal; surprises beyond this multiple of it temper the likelihood."""
+HESITATION = 8
+"""Up to this step a wary guard halves its weights: the first votes have heard few agents, and of very different steps."""
 EARLY = 32
 """Up to this step, averages that are still under way count, too."""
 SUMS, INTERVAL_SUMS = 3, 5
@@ -228,6 +231,8 @@ class Judgement:
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
         """A weight below one may be falling as 1 / t: reduce it for evidence from step `since`."""
+        if t <= HESITATION and not self.filter.trusting:
+            weight = 0.5 * weight
         self.trust[:] = np.where(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
 
     def widening(self) -> NDArray[np.float64]:
