@@ -184,7 +184,8 @@ class CollaborativeMean:
         table = self._table
         learn_events(
             slots, values, times, table.agents, table.numbers, table.roster, table.places, table.counters, table.pool,
-            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, *key_of(self.seed),
+            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, self._rule.root,
+            *key_of(self.seed),
         )  # fmt: skip
 
     def _learn_and_forget(
@@ -242,7 +243,7 @@ class CollaborativeMean:
             merged = table.merge(came, self.half_life or -1.0)
             if table.neighbors is not None:
                 self._rule.update_radii()
-                table.merge_edges(came, *merged, given=self.has_graph)
+                table.merge_edges(came, *merged, given=self.has_graph, test=self._rule.test)
             self._rule.renew()
 
     # what it knows
