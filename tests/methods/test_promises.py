@@ -40,6 +40,11 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.CLColME(delta=0.1, cut="difference"),
+    colme.CLColME(delta=0.1, cut="difference", clock="global", level="agent", bound="hoeffding"),
+    colme.CLColME(delta=0.1, cut="difference", consensus="flow"),
+    colme.CColME(delta=0.1, cut="difference", gamma=0.01),
+    colme.BColME(delta=0.1, cut="difference", depth=3),
     colme.ColME(delta=0.1, statistics=("mean", "deviation")),
     colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
     colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
@@ -162,6 +167,10 @@ def test_the_small_world_does_part() -> None:
 @pytest.mark.parametrize("statistics", [("mean",), ("mean", "deviation")], ids=str)
 def test_the_skeleton_is_a_method(statistics: tuple[str, ...]) -> None:
     check_method(OneHop(delta=0.1, statistics=statistics))
+
+
+def test_the_skeleton_can_cut_by_differences() -> None:
+    check_method(OneHop(delta=0.1, cut="difference"))
 
 
 class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]

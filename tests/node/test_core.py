@@ -31,7 +31,10 @@ DEVICES = [
     colme.Local(), colme.CLColME(), colme.CLColME(clock="own"), colme.CLColME(clock="harmonic"),
     colme.CLColME(clock="constant", alpha=0.9), colme.CLColME(statistics=ALL), FLOW,
     colme.CLColME(consensus="flow", statistics=("mean", "deviation")), colme.CColME(),
-    colme.CLColME(bound="hoeffding"), colme.Census(fits="own"), colme.Census(fits="own", estimate_sigma=True),
+    colme.CLColME(bound="hoeffding"), colme.CLColME(cut="difference"),
+    colme.CColME(cut="difference", bound="hoeffding"),
+    colme.CLColME(cut="difference", consensus="flow"), colme.Census(fits="own"),
+    colme.Census(fits="own", estimate_sigma=True),
     colme.Census(fits="own", restart=True),
 ]  # fmt: skip
 

@@ -22,7 +22,8 @@ from tests.reference.online import online
 METHODS = (
     Local(), Census(), Census(sigma=1.0), CLColME(level="agent"), CLColME(level="agent", clock="global", sigma=1.0),
     CLColME(clock="own", bound="fourth-moment", level="population"), CLColME(clock="constant", alpha=0.9, sigma=1.0),
-    CColME(level="agent", sigma=1.0),
+    CColME(level="agent", sigma=1.0), CLColME(cut="difference", sigma=1.0),
+    CColME(cut="difference", level="agent", sigma=1.0),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ transport does, and a host speaks for its own agents only. A part has a head of 
     loans   mean f64, radius f64, estimate f32, degree u32, agent u32, and for each of n_items edges
             flow f64, row u32, host u32, neighbor u32
 
-errors: 1 where difference tests compare standard errors, which then stand in place of radii; else 0.
+errors: 128 where difference tests compare standard errors, which then stand in place of radii; else 0.
 incarnation: how often the host was started; epoch: its ticks; turn: the exchange within a step, in lockstep. A loan is
 of the agent in this row of the part, to the neighbor of this number on the host with this hash. A mean or estimate is
 NaN before there is one. Cuts of edges are sent in lists of pairs (agent of the sender, agent of the receiver):
@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.node.messages.wire import CUT, CUT_HEARD, LARGEST, MOST_NUMBER, WireError, check_beginning, name_hash
+from colme.node.messages.wire import CUT, CUT_HEARD, ERRORS, LARGEST, MOST_NUMBER, WireError, check_beginning, name_hash
 
 FRAME, CUTS = b"cmeF", b"cmeP"
 HELLO, LOANS = 1, 2
@@ -86,7 +86,7 @@ def host_hash(name: str) -> int:
 def pack_frame(frame: Frame) -> bytes:
     n, n_items = len(frame.rows["agent"]), len(frame.items.get("row", ()))
     head = _HEAD.pack(
-        FRAME, 1, frame.kind, frame.turn, frame.errors, frame.incarnation, frame.part, n, n_items, frame.epoch
+        FRAME, 1, frame.kind, frame.turn, ERRORS * frame.errors, frame.incarnation, frame.part, n, n_items, frame.epoch
     )  # fmt: skip
     columns = [frame.rows[name].astype(form, copy=False) for name, form in _STATE[frame.kind]]
     columns += [frame.items[name].astype(form, copy=False) for name, form in _ITEMS[frame.kind]]
@@ -100,7 +100,7 @@ def unpack_frame(raw: bytes) -> Frame:
     magic, version, kind, turn, errors, incarnation, part, n, n_items, epoch = _HEAD.unpack_from(raw)
     check_beginning(magic, FRAME, version)
     large = max(n, n_items) > MOST_BYTES or part >= MOST_PARTS
-    if kind not in _STATE or errors > 1 or (n_items and kind == HELLO) or large:
+    if kind not in _STATE or errors not in (0, ERRORS) or (n_items and kind == HELLO) or large:
         raise WireError("range", f"kind {kind}, part {part} with {n} agents and {n_items} edges")
     if len(raw) != _HEAD.size + n * ROW_BYTES[kind] + n_items * ITEM_BYTES[kind] or n > MOST_AGENTS:
         raise WireError("size", f"{len(raw)} bytes")
