@@ -19,6 +19,8 @@ from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
 from tests import reference
+from tests.reference.cuts import any_counts as dense_any_counts
+from tests.reference.cuts import difference, level_alpha, precision
 from tests.support.recordings import recording_like_a_scenario
 
 ALL: list[Method] = [
@@ -64,6 +66,22 @@ def gamma_of(method: IntervalMethod, graph: Graph) -> float:
     return level_gamma(method.level, method.delta, n_agents=graph.n_agents, n_edges=graph.n_edges)
 
 
+def kept_of(method: IntervalMethod, samples: Any, graph: Graph, sigma: Any, scale: Any) -> Any:
+    """The graphs of difference tests, step by step: for equal counts and one sigma the sharper rule. With sigmas of
+    their own, all agents take the precision of the largest."""
+    adjacency = graph.adjacency()
+    level = method.level if method.gamma is None else method.gamma
+    rho = precision(np.max(scale), np.max(scale))
+
+    def any_counts(v_a: float, v_b: float, _: float, alpha: float) -> float:
+        return dense_any_counts(v_a, v_b, rho, alpha)
+
+    equal = np.ndim(sigma) == 0 and not np.isnan(samples).any()
+    rule = difference if equal else any_counts
+    alpha = level_alpha(level, method.delta, adjacency)
+    return reference.cuts(samples, adjacency, sigma=scale, alpha=alpha, rule=rule)
+
+
 def reference_of(method: Method) -> Callable[..., Any]:
     """The dense reading of the same paper with the same parameters."""
 
@@ -81,11 +99,14 @@ def reference_of(method: Method) -> Callable[..., Any]:
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":
             radius = reference.fourth_moment_radius
+        known = sigma
         if method.bound == "hoeffding":
             sigma = WIDTH / 2.0
         common = {
             "sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius, "statistics": method.statistics,
         }  # fmt: skip
+        if method.cut == "difference":
+            common["kept"] = kept_of(method, samples, graph, known, sigma)
         adjacency = graph.adjacency()
         if isinstance(method, colme.ColME):
             options = {"weights": method.weights, "restricted": method.restricted, "queries": method.queries}

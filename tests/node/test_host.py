@@ -321,3 +321,21 @@ def test_who_has_too_many_neighbors_elsewhere_is_refused() -> None:
         NodeError, match=r"3501 edges to other hosts do not fit into 256 parts of a frame\. Use more hosts"
     ):
         Hosts(FLOW, from_edges(edges), np.repeat([0, 1], [2, 3500]), sigma=1.0)
+
+
+def test_hosts_that_cut_by_another_rule_are_not_believed() -> None:
+    one, other = (pair(colme.CLColME(cut=cut)).cores for cut in ("intervals", "difference"))
+    samples = np.arange(one[0].n_agents), np.zeros(one[0].n_agents)
+    frames = [core.tick(0.0, samples)[0] for core in (one[0], other[0])]
+    assert not one[1].hear(one[0].name, frames[1], 0.1) and not other[1].hear(one[0].name, frames[0], 0.1)
+    assert one[1].refused == {"sense": 1} and other[1].refused == {"sense": 1}
+    assert one[1].hear(one[0].name, frames[0], 0.1) and other[1].hear(one[0].name, frames[1], 0.1)
+
+
+def test_standard_errors_survive_a_restart() -> None:
+    core = pair(colme.CLColME(cut="difference")).cores[0]
+    core.tick(0.0, (np.arange(core.n_agents), np.zeros(core.n_agents)))
+    again = pair(colme.CLColME(cut="difference")).cores[0]
+    again.restore(core.state())
+    np.testing.assert_array_equal(again.spread, core.spread)
+    assert (again.spread[: again.n_agents] < again.radius[: again.n_agents]).all()
