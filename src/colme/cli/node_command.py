@@ -212,6 +212,9 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
     forwards the port, add "listen" and that address.
 
+    Methods that cut edges do so by difference tests, which need less than half the samples of the papers' intervals
+    (--set cut=intervals); these stay where gamma is given, or where the bound, level or statistics need them.
+
     \b
     Example:
       colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
@@ -229,7 +232,11 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
     try:
-        folder = write_plan(known, output, method=method_of(table), **options)
+        chosen = method_of(table)
+        if getattr(chosen, "cut", None) == "intervals" and not {"cut", "gamma"} & table.keys():
+            with contextlib.suppress(MethodError, NodeError):  # where it does not fit, intervals stay
+                chosen = method_of(table | {"cut": "difference"})
+        folder = write_plan(known, output, method=chosen, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
@@ -238,6 +245,9 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         raise MethodError(sentence + remedy) from None
     what = "hosts" if options["agents"] else "agents"
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
+    if getattr(chosen, "cut", None) == "difference":
+        _say("Edges are cut by difference tests (cut = \"difference\"), for noise that is independent between agents. "
+             "If agents share noise, plan with --set cut=intervals.")  # fmt: skip
     for host in known:
         click.echo(folder / host.name / "node.toml")
 

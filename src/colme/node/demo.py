@@ -68,7 +68,7 @@ class Demo:
         self.graph = random_regular_graph(n_agents, self.degree, rng=seed)
         self.names = [f"agent-{a + 1:02d}" for a in range(n_agents)]
         self.truth = [MEANS[a % 2] for a in range(n_agents)]
-        self.method = CLColME(sigma=SIGMA, delta=0.1)
+        self.method = CLColME(cut="difference", sigma=SIGMA, delta=0.1)
         self.reports: list[dict[str, Any]] = [{} for _ in self.names]
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * n_agents
         self.rows: list[list[float]] = []  # samples, NaN where the agent was not running
