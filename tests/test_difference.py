@@ -4,6 +4,7 @@ take."""
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,17 @@ def test_expected_times(gap: float, alpha: float, mean: float, least: float) -> 
 @pytest.mark.parametrize(("alpha", "last"), [(4e-6, 1070), (0.01, 703)])
 def test_the_last_of_many_edges(alpha: float, last: float) -> None:
     assert difference_times([1.2, 2.0], sigma=2.0, alpha=alpha, n_edges=12_500).last == pytest.approx(last, rel=1e-3)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 0.1, 5.0, 20.0, 1e6])
+@pytest.mark.parametrize("alpha", [1e-12, 0.1, 0.99])
+def test_times_solve_their_equations_or_are_one_sample(gap: float, alpha: float) -> None:
+    for n_edges in (1, 2, 10**9):
+        times = difference_times(gap, sigma=1.0, alpha=alpha, n_edges=n_edges)
+        for n, z in ((times.mean, None), (times.last, NormalDist().inv_cdf(1 - 1 / max(2, n_edges)))):
+            c = (2.0 * difference_radius(n, 1.0, alpha)) ** 2 / (2.0 / n)
+            right = 2.0 / gap**2 * (c - 1.0 if z is None or n_edges == 1 else (math.sqrt(c) + z) ** 2)
+            assert n == pytest.approx(max(1.0, right), rel=1e-9)
 
 
 def test_measured_times_are_the_expected_ones() -> None:

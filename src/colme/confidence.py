@@ -361,14 +361,16 @@ def difference_times(
     if isinstance(gap, Sequence | np.ndarray):
         gap = smallest_gap(gap)
     n_0, log, m = 2.0 * (sigma / gap) ** 2, -2.0 * math.log(alpha), 2.0 / KAPPA**2
-    tail = NormalDist().inv_cdf(1.0 - 1.0 / n_edges) if n_edges > 1 else -math.inf
+    tail = NormalDist().inv_cdf(1.0 - 1.0 / n_edges) if n_edges > 1 else 0.0
 
     def solve(right: Callable[[float], float]) -> float:
-        """n = n_0 right(c(n)), where c(n) = g / u; a few steps from n_0 L converge, for c grows like ln(n)."""
-        n = n_0 * log
+        """n = n_0 right(c(n)), where c(n) = g / u, by bisection between 1 and the guaranteed time: c(n) / n falls."""
+        low, high = 1.0, 64.0 * max(1, guaranteed)
         for _ in range(100):
-            n = n_0 * right((1.0 + m / n) * (math.log1p(n / m) + log))
-        return n
+            n = math.sqrt(low * high)
+            above = n < n_0 * right((1.0 + m / n) * (math.log1p(n / m) + log))
+            low, high = (n, high) if above else (low, n)
+        return high
 
     mean = solve(lambda c: c - 1.0)
     last = mean if n_edges == 1 else solve(lambda c: (math.sqrt(c) + tail) ** 2)

@@ -349,7 +349,7 @@ class IntervalAgent(Agent):
     def radius(self) -> float:
         """Half the width of an interval around the own mean that holds at all times, with probability 1 - alpha for
         difference tests."""
-        if self.test is not None:
+        if self.bound.name == "difference":
             return float(self.scale * laplace_radius(self.count, 1.0, 0.5 * self.bound.gamma))
         if not self.statistics:
             return float(self.scale * self.bound.radius(self.count))
