@@ -204,6 +204,12 @@ def test_a_method_that_takes_standard_errors_for_radii_is_told() -> None:
         parted(((0.0, -0.1),), ((0.0, -0.1),))
 
 
+def test_what_another_rule_tells_cuts_nothing() -> None:
+    assert parted(((0.0, 0.1),), ((9.0, 0.1),)) and parted(((0.0, -0.1),), ((9.0, -0.1),), any_counts(0.01))
+    assert not parted(((0.0, 0.1),), ((9.0, -0.1),))
+    assert not parted(((0.0, -0.1),), ((9.0, 0.1),), any_counts(0.01))
+
+
 # False cuts: how many pairs of one mean are ever cut
 
 GAUSSIAN, UNIFORM, RADEMACHER, BERNOULLI = range(4)

@@ -98,7 +98,11 @@ def test_bad_cores_are_refused(make: Any, words: str) -> None:
 LOSSY: dict[str, Any] = {"loss": 0.2, "delay": (0.0, 3 * PERIOD), "duplication": 0.1}
 
 
-@pytest.mark.parametrize(("method", "factor"), [(colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5)], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "factor"),
+    [(colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5), (colme.CLColME(cut="difference"), 2.5)],
+    ids=repr,
+)
 def test_on_a_bad_network_errors_are_nearly_those_of_the_simulation(method: Any, factor: float) -> None:
     """One of the cases of the next test."""
     compare_with_simulation(method, LOSSY, factor, n_seeds=1, n_steps=200)
@@ -110,6 +114,7 @@ def test_on_a_bad_network_errors_are_nearly_those_of_the_simulation(method: Any,
     # Without loss what is heard is fresher than in lockstep. With loss the leaning forms do not conserve the mean:
     # each one-sided exchange moves it by a share of a difference that has shrunk to sigma / t, as have the errors.
     [(colme.CLColME(), {}, 1.2), (colme.CLColME(), LOSSY, 2.5), (FLOW, {}, 1.2), (FLOW, LOSSY, 1.5),
+     (colme.CLColME(cut="difference"), {}, 1.2), (colme.CLColME(cut="difference"), LOSSY, 2.5),
      (colme.CColME(), {}, 1.2), (colme.CColME(), LOSSY, 2.5)],
     ids=repr,
 )  # fmt: skip

@@ -60,6 +60,7 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     label: ClassVar[str] = "census"
     color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
+    cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
 
     sigma: float | None = None

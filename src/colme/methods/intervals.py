@@ -371,13 +371,15 @@ its standard error): the sign is what tells it from a radius, so that no agent t
 
 
 def parted(mine: AgentIntervals, theirs: AgentIntervals, test: DifferenceTest | None = None) -> bool:
-    """Some pair of closed intervals does not overlap; with a test, the means differ."""
+    """Some pair of closed intervals does not overlap; with a test, the means differ. False for what an agent with
+    another rule tells."""
     if test is None and any(spread < 0.0 for _, spread in mine):
         raise MethodError(
             "standard errors are compared as if they were radii: cut='difference' has a test of its own. "
             "Pass the agent's test: parted(mine, theirs, self.test)."
         )
-    return any(apart(x, y, r, q, test) for (x, r), (y, q) in zip(mine, theirs, strict=True))
+    pairs = zip(mine, theirs, strict=True)
+    return any((q < 0.0) == (test is not None) and apart(x, y, r, q, test) for (x, r), (y, q) in pairs)
 
 
 @kernel
