@@ -289,10 +289,8 @@ def test_edges_of_one_class_are_rarely_cut(noise: int, counts: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", [EQUAL, TENTH, LATE, SKIP])
 @pytest.mark.parametrize("noise", [GAUSSIAN, UNIFORM, RADEMACHER, BERNOULLI])
-def test_edges_of_one_class_are_rarely_cut_in_a_million(noise: int, counts: int) -> None:
-    by_radii, by_test = shares_cut(noise, counts, 10**6, 2000)
-    print(f"noise {noise}, counts {counts}: {by_radii:.4f} {by_test:.4f}")
-    assert by_radii <= allowed(10**6) and by_test <= allowed(10**6)
+def test_edges_of_one_class_are_rarely_cut_in_2000_steps(noise: int, counts: int) -> None:
+    assert max(shares_cut(noise, counts, 10**5, 2000)) <= allowed(10**5)
 
 
 @kernel
@@ -383,3 +381,9 @@ def test_unequal_sigmas_are_compared_at_equal_counts_too() -> None:
     recording = colme.Recording(samples, sigma=sigma, classes=classes)
     trace = colme.simulate(colme.CLColME(cut="difference"), recording, graph=random_regular_graph(60, 6, rng=1))
     assert trace.lost_edges[-1] == 0.0 and trace.wrong_edges[-1] == 0.0
+
+
+if __name__ == "__main__":  # the table of docs/methods.md; half an hour
+    for law, name in enumerate(("Gaussian", "uniform", "Rademacher", "Bernoulli(.5)")):
+        found = [shares_cut(law, counts, 10**6, 2000) for counts in (EQUAL, TENTH, LATE, SKIP)]
+        print(f"| {name} |", " | ".join(f"{share:.4f}" for share in (*found[0], *(each[1] for each in found[1:]))), "|")
