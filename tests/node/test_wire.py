@@ -65,7 +65,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
         "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "nobody": 76,
+        "nobody": 76, "errors": 76, "no errors yet": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
 
