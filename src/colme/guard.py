@@ -53,7 +53,7 @@ MEMORY = 15
 MEDIAN, SURPRISING = 0.455, 3.0
 """The median of a squared standard normal; surprises beyond this multiple of it temper the likelihood."""
 HESITATION = 8
-"""Up to this step a wary guard halves its weights: the first votes have heard few agents, and of very different steps."""
+"""Up to this step a wary guard halves its weights: the first votes have heard few agents."""
 EARLY = 32
 """Up to this step, averages that are still under way count, too."""
 SUMS, INTERVAL_SUMS = 3, 5

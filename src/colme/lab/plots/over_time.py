@@ -93,7 +93,7 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """The weight of the collaborative estimates, on average over agents, over time: of methods with a guard."""
     guarded = data["trust"].notnull().any([dim for dim in data["trust"].dims if dim != "method"])
-    table = curves(data.sel(method=guarded.values), "trust")
+    table = curves(data.isel({"method": np.flatnonzero(guarded.values)}), "trust")
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
         ax.set_ylim(-0.03, 1.03)
