@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from colme.node.hosts.host import HostCore
 from colme.node.io.status import metrics, report_of, status_of
 from colme.node.messages.wire import GuardedBody, pack, unpack
 from colme.node.net.memory import MemoryNetwork
+from colme.node.state import from_bytes, to_bytes
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import FORGED, Liars, Lie
 from tests.support.nodes import PERIOD, Fleet
@@ -142,6 +144,21 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
     assert min(votes) >= 2  # a vote that loses its neighbors before half of its rounds does not count
 
 
+def test_a_state_from_before_there_were_guards_goes_on() -> None:
+    old, new = (
+        Core(colme.CLColME(guard=guard), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA) for guard in (False, True)
+    )
+    for t in range(20):
+        old.tick(t * PERIOD, float(t % 3), {})
+    fields = msgspec.json.decode(msgspec.json.encode(old.method))
+    del fields["guard"]
+    saved = from_bytes(old.state()) | {"method": msgspec.json.encode(fields).decode()}
+    new.restore(to_bytes(saved))
+    assert (new.epoch, new.mean, new.estimate) == (20, old.mean, old.mean) and new.agent.count == 20
+    new.tick(2.0, 0.5, {})
+    assert new.epoch == 21 and new.trust == 0.0
+
+
 def test_records_without_sums_and_with_them_do_not_mix() -> None:
     with_guard, without = (
         Core(colme.CLColME(guard=guard), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA) for guard in (True, False)
@@ -149,7 +166,7 @@ def test_records_without_sums_and_with_them_do_not_mix() -> None:
     for core in (with_guard, without):
         core.tick(0.0, 0.0, {})
     said = [pack(core.record()) for core in (with_guard, without)]
-    assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 80
+    assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 112
     for core, raw in ((with_guard, said[1]), (without, said[0])):
         core.tick(0.0, 0.0, {"b": raw})
         assert core.refused == {"sense": 1}

@@ -29,14 +29,17 @@ from colme.node.messages.wire import (
 
 NAN, INF = math.nan, math.inf
 HELLO = ConsensusBody(((0.25, 0.5),), 0.125, 7, 3)
+ERRORS = ConsensusBody(((0.25, -0.5),), 0.125, 7, 3)  # a standard error, for difference tests
 THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
 LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
 VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
 )  # fmt: skip
-GUARDED = GuardedBody(HELLO, 5, 10, 4, 3, np.array([-0.5, 2.0, 3.0]), np.array([0.5, 1.0, 2.0]))
+GUARDED = GuardedBody(HELLO, 5, 10, 4, 3, np.array([-0.5, 2.0, 3.0, 1.0, 1.0]), np.array([0.5, 1.0, 2.0, 0.0, 0.0]))
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
+    "errors": Record(2, 9, 9, 0.25, 6, ERRORS),
+    "no errors yet": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, -INF),), NAN, 2)),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
     "votes": Record(1, 5, 4, 0.25, 6, VOTES), "guarded": Record(2, 9, 9, 0.25, 6, GUARDED),
     "guarded votes": Record(2, 9, 9, 0.25, 6, msgspec.structs.replace(GUARDED, inner=VOTES)),
@@ -69,7 +72,8 @@ def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
         "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "guarded": 76 + 80, "guarded votes": 120 + 80, "guard alone": 40 + 80, "nobody": 76,
+        "guarded": 76 + 112, "guarded votes": 120 + 112, "guard alone": 40 + 112, "nobody": 76, "errors": 76,
+        "no errors yet": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
 
@@ -124,8 +128,8 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "round": (with_field("votes", 64, "<Q", 2**63), "range"),
     "vote": (with_field("votes", 96, "<f", NAN), "value"),
     "vote before": (with_field("votes", 108, "<f", NAN), "value"),
-    "sums left out": (pack(RECORDS["guarded"])[:-80], "size"),
-    "a head and half of the sums": (with_field("guard alone", 5, "B", 128)[:80], "size"),
+    "sums left out": (pack(RECORDS["guarded"])[:-112], "size"),
+    "a head and half of the sums": (with_field("guard alone", 5, "B", 128)[:96], "size"),
     "sums that are not announced": (with_field("guarded", 5, "B", 1), "size"),
     "a guard around no kind": (with_field("guard alone", 5, "B", 133), "range"),
     "vote number": (with_field("guarded", 76, "<Q", 2**63), "range"),

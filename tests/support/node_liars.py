@@ -134,7 +134,8 @@ def forge(A: float, D: float, Q: float) -> Lie:
     """In every round of every vote of the guard, these sums."""
 
     def forged(core: Core, record: Record) -> Record:
-        return _with(record, values=np.array([A, D, Q]), before=np.array([A, D, Q]))
+        sums = np.array([A, D, Q, Q, Q])
+        return _with(record, values=sums, before=sums)
 
     return forged
 

@@ -1,11 +1,11 @@
 """The guard without a common tick: `colme.guard`, with the rounds of `colme.node.rounds`.
 
 All samples since the last tick judge the estimate of that tick, equation (1) of `colme.guard`. A vote begins when the
-step number has grown by a tenth since the last one. Its values are the sums A, D and Q, averaged over the neighbors
-that the method still has; after the last round the filter learns from them. Two things are added on devices:
+step number has grown by a tenth since the last one. Its values are the own sums, averaged over the neighbors that the
+method still has; after the last round the filter learns from them. Two things are added on devices:
 
 (a) how far a neighbor's sums can be from the own ones is bounded: by twice the median over all neighbors and the own
-    size, for A, D and Q each and in every round. So a liar counts like an agent or two, whatever it sends, and in later
+    size, for each sum and in every round. So a liar counts like an agent or two, whatever it sends, and in later
     rounds, when honest agents agree, like less
 (b) whatever others send, lambda is at most what the agent's own samples allow, three standard errors above its own
     A / D. They see gross harm only, but need no neighbor
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
-from colme.guard import EARLY, SUMS, GuardedAgent, GuardedMethod, Judgement
+from colme.guard import EARLY, FORGET, SUMS, GuardedAgent, GuardedMethod, Judgement
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
 from colme.node.security.trust import PAUSE
@@ -58,13 +58,13 @@ class SumsRound(NamedTuple):
 class AsynchronousJudgement(NumberedRounds, Judgement):
     """The judgement of one agent, which votes with the newest messages of its neighbors."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Judgement.saved, "number", "start", "joined", "recent")
+    saved: ClassVar[tuple[str, ...]] = (*Judgement.saved, "number", "start", "joined", "handed_in")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip):
-        super().__init__(method, gossip, np.empty((0, 1)), 1)
+        super().__init__(method, gossip, np.array([[gossip.agents_reached(gossip.rounds)]]), 1)
         self.t = self.degree = 0
         self.listened = 0  # messages of all rounds of the vote
-        self.recent = np.zeros(SUMS)  # own sums that were handed in; half of them in the last half of the time
+        self.handed_in = np.zeros(SUMS)  # own sums of the votes so far; half of them in the last half of the time
 
     @property
     def message(self) -> SumsRound:
@@ -84,7 +84,7 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
         return GROWTH
 
     def _hand_in(self) -> None:
-        self.recent = self.recent * (self.joined / self.t) + self.own[0]
+        self.handed_in = self.handed_in * (self.joined / self.t) + self.own[0, :SUMS]
         self.now[:], self.before[:], self.own[:] = self.own, 0.0, 0.0
         self.rounds = self.listened = 0
 
@@ -104,18 +104,21 @@ class AsynchronousJudgement(NumberedRounds, Judgement):
     def _complete(self) -> None:
         if self.now[0, 1] > 0.0:  # else there was nothing to judge yet
             self._learn(self.learned, keep=True)
+            self.window = self.recent
         self.last = self.joined
 
     def _learn(self, trust: NDArray[np.float64], *, keep: bool) -> None:
         reached = SHARE * self.gossip._replace(degree=self.listened / self.rounds).agents_reached(self.rounds)
-        self.filter.learn(self.now * reached, math.log(self.joined / self.last), trust, keep=keep)
+        sums = self.now * reached
+        self.filter.learn(sums, math.log(self.joined / self.last), trust, keep=keep)
+        self.recent = self.window * (self.last / self.joined) ** FORGET + sums
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
         if t <= EARLY and self.rounds > 0 and self.now[0, 1] > 0.0:
             weight, since = np.empty(1), self.joined
             self._learn(weight, keep=False)
         super()._read(weight, since, t)
-        A, D, Q = self.recent + self.own[0]
+        A, D, Q = self.handed_in + self.own[0, :SUMS]
         if D > 0.0:
             self.trust = np.minimum(self.trust, max(A + LIMIT * math.sqrt(Q), 0.0) / D)  # (b)
 
@@ -154,7 +157,22 @@ class AsynchronousGuardedAgent(GuardedAgent):
         judgement = self.judgement
         judgement.t, judgement.degree = self.t, degree
         judgement.advance(heard)
-        judgement.end_step(self.inner.own_mean, self.inner.estimate, self.t, gossiped=False)
+        self._end_step()
+
+    def resume(self) -> None:
+        """After a restart: join the vote again. A state from before there were guards has none to restore."""
+        self._copy()
+        self.judgement.resume()
+        if math.isnan(self.estimate):
+            self.judgement.last = max(self.t, 1)
+            self._end_step()
+
+    def _end_step(self) -> None:
+        inner, judgement = self.inner, self.judgement
+        judgement.end_step(
+            inner.own_mean, inner.estimate, max(self.t, 1), gossiped=False, count=inner.own_count,
+            variance=inner.variance,
+        )  # fmt: skip
         self.estimate = judgement.guarded.item()
 
     def _copy(self) -> None:

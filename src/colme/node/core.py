@@ -26,7 +26,7 @@ import msgspec
 
 from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
-from colme.methods.intervals import PARTED, AgentIntervals
+from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
 from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent
 from colme.node.messages.wire import (
@@ -88,7 +88,7 @@ class Core:
             )
         place = Place(
             agent=name, neighbors=names, n_agents=n_agents, n_edges=max(n_agents * most // 2, 1), auto_step=1.0 / most,
-            sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0,
+            sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0, max_degree=most,
         )  # fmt: skip
         self.method, self.name, self.origin = method, name, origin
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
@@ -114,9 +114,9 @@ class Core:
         return float(self.agent.mean) + self.origin
 
     @property
-    def intervals(self) -> AgentIntervals:
-        """The intervals of the agent; none if its method cuts no edges."""
-        return self._adapter.intervals
+    def inner(self) -> Any:
+        """The agent of the method itself, without a guard around it."""
+        return getattr(self.agent, "inner", self.agent)
 
     @property
     def trust(self) -> float | None:
@@ -297,9 +297,10 @@ class Core:
         check_same(saved, self._identity)
         try:
             thaw(self, self._SAVED, saved["core"])
-            thaw(self.agent, self.agent.saved, saved["agent"])
-            adapter = "adapter" if "adapter" in saved else "dialect"  # as 0.6.0 called it
-            thaw(self._adapter, self._adapter.saved, saved[adapter])
+            old = "inner" not in saved["agent"]  # from before there were guards
+            agent, adapter = (self.inner, self._adapter.bare) if old else (self.agent, self._adapter)
+            thaw(agent, agent.saved, saved["agent"])
+            thaw(adapter, adapter.saved, saved["adapter" if "adapter" in saved else "dialect"])  # as 0.6.0 called it
             self.cut_edges = {name: CutEdge(known=known) for name, known in saved["partings"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None

@@ -30,12 +30,13 @@ def report_of(device: Device) -> Status:
 
         return report_of_host(device)
     core = device.core
+    radius = getattr(core.inner, "radius", None)
     return {
         "name": core.name,
         "tick": core.epoch,
         "samples": core.agent.count,
         "mean": _finite(core.mean),
-        "radius": _finite(core.intervals[0][1]) if core.intervals else None,
+        "radius": None if radius is None else _finite(radius),
         "estimate": _finite(core.estimate),
         "trust": core.trust,
         "neighbors": len(core.neighbors),

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from colme.errors import CheckpointError, NodeError, whole
-from colme.methods.intervals import AgentIntervals, parted
+from colme.methods.intervals import AgentIntervals, IntervalAgent, parted
 from colme.node.backoff import LONGEST, Backoff
 from colme.node.config.presets import DEGREE, max_degree
 from colme.node.core import Core
@@ -178,11 +178,10 @@ class Introductions:
         if name in core.neighbors:
             self.left.pop(name, None)
             return True
-        mine = core.intervals
-        if len(mine) != len(theirs) or name in core.cut_edges:
+        if not _understands(core, theirs) or name in core.cut_edges:
             return False
-        if not _close(mine, theirs):
-            self.address_book.avoid(name, _NEVER if parted(mine, theirs) else self.ticks + LATER)
+        if not _close(core, theirs):
+            self.address_book.avoid(name, _NEVER if _parted(core, theirs) else self.ticks + LATER)
             return False
         if len(core.neighbors) + len(self._invited(core)) >= self.most and not self._make_room(core, now):
             return False
@@ -199,8 +198,7 @@ class Introductions:
                 self._next_ask = self.ticks
             if i < message.near and other in self.address_book.endpoints:
                 self.address_book.neighbor_of[other] = name
-        mine = core.intervals
-        apart = len(mine) != len(message.intervals) or parted(mine, message.intervals)
+        apart = not _understands(core, message.intervals) or _parted(core, message.intervals)
         if message.kind == PEERS:
             self._end(core, name)
         elif message.kind == REJECT or (apart and name not in core.neighbors):
@@ -231,7 +229,7 @@ class Introductions:
         rest = self.address_book.sample(
             MOST_PEERS - len(near), (b for b in self.address_book.endpoints if b not in taken)
         )
-        return MembershipMessage(kind, token, () if kind == PEERS else core.intervals, (*near, *rest), len(near))
+        return MembershipMessage(kind, token, () if kind == PEERS else _intervals(core), (*near, *rest), len(near))
 
     # Sent messages
 
@@ -320,7 +318,7 @@ class Introductions:
         asked = []
         for name, request in self.requests.items():
             if request.backoff.due():
-                intervals = core.intervals if request.kind == INVITE else ()
+                intervals = _intervals(core) if request.kind == INVITE else ()
                 own = ((self.name, self.endpoint),)
                 asked.append((name, MembershipMessage(request.kind, request.token, intervals, own)))
         return asked
@@ -379,6 +377,24 @@ class Introductions:
                 self.to_add.append((name, endpoint))
 
 
-def _close(mine: AgentIntervals, theirs: AgentIntervals) -> bool:
-    """Whether the intervals overlap well: they still touch when their radii are multiplied by OVERLAP."""
-    return not parted(*([(center, OVERLAP * radius) for center, radius in each] for each in (mine, theirs)))  # type: ignore[arg-type]
+def _intervals(core: Core) -> AgentIntervals:
+    """The intervals of the agent; none if its method cuts no edges."""
+    return getattr(core.inner, "intervals", ())
+
+
+def _understands(core: Core, theirs: AgentIntervals) -> bool:
+    """Whether these intervals can be compared with the agent's."""
+    agent = core.inner
+    return agent.understands(theirs) if isinstance(agent, IntervalAgent) else not theirs
+
+
+def _parted(core: Core, theirs: AgentIntervals) -> bool:
+    return parted(_intervals(core), theirs, getattr(core.inner, "test", None))
+
+
+def _close(core: Core, theirs: AgentIntervals) -> bool:
+    """Whether the intervals overlap well: they would still touch with centers 1 / OVERLAP times as far apart."""
+    mine, theirs = (
+        tuple((center / OVERLAP, spread) for center, spread in each) for each in (_intervals(core), theirs)
+    )  # fmt: skip
+    return not parted(mine, theirs, getattr(core.inner, "test", None))

@@ -17,11 +17,11 @@ import numpy as np
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError, shorten
-from colme.guard import SUMS, GuardedAgent, SumsMessage
+from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage
 from colme.methods.flow import FlowAgent, FlowMessage
-from colme.methods.intervals import PARTED, AgentIntervals
+from colme.methods.intervals import PARTED
 from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
 from colme.node.asynchronous_guard import AsynchronousGuardedAgent, SumsRound
 from colme.node.messages.wire import (
@@ -84,9 +84,9 @@ class Adapter:
         return getattr(self.agent, "neighbors", [])
 
     @property
-    def intervals(self) -> AgentIntervals:
-        """The agent's intervals; none if its method cuts no edges."""
-        return getattr(self.agent, "intervals", ())
+    def bare(self) -> Adapter:
+        """The adapter of the method itself, without a guard around it."""
+        return self
 
     def observe(self, sample: float) -> None:
         """A sample between two ticks: no step begins."""
@@ -174,7 +174,7 @@ class ConsensusAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        if not isinstance(body, ConsensusBody) or len(body.intervals) != self.agent.n_intervals:
+        if not isinstance(body, ConsensusBody) or not self.agent.understands(body.intervals):
             return None
         estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
         generation, restart = self.restarts.told(body.generation, max(record.epoch - body.restart, 0), t)
@@ -251,7 +251,7 @@ class FlowAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, FlowBody) and len(body.intervals) == self.agent.n_intervals
+        fits = isinstance(body, FlowBody) and self.agent.understands(body.intervals)
         return record if fits else None
 
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
@@ -380,7 +380,7 @@ class GuardedAdapter(Adapter):
 
     def __init__(self, agent: GuardedAgent, inner: Adapter):
         super().__init__(agent)
-        self.inner = inner
+        self.inner, self.n_sums = inner, agent.judgement.own.shape[1]
         self.once, self.cuts, self.hears_cuts = inner.once, inner.cuts, inner.hears_cuts  # type: ignore[misc]
 
     @property
@@ -388,8 +388,8 @@ class GuardedAdapter(Adapter):
         return self.inner.neighbors
 
     @property
-    def intervals(self) -> AgentIntervals:
-        return self.inner.intervals
+    def bare(self) -> Adapter:
+        return self.inner
 
     def add_neighbor(self, name: str) -> None:
         self.inner.add_neighbor(name)
@@ -399,7 +399,7 @@ class GuardedAdapter(Adapter):
 
     def resume(self, names: list[str]) -> None:
         self.inner.resume(names)
-        self.agent.judgement.resume()
+        self.agent.resume()
 
     def observe(self, sample: float) -> None:
         t = self.agent.t
@@ -409,14 +409,14 @@ class GuardedAdapter(Adapter):
     def body(self) -> Body:
         message: SumsRound = self.agent.judgement.message
         return GuardedBody(
-            self.inner.body(), message.number, message.began, message.since, message.round, message.values,  # type: ignore[arg-type]
-            message.before,
+            self.inner.body(), message.number, message.began, message.since, message.round,  # type: ignore[arg-type]
+            _all_sums(message.values), _all_sums(message.before),
         )  # fmt: skip
 
     def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
         message = next(iter(outbox.values()))
         if isinstance(message, SumsMessage):
-            return GuardedBody(None, 0, 0, 0, 0, message.sums, np.zeros(SUMS))
+            return GuardedBody(None, 0, 0, 0, 0, _all_sums(message.sums), np.zeros(INTERVAL_SUMS))
         return self.inner.encode(outbox)
 
     def record_outbox(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
@@ -427,7 +427,7 @@ class GuardedAdapter(Adapter):
         if not isinstance(body, GuardedBody):
             return self.inner.decode(record, exchange)
         if not isinstance(self.agent, AsynchronousGuardedAgent):
-            return SumsMessage(body.values, record.degree)
+            return SumsMessage(body.values[: self.n_sums], record.degree)
         return self.inner.decode(_inner(record), exchange)
 
     def accept(self, record: Record, t: int) -> Record | None:
@@ -445,10 +445,16 @@ class GuardedAdapter(Adapter):
         for b in neighbors:
             if b in fresh:
                 record, body = fresh[b], cast(GuardedBody, fresh[b].body)
+                values, before = body.values[: self.n_sums], body.before[: self.n_sums]
                 heard[b] = SumsRound(
-                    body.values, body.before, record.degree, body.vote, body.began, body.since, body.round, record.epoch
+                    values, before, record.degree, body.vote, body.began, body.since, body.round, record.epoch
                 )
         self.agent.vote(heard, len(neighbors))
+
+
+def _all_sums(sums: Any) -> Any:
+    """As many sums as a record has; the missing ones are zero."""
+    return np.concatenate([sums, np.zeros(INTERVAL_SUMS - len(sums))])
 
 
 def _inner(record: Record) -> Record:

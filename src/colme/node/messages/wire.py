@@ -12,8 +12,9 @@ needs:
                n_items x mass of the round before f32
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
     guard      after any of these, if 128 is added to the kind: vote u64, began u64, since u64, round u64,
-               3 x sum f64, 3 x sum of the round before f64
+               5 x sum f64, 5 x sum of the round before f64; the last two are zero without intervals
 
+128 is added to n_intervals where difference tests compare standard errors, which then stand in place of radii.
 incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
 bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
 18 bytes:
@@ -39,13 +40,15 @@ RECORD, CONTROL = b"cmeR", b"cmeC"
 LARGEST = 1e30
 """The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
+ERRORS = 128
+"""Added to the number of intervals where standard errors stand in place of radii: versions before 0.8 refuse it."""
 CUT, CUT_HEARD = 1, 2
 """Kinds of control messages: this edge is cut; acknowledged."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
-_SUMS = struct.Struct("<QQQQ6d")
+_SUMS = struct.Struct("<QQQQ10d")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 GUARDED = 128
 """Added to the kind of a body that has the sums of a guard behind it."""
@@ -110,7 +113,7 @@ class AnyBody(msgspec.Struct, frozen=True):
 
 class GuardedBody(msgspec.Struct, frozen=True):
     """A method's body, and vote number `vote` of its guard, begun at step `began` of the agent that began it, `since`
-    steps ago: the sums A, D and Q after `round` rounds, and those of the round before."""
+    steps ago: the sums A, D, Q, V and C after `round` rounds, and those of the round before."""
 
     inner: ConsensusBody | FlowBody | HistogramBody | AnyBody | None
     vote: int
@@ -182,10 +185,10 @@ def pack(record: Record) -> bytes:
         if len(tail) > most:
             raise NodeError(f"a message of {len(tail)} bytes: a record holds at most {most}. Send less per step.")
     head = _HEAD.pack(
-        RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
+        RECORD, VERSION, kind, record.turn, intervals_code(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
     )  # fmt: skip
-    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail + end
+    return head + pack_intervals(intervals) + tail + end
 
 
 def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -200,7 +203,8 @@ def unpack(raw: bytes) -> Record:
     agent could not send."""
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw)} bytes")
-    magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
+    magic, version, kind, turn, code, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
+    n_intervals = code & ~ERRORS
     check_beginning(magic, RECORD, version)
     incarnation, epoch, count = numbers
     guarded, kind = kind >= GUARDED, kind % GUARDED
@@ -221,7 +225,7 @@ def unpack(raw: bytes) -> Record:
     if count == 0 and mean == mean:
         raise WireError("value", f"mean {mean} of no samples")
     at = _HEAD.size + n_intervals * PAIR.size
-    intervals = intervals_in(raw, _HEAD.size, n_intervals)
+    intervals = intervals_in(raw, _HEAD.size, code)
     body: Body = None
     if kind == 1:
         estimate, restart, generation = _CONSENSUS.unpack_from(raw, at)
@@ -252,7 +256,7 @@ def _guarded(body: Any, raw: bytes) -> GuardedBody:
     vote, began, since, round_, *numbers = _SUMS.unpack(raw)
     if max(vote, began, since, round_) > MOST_NUMBER:
         raise WireError("range", f"vote {vote}, begun at {began}, {since} ago, round {round_}")
-    sums = np.array(numbers).reshape(2, 3)
+    sums = np.array(numbers).reshape(2, 5)
     if not (np.all(np.abs(sums) <= LARGEST_SUM) and np.all(sums[:, 1:] >= 0.0)):
         raise WireError("value", "sums that are not numbers, or sums of squares below zero")
     return GuardedBody(body, vote, began, since, round_, *sums)
@@ -286,13 +290,23 @@ def unpack_control(raw: bytes) -> Control:
     return Control(kind, incarnation, epoch)
 
 
-def intervals_in(raw: bytes, at: int, n: int) -> AgentIntervals:
-    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(n))
+def intervals_code(intervals: AgentIntervals) -> int:
+    """The number of intervals, and whether standard errors stand in place of radii."""
+    return len(intervals) | (ERRORS if any(radius < 0.0 for _, radius in intervals) else 0)
+
+
+def pack_intervals(intervals: AgentIntervals) -> bytes:
+    return b"".join(PAIR.pack(center, abs(radius)) for center, radius in intervals)
+
+
+def intervals_in(raw: bytes, at: int, code: int) -> AgentIntervals:
+    """The intervals from this byte on, of which there are as many as the code says."""
+    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(code & ~ERRORS))
     for center, radius in intervals:
         _check_number(center, "center", missing=True)
         if radius < 0.0:
             raise WireError("value", f"radius {radius}")
-    return intervals
+    return tuple((center, -radius) for center, radius in intervals) if code & ERRORS else intervals
 
 
 def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:
