@@ -36,7 +36,7 @@ from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fi
 from colme.data.fit.groups import Groups
 from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
 from colme.data.fit.moments import fold_moments
-from colme.data.fit.noise import measure_noise, t_quantile
+from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.read.table import Table, read_table
 from colme.data.report.result import FLAGS, Result, Summary
@@ -205,6 +205,7 @@ class _Measured:
         self.moments = self.folds.merged(slice(None))
         self.noise = measure_noise(self.folds, options.sigma, ordered=self.forward)
         self.prior = _prior(table, self.n, log_n=options.log_n).select(self.present)
+        self.variance = judging_variances(table, self.moments, self.noise, ordered=self.forward)
         self.alone = self._alone(options)
         self._statistics: dict[str, AgentStatistics] = {}
 
@@ -219,7 +220,8 @@ class _Measured:
         """The cross-validation, on every k-th agent if there are very many."""
         n = len(self.moments.n)
         used = np.arange(n) % (n // _VALIDATED + 1) == 0
-        return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), forward=self.forward)
+        return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), self.variance[used],
+                               forward=self.forward)  # fmt: skip
 
     def _alone(self, options: EstimateOptions) -> str | None:
         if self.present.sum() < 2:
@@ -289,12 +291,12 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
         return _Fitted(agents, fit, fit.estimate - radius, fit.estimate + radius, 1.0)
-    widened = measured.validation.interval_factor(estimator, options.level)
     agents = measured.statistics(estimator.variance)
     fit = estimator.fit(agents)
+    own, widened = measured.validation.calibrate(estimator).of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
-    most = np.maximum(np.sqrt(agents.noise) / np.maximum(fit.error(), 1e-300), 1.0)
-    factor = np.minimum(widened, most) if estimator.name != "local" else np.full(len(most), widened)
+    most = np.maximum(np.sqrt(own * agents.noise) / np.maximum(fit.error(), 1e-300), 1.0)
+    factor = np.minimum(np.sqrt(widened), most)
     if isinstance(fit, MixtureFit):
         lower, upper = fit.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
@@ -302,7 +304,7 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
         below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
     else:
         below = above = factor * _radius(measured, estimator.variance, fit.error(), options.level)
-    return _Fitted(agents, fit, fit.estimate - below, fit.estimate + above, widened)
+    return _Fitted(agents, fit, fit.estimate - below, fit.estimate + above, float(np.median(factor)))
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:

@@ -97,7 +97,10 @@ class Pooled(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> Fit:
         found = agents.prior.fit(agents.mean, agents.noise, spread=0.0)
-        return PlainFit(found.mean, np.ones(len(agents.mean)), found.variance)
+        # agents may differ: the posterior of shrinkage, seen from the common mean
+        near = Shrinkage().fit(agents)
+        variance = np.square(near.error()) + np.square(near.estimate - found.mean)
+        return PlainFit(found.mean, np.ones(len(agents.mean)), variance)
 
 
 class Shrinkage(Estimator, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit.moments import FoldMoments
+from colme.data.read.table import Table
 from colme.errors import missing_extra
 
 try:
@@ -86,6 +87,33 @@ def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[flo
     d = _MOST if between <= 2.0 / _MOST else min(max(2.0 * _inverse_trigamma(between), _LEAST), _MOST)
     half = np.array([0.5 * d])
     return float(np.exp(log.mean() + special.digamma(half)[0] - math.log(0.5 * d))), d
+
+
+def judging_variances(table: Table, moments: FoldMoments, noise: Noise, *, ordered: bool) -> NDArray[np.float64]:
+    """The variance of a sample of each agent to judge estimates by: its own, which is unbiased for any law of noise,
+    or that of all agents for an agent with one sample.
+
+    In time order it is half the mean squared difference of successive samples. Drift hardly changes that, and positive
+    autocorrelation makes it smaller, so a judge errs on the side of the local means. Negative autocorrelation would make
+    it larger, so it is then multiplied by the variance of a mean relative to independent samples (for AR(1))."""
+    if noise.known:
+        return np.full(len(moments.n), noise.pooled)
+    square, freedom = moments.square, moments.freedom
+    if ordered:
+        inner = np.diff(np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))) == 0
+        agent = np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))[1:][inner]
+        share = 2.0 if table.weight is None else (1.0 / table.weight[1:] + 1.0 / table.weight[:-1])[inner]
+        steps = np.square(np.diff(table.value)[inner]) / share
+        present = np.diff(table.start) > 0
+        square = np.bincount(agent, steps, len(present))[present]
+        pairs = np.bincount(agent, minlength=len(present))[present].astype(np.float64)
+        within = float(moments.square.sum()) / max(float(freedom.sum()), 1e-300)
+        relative = float(square.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
+        if relative > 1.0:  # 1 - rho, and (1 + rho) / (1 - rho) of the variance
+            square = square * max(2.0 - relative, 0.0) / (relative * relative)
+        freedom = pairs
+    every = float(square.sum()) / max(float(freedom.sum()), 1e-300)
+    return np.where(freedom > 0.0, square / np.maximum(freedom, 1e-300), every)
 
 
 def inflation(folds: FoldMoments) -> float:
