@@ -36,13 +36,14 @@ from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fi
 from colme.data.fit.groups import Groups
 from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
 from colme.data.fit.moments import fold_moments
-from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
+from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.read.table import Table, read_table
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 Floats = NDArray[np.float64]
+DOUBT={'census':.5}
 LOG_N = "log n"
 """The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
@@ -278,6 +279,7 @@ class _Fitted(NamedTuple):
 
     agents: AgentStatistics
     fit: Fit
+    estimate: Floats
     lower: Floats
     upper: Floats
     widened: float
@@ -290,21 +292,27 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, fit, fit.estimate - radius, fit.estimate + radius, 1.0)
+        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
     agents = measured.statistics(estimator.variance)
     fit = estimator.fit(agents)
-    own, widened = measured.validation.calibrate(estimator).of(measured.moments.worth)
+    statistics = {kind: measured.statistics(kind) for kind in KINDS}
+    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
+    variance = claimed * measured.validation.calibrate(estimator, doubt=DOUBT.get(estimator.name, .0)).of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
-    most = np.maximum(np.sqrt(own * agents.noise) / np.maximum(fit.error(), 1e-300), 1.0)
-    factor = np.minimum(np.sqrt(widened), most)
+    local = LocalMean(variance=estimator.variance)
+    own = local.claimed(statistics, measured.noise.persistence)[1]
+    own = own * measured.validation.calibrate(local).of(measured.moments.worth)
+    error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
     if isinstance(fit, MixtureFit):
         lower, upper = fit.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
+        factor = error / np.maximum(fit.error(), 1e-300)
         below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
     else:
-        below = above = factor * _radius(measured, estimator.variance, fit.error(), options.level)
-    return _Fitted(agents, fit, fit.estimate - below, fit.estimate + above, float(np.median(factor)))
+        below = above = _radius(measured, estimator.variance, error, options.level)
+    stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
+    return _Fitted(agents, fit, estimate, estimate - below, estimate + above, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -376,11 +384,11 @@ def _result(
         out[measured.present] = values
         return out
 
-    n = len(fitted.fit.estimate)
+    n = len(fitted.estimate)
     group, probability = (np.full(n, -1), np.zeros(n)) if groups is None else groups[:2]
     return Result(
         agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
-        estimate=full(fitted.fit.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
+        estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
         summary=summary, names=measured.table.names,
     )  # fmt: skip

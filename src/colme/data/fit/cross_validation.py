@@ -47,11 +47,16 @@ FEWEST = 5
 Progress = Callable[[int, int | None], object]
 _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
+_LEAD = 2.0
+"""Standard errors by which another estimator must be better than shrinkage."""
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
 _STRATUM = 25
 """Fewest agents of a stratum of similar counts in which intervals are calibrated."""
 _STRATA = 4
+_NARROW = 1.5
+_NARROWEST = 0.1
+"""Smallest factor on claimed variances."""
 
 
 class Scored(NamedTuple):
@@ -64,19 +69,18 @@ class Scored(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """By which factors claimed variances are multiplied, for agents of similar effective sample sizes."""
+    """By which factors claimed variances are multiplied, for agents of similar effective sample sizes.
+
+    (Strata must not depend on the means: given a mean, the error of an agent's own mean is not what counts imply.)"""
 
     edges: Floats
     """The largest effective sample size of each stratum but the last."""
-    own: Floats
-    """For the variance of an agent's own mean, by stratum."""
-    estimate: Floats
-    """For the variance of an estimate, by stratum."""
+    factor: Floats
+    """For each stratum."""
 
-    def of(self, worth: Floats) -> tuple[Floats, Floats]:
-        """(own, estimate) for agents with these effective sample sizes."""
-        stratum = np.searchsorted(self.edges, worth)
-        return self.own[stratum], self.estimate[stratum]
+    def of(self, worth: Floats) -> Floats:
+        """The factors for agents with these effective sample sizes."""
+        return self.factor[np.searchsorted(self.edges, worth)]
 
 
 def statistics_of(moments: FoldMoments, noise: Noise, kind: str, prior: Prior) -> AgentStatistics:
@@ -114,6 +118,7 @@ class CrossValidation:
 
     def __init__(self, folds: FoldMoments, noise: Noise, prior: Prior, variance: Floats, *, forward: bool):
         every = (_Split.of(train, test, noise, prior) for train, test in _train_and_test(folds, forward=forward))
+        self.noise = noise
         self.splits = [split for split in every if len(split.agents) >= FEWEST]
         self._times = np.zeros(len(folds.n))
         for split in self.splits:
@@ -143,7 +148,7 @@ class CrossValidation:
         def of_split(split: _Split) -> Floats:
             nonlocal done
             done += 1
-            fits = [each.fit(split.statistics[each.variance]).estimate[split.scored] for each in estimators]
+            fits = [each.estimates(split.statistics[each.variance])[split.scored] for each in estimators]
             if progress is not None:
                 progress(done, len(self.splits))
             return np.square(np.stack(fits) - split.test.mean)
@@ -180,39 +185,40 @@ class CrossValidation:
             gain, se = share * gain / own, share * se / (own * own)
         return Scored(estimator, Candidate(estimator.label, 1.0 - gain, se), away)
 
-    def calibrate(self, estimator: Estimator) -> Calibration:
-        """The factors on claimed variances with which they are as large as the errors that held-out samples show."""
+    def calibrate(self, estimator: Estimator, *, doubt: float = 0.0) -> Calibration:
+        """The factors on claimed variances with which they are as large as the errors that held-out samples show.
+
+        doubt  how many standard errors of these errors are added to them"""
         if not self.splits:
-            return Calibration(np.empty(0), np.ones(1), np.ones(1))
+            return Calibration(np.empty(0), np.ones(1))
 
-        def claimed(split: _Split) -> Floats:
-            agents = split.statistics[estimator.variance]
-            fit = estimator.fit(agents)
-            return np.stack([agents.noise[split.scored], np.square(fit.error()[split.scored]),
-                             np.square(fit.estimate[split.scored] - split.test.mean)])  # fmt: skip
+        def both(split: _Split) -> Floats:
+            estimate, variance = estimator.claimed(split.statistics, self.noise.persistence)
+            return np.stack([variance[split.scored], np.square(estimate[split.scored] - split.test.mean)])
 
-        noise, square, loss = self._averaged(claimed, 3)
-        n = len(noise)
-        strata = min(_STRATA, max(1, n // _STRATUM))
+        claimed, loss = self._averaged(both, 2)
+        shown = self._error + (loss - self._local)
+        strata = min(_STRATA, max(1, len(claimed) // _STRATUM))
         edges = np.unique(np.quantile(self._worth, np.arange(1, strata) / strata)) if strata > 1 else np.empty(0)
         stratum = np.searchsorted(edges, self._worth)
-        risk = self._error + (loss - self._local)
-        factors = np.ones((2, len(edges) + 1))
-        for k in range(len(edges) + 1):
-            here = stratum == k
-            if here.sum() > 1:
-                factors[0, k] = _widening(self._error[here], noise[here])
-                factors[1, k] = _widening(risk[here], square[here])
-        return Calibration(edges, *factors)
+        factor = np.ones(len(edges) + 1)
+        for k in range(len(factor)):
+            if (stratum == k).sum() > 1:
+                factor[k] = _rescaling(shown[stratum == k], claimed[stratum == k], doubt)
+        return Calibration(edges, factor)
 
 
-def _widening(shown: Floats, claimed: Floats) -> float:
-    """The factor on claimed variances, at least 1: little of an excess within its standard error, all of a clear one."""
-    excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
+def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
+    """The factor on claimed variances: little of a difference within its standard error, all of a clear one."""
     middle = float(claimed.mean())
-    if excess <= 0.0 or middle <= 0.0:
+    if middle <= 0.0:
         return 1.0
-    return 1.0 + excess / middle * excess * excess / (excess * excess + se * se)
+    excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
+    if excess > 0.0:
+        sure = excess**3 / (excess * excess + se * se)
+    else:
+        sure = min(excess + _NARROW * se, 0.0)
+    return max(1.0 + (max(sure, 0.0) + doubt * se if doubt else sure) / middle, _NARROWEST)
 
 
 def _standard_error(values: Floats) -> float:
@@ -247,7 +253,7 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     others = "has the smallest error in cross-validation"
     if best is not plain and plain is not local:
         lead = plain.away - best.away
-        if float(lead.mean()) <= _standard_error(lead):
+        if float(lead.mean()) <= _LEAD * _standard_error(lead):
             best, others = plain, "is not beaten beyond chance by another estimator in cross-validation"
     gain, se = 1.0 - best.candidate.ratio, best.candidate.se
     if best is not local and gain > se:

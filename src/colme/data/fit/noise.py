@@ -28,6 +28,8 @@ _MOST = 1e6
 """Degrees of freedom that are treated as infinitely many."""
 _LEAST = 2.0
 """Fewest degrees of freedom of the common variance, so that few equal samples never give a variance of zero."""
+_FEW = 20
+"""Fewest agents to tell whether own variances persist."""
 _FLOOR = 1e-3
 """Own variances below this share of the median are raised to it: they come from rounding."""
 
@@ -45,6 +47,9 @@ class Noise(NamedTuple):
     """The variance of a mean relative to that of as many independent samples (autocorrelation, common shocks)."""
     known: bool = False
     """Whether the variance was given, so that it has no error."""
+    persistence: float = 1.0
+    """The part of the differences between agents' own variances that is found again in other samples, 0 to 1: low if
+    own variances differ by chance only, as under skewed noise, where an agent of small variance has a small mean."""
 
     def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of a sample of each agent."""
@@ -74,7 +79,23 @@ def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> 
     if not some.any():
         return Noise(math.nan, math.nan, _MOST, factor)
     pooled = float(every.square[some].sum() / every.freedom[some].sum())
-    return Noise(pooled, *_common(every.square[some] / every.freedom[some], every.freedom[some]), factor)
+    common, freedom = _common(every.square[some] / every.freedom[some], every.freedom[some])
+    return Noise(pooled, common, freedom, factor, persistence=_persistence(folds, common, freedom))
+
+
+def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
+    """The slope of agents' variances in some of their samples against the moderated ones of their other samples. It is
+    1 for normal samples."""
+    one, two = folds.merged([0, 1, 2]), folds.merged([3, 4])
+    both = (one.n > 1) & (two.n > 1)
+    if both.sum() < _FEW:
+        return 1.0
+    moderated = ((freedom * common + one.square) / (freedom + one.freedom))[both]
+    weight = two.freedom[both] / two.freedom[both].sum()
+    away = moderated - float((weight * moderated).sum())
+    size = float((weight * away * away).sum())
+    slope = float((weight * away * (two.square / np.maximum(two.freedom, 1e-300))[both]).sum()) / size if size else 1.0
+    return min(max(slope, 0.0), 1.0)
 
 
 def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[float, float]:
