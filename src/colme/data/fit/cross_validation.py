@@ -19,15 +19,13 @@ other agents add as much to the precision of an estimate as they did in training
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage
+from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
 from colme.data.fit.moments import N_FOLDS, FoldMoments
 from colme.data.fit.noise import KINDS, Noise
@@ -47,8 +45,8 @@ FEWEST = 5
 Progress = Callable[[int, int | None], object]
 _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
-_LEAD = 2.0
-"""Standard errors by which another estimator must be better than shrinkage."""
+_LEAD = {"census": 1.0}
+"""Standard errors by which another estimator must be better than shrinkage; 2 for those that are not listed."""
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
 _STRATUM = 25
@@ -178,7 +176,8 @@ class CrossValidation:
         gain = -float(away.mean()) / error if error > 0.0 else 0.0
         # the standard error of a ratio of two means over agents
         se = _standard_error(away + gain * self._error) / error if error > 0.0 else 0.0
-        gain = min(gain, 1.0 - _least(1.0 - gain, se))
+        # an error is not negative, and a judge of this standard error cannot show that it is zero
+        gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
         share = float(self._full.mean() / self._implied.mean()) if self._implied.any() else 1.0
         if gain > 0.0:
             own = 1.0 - (1.0 - share) * gain
@@ -225,15 +224,6 @@ def _standard_error(values: Floats) -> float:
     return float(values.std(ddof=1)) / len(values) ** 0.5
 
 
-def _least(ratio: float, se: float) -> float:
-    """The mean of a normal variable around the observed ratio (zero if negative), given that it is positive: what an
-    error relative to another is, as it cannot be negative, and what a judge of this standard error can show at best."""
-    if se <= 0.0:
-        return max(ratio, 0.0)
-    z = max(ratio, 0.0) / se
-    return se * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / NormalDist().cdf(z))
-
-
 def _train_and_test(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[FoldMoments, FoldMoments]]:
     if forward:
         for k in _LATEST:
@@ -251,10 +241,11 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     local, best = scores[0], _smallest(scores)
     plain = _smallest([each for each in scores if each.estimator.name == "shrinkage"] or [local])
     others = "has the smallest error in cross-validation"
-    if best is not plain and plain is not local:
-        lead = plain.away - best.away
-        if float(lead.mean()) <= _LEAD * _standard_error(lead):
-            best, others = plain, "is not beaten beyond chance by another estimator in cross-validation"
+    if plain is not local:
+        ahead = [each for each in scores if each is not plain and _leads(each, plain)]
+        best = _smallest([plain, *ahead])
+        if best is plain and _smallest(scores) is not plain:
+            others = "is not beaten beyond chance by another estimator in cross-validation"
     gain, se = 1.0 - best.candidate.ratio, best.candidate.se
     if best is not local and gain > se:
         return best, (
@@ -273,6 +264,12 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
         f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "
         f"standard error of {se:.1%}"
     )
+
+
+def _leads(one: Scored, other: Scored) -> bool:
+    """Whether an estimator is better than another beyond chance."""
+    lead = other.away - one.away
+    return float(lead.mean()) > _LEAD.get(one.estimator.name, 2.0) * _standard_error(lead)
 
 
 def _smallest(scores: Sequence[Scored]) -> Scored:

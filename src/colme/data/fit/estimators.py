@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -89,6 +90,14 @@ def balanced(fit: Fit, agents: AgentStatistics) -> Floats:
     return np.asarray(estimate + shift * borrowed)
 
 
+def mean_above_zero(value: float, error: float) -> float:
+    """The mean of a normal variable with this mean and standard deviation, given that it is positive."""
+    if error <= 0.0:
+        return max(value, 0.0)
+    z = value / error
+    return error * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / NormalDist().cdf(z))
+
+
 class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
@@ -154,8 +163,7 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
         found = agents.prior.fit(agents.mean, agents.noise)
         kept = found.spread / (found.spread + agents.noise)
         away = agents.mean - found.mean
-        # if the estimated spread is zero, the true one may be as large as the mean of a half-normal distribution
-        spread = max(found.spread, math.sqrt(2.0 / math.pi) * found.spread_error)
+        spread = mean_above_zero(found.spread, found.spread_error)  # the true spread may be larger than a small one
         believed = spread / (spread + agents.noise)
         from_spread = np.square((1.0 - believed) * (found.spread_error / (spread + agents.noise)))
         variance = believed * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)

@@ -89,7 +89,7 @@ def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
     one, two = folds.merged([0, 1, 2]), folds.merged([3, 4])
     both = (one.n > 1) & (two.n > 1)
     if both.sum() < _FEW:
-        return 1.0
+        return 0.0
     moderated = ((freedom * common + one.square) / (freedom + one.freedom))[both]
     weight = two.freedom[both] / two.freedom[both].sum()
     away = moderated - float((weight * moderated).sum())
