@@ -8,8 +8,10 @@ for agent a is (its estimate - mean of the held-out folds)^2. Subtracting the lo
 
 is the error of the estimator relative to that of the local means; its standard error comes from the agents. Without
 time, the error of the local means is the one that counts and variances imply: an observed risk may be near zero or
-negative by chance. In time order it is the loss of the local means minus the noise of the held-out means by successive
-differences, which drift does not inflate (`colme.data.fit.noise.judging_variances`), or the implied one if larger.
+negative by chance. In time order the noise of the later samples is estimated by successive differences, which drift
+does not inflate (`colme.data.fit.noise.judging_variances`). The error of the local means is their loss minus that noise;
+but as far as it exceeds what counts imply (agents drift, or samples are correlated), nothing is subtracted, and the
+ratio is that of the prediction errors as they are.
 
 Training on fewer samples flatters every collaborative estimator. What is reported is the ratio for all samples, if the
 other agents add as much to the precision of an estimate as they did in training:
@@ -124,13 +126,16 @@ class CrossValidation:
         self._there = self._times > 0.0
         self._worth = folds.merged(slice(None)).worth[self._there]
         self._local = self._losses([LocalMean()])[0]
-        # the error of the local mean of all samples; of the training samples; and the noise of the held-out means
+        # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth
         self._implied = self._averaged(lambda split: (variance[split.agents] / split.train.worth[split.scored])[None])[0]
-        self._error = self._implied
-        if forward:
-            seen = self._local - self._averaged(lambda split: (variance[split.agents] / split.test.worth)[None])[0]
-            self._error = seen if len(seen) and seen.mean() > self._implied.mean() else self._implied
+        self._error = self._reference = self._implied
+        if forward and self._there.any():
+            noise_of_test = self._averaged(lambda split: (variance[split.agents] / split.test.worth)[None])[0]
+            seen = self._local - noise_of_test
+            more = 1.0 - float(self._implied.mean()) / max(float(seen.mean()), 1e-300)
+            if more > 0.0:
+                self._error, self._reference = seen, seen + more * noise_of_test
 
     def _averaged(self, values: Callable[[_Split], Floats], rows: int = 1) -> Floats:
         """(rows, agents): the mean over splits of what is known of the scored agents of a split."""
@@ -172,10 +177,10 @@ class CrossValidation:
         return [self._scored(each, loss - self._local) for each, loss in zip(estimators, losses, strict=True)]
 
     def _scored(self, estimator: Estimator, away: Floats) -> Scored:
-        error = float(self._error.mean())
+        error = float(self._reference.mean())
         gain = -float(away.mean()) / error if error > 0.0 else 0.0
         # the standard error of a ratio of two means over agents
-        se = _standard_error(away + gain * self._error) / error if error > 0.0 else 0.0
+        se = _standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
         # an error is not negative, and a judge of this standard error cannot show that it is zero
         gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
         share = float(self._full.mean() / self._implied.mean()) if self._implied.any() else 1.0
