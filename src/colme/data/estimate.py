@@ -34,7 +34,7 @@ from colme.data.fit.cross_validation import (
 from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
 from colme.data.fit.groups import Groups
-from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
+from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.moments import fold_moments
 from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
@@ -43,11 +43,17 @@ from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 Floats = NDArray[np.float64]
-DOUBT={'census':.5}
 LOG_N = "log n"
 """The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
 """Values are rescaled unless the largest is between this and its inverse, so that fourth powers stay finite."""
+_DOUBT = 0.5
+"""Standard errors added to the error that is shown for a census, whose posterior may be very narrow: its own errors are
+small where the model of groups and noise is right, and large where it is not."""
+_PERSISTENT = 0.5
+"""Groups are found with the variances of the estimator if so much of the differences between own variances persists."""
+_SOME = 10_000
+"""Samples that tell to which step all are rounded."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
 _VALIDATED = 100_000
@@ -266,9 +272,17 @@ def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | 
         best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
         return _Choice(best, f"{method} was requested", scores)
     if not scores:
-        return _Choice(LocalMean(), f"fewer than {FEWEST} agents have two samples, too few for cross-validation", [])
+        return _Choice(LocalMean(), _too_few(measured), [])
     winner, why = best_of(scores)
     return _Choice(winner.estimator, why, scores)
+
+
+def _too_few(measured: _Measured) -> str:
+    """Why there is no cross-validation."""
+    n, able = int(measured.present.sum()), int((measured.n > 1).sum())
+    if n < FEWEST:
+        return f"there are only {n} agents, and comparing methods takes at least {FEWEST} with two samples each"
+    return f"only {_count(able, 'agent')} of {n:,} had two samples or more, and comparing methods takes at least {FEWEST}"
 
 
 # fit
@@ -278,6 +292,7 @@ class _Fitted(NamedTuple):
     """Estimates and intervals; `widened` is the factor on standard errors that cross-validation asked for."""
 
     agents: AgentStatistics
+    variance: str
     fit: Fit
     estimate: Floats
     lower: Floats
@@ -292,12 +307,12 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
+        return _Fitted(agents, "pooled", fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
     agents = measured.statistics(estimator.variance)
     fit = estimator.fit(agents)
     statistics = {kind: measured.statistics(kind) for kind in KINDS}
     estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
-    variance = claimed * measured.validation.calibrate(estimator, doubt=DOUBT.get(estimator.name, .0)).of(measured.moments.worth)
+    variance = claimed * measured.validation.calibrate(estimator, doubt=_DOUBT if estimator.name == "census" else 0.0).of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
     local = LocalMean(variance=estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]
@@ -312,7 +327,7 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
     else:
         below = above = _radius(measured, estimator.variance, error, options.level)
     stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
-    return _Fitted(agents, fit, estimate, estimate - below, estimate + above, stretch)
+    return _Fitted(agents, estimator.variance, fit, estimate, estimate - below, estimate + above, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -331,12 +346,19 @@ def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions)
         return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    if fitted.fit.groups is not None:
+    if fitted.fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
         found = Groups.parts(fitted.fit.groups)
     else:
-        census = fitted.fit if isinstance(fitted.fit, MixtureFit) else MixtureEstimator().fit(fitted.agents)
-        found = Groups.of(census, options.groups)
+        own = fitted.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+        agents = measured.statistics("moderated" if own else "pooled")
+        found = Groups.of(mixture_fit(agents), options.groups, _step(measured))
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
+
+
+def _step(measured: _Measured) -> Floats:
+    """The smallest difference between two means that each agent could have: that of two samples, by its count."""
+    some = np.unique(measured.table.value[:_SOME])
+    return np.asarray((float(np.diff(some).min()) if len(some) > 1 else 0.0) / measured.n[measured.present])
 
 
 def _count(n: int, what: str) -> str:
@@ -366,7 +388,7 @@ def _summarize(
         autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
         count_correlation=diagnosis.count_correlation, faulty=_named(measured, diagnosis, "faulty"),
         dominant=_named(measured, diagnosis, "dominant sample"), zero_variance=flagged["zero variance"],
-        flagged=flagged, half_life=options.half_life, notes=measured.table.notes,
+        flagged=flagged, half_life=options.half_life, log_n=options.log_n, notes=measured.table.notes,
     )  # fmt: skip
 
 

@@ -87,7 +87,8 @@ def balanced(fit: Fit, agents: AgentStatistics) -> Floats:
     middle = float(away.mean())
     if abs(middle) > _BEYOND * float(away.std(ddof=1)) / len(away) ** 0.5:
         shift += middle / float(borrowed.mean())
-    return np.asarray(estimate + shift * borrowed)
+    low, high = min(agents.mean.min(), estimate.min()), max(agents.mean.max(), estimate.max())
+    return np.clip(estimate + shift * borrowed, low, high)
 
 
 def mean_above_zero(value: float, error: float) -> float:

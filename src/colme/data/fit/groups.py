@@ -26,9 +26,13 @@ except ImportError:
     raise missing_extra("scipy", "data", "estimating from a table") from None
 
 Floats = NDArray[np.float64]
-_EVIDENCE = 3.0
-"""Nats by which the mixture must be more likely than every density with a single mode. (Simulated continua of 30 to 2000
-agents stay below it, see docs/estimate.md.)"""
+_EVIDENCE = 2.5
+"""Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the
+99.5 % quantile for uniform means, the hardest continuum (by simulation, see docs/estimate.md)."""
+_TYPICAL, _MORE, _FEWER = 40.0, 0.5, 2.0
+"""This grows with the logarithm of the number of agents, and faster if there are fewer."""
+_SMALL = 0.01
+"""Groups with a smaller share of the agents are no evidence: a few means in the tail of skewed noise look like one."""
 _VALLEY = 0.9
 """Depth of a valley: the density between two groups is below this share of that at the lower one."""
 _POINTS = 64
@@ -70,8 +74,11 @@ class Groups(NamedTuple):
         variance = width + float(np.median(fit.noise))
         depth = _valleys(share, place, variance)
         apart = depth < _VALLEY
-        if apart.any() and not several_modes(fit, step):
-            apart[:] = False
+        if apart.any():
+            group = np.concatenate([[0], np.cumsum(apart)])[fit.component]
+            large = ~fit.isolated & (np.bincount(group) >= _SMALL * len(group))[group]
+            if len(np.unique(group[large])) < 2 or not several_modes(fit, large, step):
+                apart[:] = False
         if most is not None and apart.sum() >= max(most, 1):  # keep the deepest valleys
             apart &= depth <= np.sort(depth)[max(most, 1) - 2] if most > 1 else False
         of_component = np.concatenate([[0], np.cumsum(apart)])
@@ -110,22 +117,22 @@ def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArra
     return np.asarray(inside / np.maximum(total, 1e-300))
 
 
-def several_modes(fit: MixtureFit, step: Floats | float = 0.0) -> bool:
-    """Whether the mixture is more likely than every density of true means with a single mode."""
-    center, count, noise = _histogram(fit, step)
+def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float = 0.0) -> bool:
+    """Whether the mixture is more likely than every density of true means with a single mode, judged by some agents."""
+    center, count, noise = _histogram(fit, agents, step)
     k = int(fit.mixture.n_components[0])
     share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
     log = np.log(_density(center, share, place, width + noise[:, None]) / math.sqrt(2.0 * math.pi) + _TINY)
-    bound = float((count * log).sum()) - _EVIDENCE
+    relative = math.log(float(count.sum()) / _TYPICAL)
+    bound = float((count * log).sum()) - _EVIDENCE - max(_MORE * relative, -_FEWER * relative)
     modes = np.concatenate([place[np.argsort(-share)], np.quantile(center, np.linspace(0.05, 0.95, 10))])
     return not any(_reaches(bound, mode, center, count, noise) for mode in modes)
 
 
-def _histogram(fit: MixtureFit, step: Floats | float) -> tuple[Floats, Floats, Floats]:
+def _histogram(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float) -> tuple[Floats, Floats, Floats]:
     """(center, number of agents, noise) of bins of means. Means on a grid of `step` are spread over its cells."""
-    rest = ~fit.isolated
     jitter = np.random.default_rng(0).uniform(-0.5, 0.5, len(fit.mean)) * step
-    mean, noise = (fit.mean + jitter)[rest], fit.noise[rest]
+    mean, noise = (fit.mean + jitter)[agents], fit.noise[agents]
     if len(mean) <= _FEW:
         return mean, np.ones(len(mean)), noise
     unit = float(np.sqrt(np.median(noise)))
