@@ -282,7 +282,7 @@ def _too_few(measured: _Measured) -> str:
     n, able = int(measured.present.sum()), int((measured.n > 1).sum())
     if n < FEWEST:
         return f"there are only {n} agents, and comparing methods takes at least {FEWEST} with two samples each"
-    return f"only {_count(able, 'agent')} of {n:,} had two samples or more, and comparing methods takes at least {FEWEST}"
+    return f"only {_count(able, 'agent')} of {n:,} {'has' if able == 1 else 'have'} two samples or more, and comparing methods takes at least {FEWEST}"
 
 
 # fit

@@ -54,8 +54,8 @@ _LATEST = (3, 4)
 _STRATUM = 25
 """Fewest agents of a stratum of similar counts in which intervals are calibrated."""
 _STRATA = 4
-_NARROW = 1.5
-_NARROWEST = 0.1
+_NARROW = 1.0
+_NARROWEST = 0.6
 """Smallest factor on claimed variances."""
 
 

@@ -26,7 +26,7 @@ except ImportError:
     raise missing_extra("scipy", "data", "estimating from a table") from None
 
 Floats = NDArray[np.float64]
-_EVIDENCE = 2.5
+_EVIDENCE = 2.75
 """Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the
 99.5 % quantile for uniform means, the hardest continuum (by simulation, see docs/estimate.md)."""
 _TYPICAL, _MORE, _FEWER = 40.0, 0.5, 2.0

@@ -35,7 +35,7 @@ def headline(result: Result) -> str:
         return f"Collaboration does not help here: every agent keeps its own mean. {as_sentence(summary.why)}"
     groups = as_sentence(summary.groups_sentence)
     if not summary.candidates:
-        return f"Whether collaboration helps is unknown: too few agents have two samples to compare methods. {groups}"
+        return f"Whether collaboration helps is unknown: comparing methods takes more agents with two samples. {groups}"
     if summary.gain_se > VAGUE and summary.gain > 0:
         vague = "Collaboration seems to help, but the gain is too uncertain to quantify: its standard error is "
         return f"{vague}{percent(summary.gain_se)}. {groups}"
@@ -154,6 +154,7 @@ def _gain(result: Result) -> str:
 
 
 def _less(gain: float) -> str:
+    gain = min(gain, 1.0)  # no error is less than none
     return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
 
 
