@@ -257,6 +257,8 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Others are compared with it; it uses no neighbors."""
     irrevocable: ClassVar[bool] = True
     """An edge once given up is never used again."""
+    cuts_edges: ClassVar[bool] = True
+    """Gives up edges. If not, `State.graph` has the edges between agents that the method puts into one group."""
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
     tolerates_loss: ClassVar[bool] = False

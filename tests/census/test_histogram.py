@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from colme.census.histogram import (
     REACH,
@@ -17,11 +14,9 @@ from colme.census.histogram import (
     average_variance,
     bin_means,
     bin_variances,
-    consensus_round,
     disagreement,
     width_exponents,
 )
-from colme.graphs import Graph, gnp_random_graph, random_regular_graph
 
 MEANS = st.floats(-1e3, 1e3)
 NOISES = st.floats(1e-4, 1e4)
@@ -80,50 +75,6 @@ def test_variances_have_channels_of_their_own() -> None:
     assert average_variance(both, wide, 7.0).tolist() == [2.0, 7.0]
     assert average_variance(both[:3], wide[:, :3], np.array([5.0, 6.0])).tolist() == [5.0, 6.0]
     assert np.isnan(Bins.of(codes[0], 1.0).center).all()
-
-
-def rounds(graph: Graph, weights: NDArray[Any], masses: NDArray[Any], momentum: float, heard: Any, n: int) -> Any:
-    """n rounds as matrices."""
-    W = np.zeros((graph.n_agents,) * 2)
-    a = np.repeat(np.arange(graph.n_agents), graph.degrees)
-    W[a, graph.indices] = weights if heard is None else weights * heard
-    W += np.diag(1.0 - W.sum(axis=1))
-    now, before = W @ masses, masses
-    for _ in range(n - 1):
-        now, before = momentum * (W @ now - before) + before, now
-    return now
-
-
-@pytest.mark.parametrize("number", [np.float32, np.float64])
-@pytest.mark.parametrize("lossy", [False, True])
-@pytest.mark.parametrize("regular", [False, True])
-def test_rounds_are_those_of_the_matrix(regular: bool, lossy: bool, number: Any) -> None:
-    graph = random_regular_graph(30, 4, rng=0) if regular else gnp_random_graph(30, 0.2, rng=0)
-    rng = np.random.default_rng(1)
-    masses = rng.random((30, 5))
-    weights = np.full(len(graph.indices), 0.25 if regular else 1 / (graph.max_degree + 1))
-    heard = rng.random(len(graph.indices)) < 0.7 if lossy else None
-    momentum = 1 + 1 / 3
-    now, before = masses.astype(number), np.zeros_like(masses, number)
-    for k in range(4):
-        sent = consensus_round(
-            graph.indptr, graph.indices, weights.astype(number), now, before, number(momentum), k == 0, heard
-        )
-        now, before = before, now
-    wanted = rounds(graph, weights, masses, momentum, heard, 4)
-    np.testing.assert_allclose(now, wanted, rtol=0, atol=1e-14 if number is np.float64 else 3e-6)
-    assert sent == pytest.approx(5.0)
-    if not lossy:
-        np.testing.assert_allclose(now.mean(axis=0), masses.mean(axis=0), atol=1e-6)
-
-
-def test_momentum_speeds_up_consensus() -> None:
-    """On a random regular graph it comes closer to the average than plain rounds, and than half or twice as much."""
-    graph = random_regular_graph(500, 6, rng=0)
-    masses = np.eye(500)
-    weights = np.full(len(graph.indices), 1 / 6)
-    off = [np.square(rounds(graph, weights, masses, c, None, 8) - 1 / 500).sum() for c in (1.0, 1.1, 1.2, 1.4)]
-    assert min(off) == off[2] < 0.3 * off[0]
 
 
 def test_disagreement_is_measured_in_sampling_variances() -> None:

@@ -470,6 +470,14 @@ def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "a doctor leaves nothing behind"
 
 
+def test_doctor_says_how_to_install_an_extra_from_a_checkout(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "mqtt", ("no-such-package",))
+    rows = {row["check"]: row for row in rows_of(call("doctor", "--format", "json")[1])}
+    assert rows["extra mqtt"]["remedy"] == "To use it: pip install '.[mqtt]' in a checkout of colme"
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert "pip install '.[" in readme and "in a checkout of" in readme  # the same advice
+
+
 def test_doctor_counts_the_kernels_in_all_folders_of_the_cache(
     call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import colme
 from colme.confidence import level_gamma
 from colme.graphs import Graph
+from colme.method import Agent, Place, Round
 from colme.methods import METHODS, Method
 from colme.methods.intervals import IntervalMethod
 from colme.methods.local import LocalState
@@ -181,3 +182,73 @@ def test_check_method_notices() -> None:
     with pytest.raises(AssertionError, match="agent_form_equals_array_form"):
         check_method(Liar())
     assert np.isfinite(colme.simulate(Liar(), np.ones((3, 2))).final.estimate).all()
+
+
+class Talkative(Method, frozen=True, kw_only=True, tag="talkative"):
+    """Its agents are of the class that a test wants."""
+
+    kind: ClassVar[type[Agent]]
+
+    def agent(self, place: Place) -> Agent:
+        return self.kind(place)
+
+
+class Forgetful(Agent):
+    """Does not call the constructor of its parent."""
+
+    def __init__(self, place: Place):
+        self.neighbors = list(place.neighbors)
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield dict.fromkeys(self.neighbors, self.mean)
+        self.estimate = self.mean
+
+
+class Astray(Agent):
+    """Sends to an agent that it has no edge to."""
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield {"agent 99": self.mean}
+        self.estimate = self.mean
+
+
+class Untidy(Agent):
+    """Yields a list of messages instead of a dictionary."""
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield [self.mean]  # type: ignore[misc]
+
+
+class ForgetfulState(LocalState):
+    def __init__(self, method: Any, world: Any):
+        self.estimate = np.full(world.n_agents, np.nan)
+
+
+class ForgetfulArray(colme.Local, frozen=True, tag="forgetful-array"):  # type: ignore[call-arg]
+    def start(self, world: Any, graph: Any) -> Any:
+        return ForgetfulState(self, world)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Forgetful, r"Forgetful has no 't', which Forgetful.__init__ leaves to its parent.*super\(\).__init__"),
+        (Astray, r"agent 0 \(Astray\) sends a message to 'agent 99', which is not among its neighbors"),
+        (Untidy, r"Untidy.step yields \[.*\]: it must be a dictionary"),
+    ],
+)
+def test_check_method_says_what_an_agent_does_wrong(kind: type[Agent], sentence: str) -> None:
+    class Wrong(Talkative, frozen=True, kw_only=True, tag="wrong"):
+        pass
+
+    Wrong.kind = kind
+    with pytest.raises(AssertionError, match=sentence):
+        check_method(Wrong())
+
+
+def test_check_method_says_that_a_state_does_not_call_its_parent() -> None:
+    with pytest.raises(AssertionError, match=r"ForgetfulState has no 'world'.*Call super\(\).__init__\(\.\.\.\) first"):
+        check_method(ForgetfulArray())

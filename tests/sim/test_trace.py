@@ -203,7 +203,7 @@ def test_without_xarray_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     trace = colme.simulate(CL, SCENARIO, steps=5)
     monkeypatch.setitem(sys.modules, "xarray", None)
     for thing in (trace, colme.Traces([trace])):
-        with pytest.raises(MissingExtra, match=r"pip install 'colme\[lab\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install '\.\[lab\]'"):
             thing.to_xarray()
     with pytest.raises(ImportError):  # so that `except ImportError` works too
         trace.to_xarray()

@@ -20,7 +20,7 @@ from colme._core.jit import HAVE_NUMBA, bits_to_float, equation, float_to_bits, 
 
 u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
 
-VALUE, VALUE_2, SKIP, ASSIGN, JOIN, GRAPH, LOSS, SPREAD, LINK = range(9)
+VALUE, VALUE_2, SKIP, ASSIGN, JOIN, GRAPH, LOSS, SPREAD, LINK, PROBE = range(10)
 """Streams: what a draw is for. Two purposes never share a counter."""
 
 _LOW = 0xFFFFFFFF

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import Bins, average_variance, bin_means, bin_variances, consensus_round, disagreement
+from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances, disagreement
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
 from colme.census.sample_variance import SampleVariances
 from colme.census.schedule import Schedule
+from colme.gossip import consensus_round
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
@@ -51,7 +52,7 @@ class CensusState(State):
         self._graph, self._world, self._fit_all = graph, world, method.fits == "own"
         self.schedule = Schedule.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
-        self.weights: NDArray[Any] = neighbor_weights(graph, self.schedule).astype(world.exchange)
+        self.weights: NDArray[Any] = self.schedule.gossip.weights(graph).astype(world.exchange)
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
@@ -102,7 +103,8 @@ class CensusState(State):
         graph = self._graph
         self.sent += consensus_round(
             graph.indptr, graph.indices, self.weights, self.masses, self.previous,
-            world.exchange(self.schedule.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
+            world.exchange(self.schedule.gossip.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
+            NEGLIGIBLE,
         )  # fmt: skip
         self.masses, self.previous = self.previous, self.masses
         self.rounds += 1
@@ -116,7 +118,7 @@ class CensusState(State):
 
     def _fit(self) -> FittedMixtures:
         """Equation (4), of the census under way."""
-        reached, n = self.schedule.agents_reached(self.rounds), self._world.n_agents
+        reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
         bins = Bins.of(self.codes, self.unit)
         if self._fit_all:
             return FittedMixtures.of_agents(self.masses, bins, reached, n, np.arange(n), self.grid)
@@ -215,11 +217,3 @@ class CensusState(State):
     @property
     def isolated(self) -> int:
         return int((self._graph.degrees == 0).sum())
-
-
-def neighbor_weights(graph: Graph, schedule: Schedule) -> NDArray[np.float64]:
-    """The weight of every neighbor in W, in the order of graph.indices."""
-    if schedule.regular:
-        return np.full(len(graph.indices), 1.0 / schedule.degree)
-    degree = graph.degrees
-    return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0), np.float64)

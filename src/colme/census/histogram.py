@@ -1,4 +1,4 @@
-"""The histogram of local means: linear binning on a common grid, and one round of consensus on bin masses.
+"""The histogram of local means: linear binning on a common grid. (Its average over agents: `colme.gossip`.)
 
 Linear binning splits an agent's unit mass between the two bins around its mean, in proportion to nearness, so the mean
 of a histogram is the mean of all binned means, exactly. Bins are h wide, a power of two times a unit that all agents
@@ -121,41 +121,6 @@ class Bins(NamedTuple):
         h = unit * np.exp2(np.where(e == _VARIANCES, 0.0, e))
         center = np.where((k == -_MIDDLE) | (e == _VARIANCES), np.nan, k * h)
         return cls(center, h * h, np.unique(e, return_inverse=True)[1].astype(np.int64))
-
-
-@kernel
-def consensus_round(indptr, indices, weights, now, before, momentum, first, heard):
-    """One round of equation (3) for all agents: momentum (W z - before) + before, or W z in the first round. The result
-    is written over `before`. Returns the numbers sent to each neighbor, on average over all edges.
-
-    indptr, indices  the graph: the neighbors of agent a are indices[indptr[a]:indptr[a + 1]]
-    weights          the weight of each of these neighbors in W
-    now, before      (agents, columns): masses after the last round and after the one before it
-    momentum, first  c; whether this is the first round
-    heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
-                     replaced by the agent itself"""
-    n, n_columns = now.shape
-    number, total = now.dtype.type, np.empty_like(now[0])
-    sent = 0
-    for a in range(n):
-        own = number(1.0)
-        total[:] = number(0.0)
-        for j in range(indptr[a], indptr[a + 1]):
-            if heard is not None and not heard[j]:
-                continue
-            weight = weights[j]
-            own -= weight
-            for c in range(n_columns):
-                total[c] += weight * now[indices[j], c]
-        occupied = 0
-        for c in range(n_columns):
-            occupied += 1 if now[a, c] != number(0.0) else 0
-            value = total[c] + own * now[a, c]
-            if not first:
-                value = momentum * (value - before[a, c]) + before[a, c]
-            before[a, c] = value if abs(value) > NEGLIGIBLE else number(0.0)
-        sent += occupied * (indptr[a + 1] - indptr[a])
-    return sent / max(indices.size, 1)
 
 
 @kernel

@@ -14,13 +14,11 @@ From the perspective of agent a, at step t:
 Early, when components cannot be told apart, (5) is the best shrinkage; late, one p_k is 1 and y_a is the estimate of an
 oracle that knows the classes; in between it is the best compromise. No edge is ever cut and no decision is final.
 
-W = A / r on a regular graph (r > 2, not bipartite), with momentum c = 1 + 1 / (r - 1), the best one on random regular
-graphs. On other graphs W is the Metropolis matrix, with the momentum of a slower consensus. A neighbor whose message is
-lost is replaced by the agent itself. An agent without a sample contributes no mean, but passes on those of others. If
+W and c are those of `colme.gossip`. An agent without a sample contributes no mean, but passes on those of others. If
 sigma is not known, agents also average their sample variances (in the first census nothing else), and each moderates
 its own by the average one.
 
-`schedule` has the timing of (2) and (3) and the momentum, `histogram` (2) and (3), `mixture` (4), `posterior` (5);
+`schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5);
 docs/census.md has the derivation and the limits.
 """
 
@@ -39,7 +37,6 @@ from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means
 from colme.census.posterior import FittedMixtures, posterior_mean
 from colme.census.sample_variance import add_square, variance_of_mean
 from colme.census.schedule import Schedule
-from colme.consensus import metropolis_weight
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
 from colme.method import Agent, Method, Place, Round, World
@@ -63,6 +60,7 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     label: ClassVar[str] = "census"
     color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
+    cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
 
     sigma: float | None = None
@@ -200,26 +198,20 @@ class CensusAgent(Agent):
         self.began, self.rounds = self.t, 0
 
     def _average(self, heard: dict[Hashable, HistogramMessage], *, plain: bool = False) -> None:
-        """Equation (3), `colme.census.histogram.consensus_round` for one agent; `plain`: without momentum."""
+        """Equation (3), `colme.gossip.consensus_round` for one agent; `plain`: without momentum."""
         codes = np.unique(np.concatenate([self.codes, *(message.codes for message in heard.values())]))
         now, before = (_at_codes(codes, self.codes, masses) for masses in (self.masses, self.previous))
-        number = self.place.exchange
+        number, gossip = self.place.exchange, self.schedule.gossip
         own, total = number(1.0), np.zeros_like(now)
         for message in heard.values():
-            weight = number(self._weight(message.degree))
+            weight = number(gossip.weight(len(self.neighbors), message.degree))
             own -= weight
             total += weight * _at_codes(codes, message.codes, message.masses)
         value = total + own * now
         if self.rounds > 0 and not plain:
-            value = number(self.schedule.momentum) * (value - before) + before
+            value = number(gossip.momentum) * (value - before) + before
         self.codes, self.previous = codes, now
         self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, number(0.0))
-
-    def _weight(self, degree: int) -> float:
-        """The weight in W of a neighbor of this degree."""
-        if self.schedule.regular:
-            return 1.0 / self.schedule.degree
-        return float(metropolis_weight(len(self.neighbors), degree))
 
     def _end_round(self) -> None:
         self.rounds += 1
@@ -237,7 +229,7 @@ class CensusAgent(Agent):
         bins = Bins.of(self.codes, self.unit)
         grid = -1 if self.channel is None else bins.grid[np.searchsorted(self.codes, self.channel)]
         return FittedMixtures.of_agents(
-            self.masses[None], bins, self.schedule.agents_reached(self.rounds), self.place.n_agents,
+            self.masses[None], bins, self.schedule.gossip.agents_reached(self.rounds), self.place.n_agents,
             np.zeros(1, np.int64), np.array([grid]),
         )  # fmt: skip
 

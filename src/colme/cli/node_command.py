@@ -24,6 +24,17 @@ _configs = click.option(
 )  # fmt: skip
 _wide = click.option("--wide", is_flag=True, help="All columns of the table (default: those that fit 80 characters).")
 
+_method = click.option(
+    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
+)
+_fields = click.option(
+    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
+)
+_modules = click.option(
+    "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
+    help="A Python file with a method of your own; repeat it for more.",
+)  # fmt: skip
+
 _COLUMNS = ("name", "samples", "mean", "radius", "estimate", "fresh", "cut")
 _WIDE_COLUMNS = (
     "name", "tick", "samples", "mean", "radius", "estimate", "neighbors", "fresh", "cut", "incarnation", "refused",
@@ -189,12 +200,9 @@ def keys(
 @command.command("plan")
 @click.argument("hosts", type=click.Path())
 @click.option("-o", "--output", default="fleet", show_default=True, metavar="FOLDER", help="A new folder.")
-@click.option(
-    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
-)
-@click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
-)
+@_method
+@_fields
+@_modules
 @click.option("--network", default="colme", show_default=True, help="The name of the network.")
 @click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
 @click.option("--tick-rate", type=float, default=10.0, show_default=True, help="Records per second.")
@@ -205,7 +213,9 @@ def keys(
 @click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
 @click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
-def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
+def plan(
+    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], **options: Any
+) -> None:  # fmt: skip
     """Plan a fleet: from a list of hosts, write a folder with configuration, key and certificates for each agent.
 
     HOSTS is a text file with one line per agent: its name and the address at which other agents dial it (host,
@@ -213,23 +223,18 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
     forwards the port, add "listen" and that address.
 
     \b
-    Example:
+    Examples:
       colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
+      colme node plan hosts.txt --module my_method.py --method my-method -o fleet
     """
-    from colme.cli.fields import parse_word
     from colme.node.config.node_toml import method_of
     from colme.node.config.plan import plan as write_plan
     from colme.node.config.plan import read_hosts
 
-    table: dict[str, Any] = {"method": method}
-    for field in fields:
-        key, equals, value = field.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
-        table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
+    table = _method_table(method, fields)
     try:
-        folder = write_plan(known, output, method=method_of(table), **options)
+        folder = write_plan(known, output, method=method_of(table, modules), modules=modules, say=_say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
@@ -245,16 +250,25 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
 @command.command("demo")
 @click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
 @click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
+@_method
+@_fields
+@_modules
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @_form
-def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) -> None:
+def demo(
+    seconds: float, n_agents: int, method: str, fields: tuple[str, ...], modules: tuple[str, ...], seed: int,
+    plot: str | None, form: str,
+) -> None:  # fmt: skip
     """Start agents of two classes on this machine, kill one, restart it, and compare the errors.
+
+    The means of the classes are 0 and 3, and sigma is 1.
 
     \b
     Examples:
       colme node demo
       colme node demo --seconds 30 --plot demo.svg
+      colme node demo --module my_method.py --method my-method
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
     if plot is not None:
@@ -264,10 +278,17 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.cli.live import live_rows
-    from colme.node.demo import DemoErrors, run_demo
+    from colme.methods.modules import methods_by_name
+    from colme.node.config.node_toml import method_of
+    from colme.node.demo import SIGMA, DemoErrors, run_demo
 
     errors, seen = [], []
-    views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
+    table = _method_table(method, fields)
+    kinds = methods_by_name(map(Path, modules), NodeError)
+    usual = {"sigma": SIGMA, "delta": 0.1} if method == "cl-colme" else {"sigma": SIGMA}
+    known = kinds[method][0].__struct_fields__ if method in kinds else ()
+    chosen = method_of({key: value for key, value in usual.items() if key in known} | table, modules)
+    views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed, method=chosen, modules=modules)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
         for found in views:
             if isinstance(found, DemoErrors):
@@ -280,6 +301,19 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
     _emit(errors, form)
     if plot is not None:
         _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
+
+
+def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
+    """A method and its fields, FIELD=VALUE, as the table of a file."""
+    from colme.cli.fields import parse_word
+
+    table: dict[str, Any] = {"method": method}
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
+        table[key.replace("-", "_")] = parse_word(value)
+    return table
 
 
 def _has_many_agents(config: str) -> bool:

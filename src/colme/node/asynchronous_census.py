@@ -61,10 +61,10 @@ class AsynchronousSchedule(Schedule):
     sample each would delay the next one."""
 
     def starts(self, t: int, last: int) -> bool:
-        return t >= self.rounds and super().starts(t, last)
+        return t >= self.gossip.rounds and super().starts(t, last)
 
     def rounds_at(self, t: int) -> int:
-        return self.rounds if self.bins_means(t) else 1
+        return self.gossip.rounds if self.bins_means(t) else 1
 
 
 class AsynchronousCensusAgent(CensusAgent):
@@ -125,7 +125,7 @@ class AsynchronousCensusAgent(CensusAgent):
 
     @property
     def _patience(self) -> float:
-        return max(PATIENCE, (self.schedule.refresh - 1.0) * self.t / self.schedule.rounds)
+        return max(PATIENCE, (self.schedule.refresh - 1.0) * self.t / self.schedule.gossip.rounds)
 
     def _next_round(self, same: dict[Hashable, RoundMessage]) -> None:
         even = all(message.round <= self.round + 1 for message in same.values())

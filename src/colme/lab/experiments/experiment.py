@@ -33,11 +33,11 @@ import numpy as np
 from colme._core.structs import Configuration, read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import check_graph_names
-from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
+from colme.methods.modules import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 
@@ -164,7 +164,7 @@ class Experiment:
             raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
         head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
         modules = tuple(Path(folder) / each for each in head.modules)
-        known = methods_by_name(modules)
+        known = methods_by_name(modules, ExperimentError)
         if changes:
             table = change(table, changes, {name: method for name, (method, _) in known.items()})
             head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))

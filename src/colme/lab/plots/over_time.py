@@ -84,7 +84,7 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
         ax.set_yscale("log")
         ax.axhline(1.0, color=GREY, linewidth=0.8, zorder=1)
-        ax.set_ylabel("error / local error")
+        ax.set_ylabel("MSE / MSE of the local means")
         draw_lines(ax, table)
         title_of(ax, data)
     return ax

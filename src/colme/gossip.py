@@ -1,0 +1,155 @@
+"""Averages over all agents by gossip: rounds of consensus with momentum on a vector of numbers that each agent holds.
+
+    z(1) = W z(0),   z(k+1) = c (W z(k) - z(k-1)) + z(k-1)
+
+After enough rounds every agent's z is the average of all z(0). W = A / r on a regular graph (r > 2, not bipartite),
+with momentum c = 1 + 1 / (r - 1), the best one on random regular graphs. On other graphs W is the Metropolis matrix,
+with the momentum of a slower consensus. A neighbor whose message is lost is replaced by the agent itself.
+
+The rounds, W and c follow from the number of agents and the graph, so agents need not agree on them by messages.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core import random
+from colme._core.jit import kernel
+from colme.consensus import metropolis_weight
+from colme.graphs import Graph
+
+EXACT = 256
+"""Agents up to which `agents_heard` follows every agent's weight instead of random signs."""
+PROBES = 64
+"""Random signs per agent of a larger irregular graph."""
+REGULAR_PROBES = 4096
+"""Random signs in total, at least, on a regular graph, where all agents are alike."""
+EXPANDER = 0.7
+"""A regular graph whose agents hear this part of what those of a random one do counts as a random one."""
+
+
+class Gossip(NamedTuple):
+    """Rounds of consensus among `n_agents` on a graph of mean degree `degree`."""
+
+    n_agents: int
+    degree: float
+    regular: bool
+    """Whether W = A / r: the graph is regular of degree r > 2 and not bipartite."""
+    rounds: int
+    """Rounds until z is the average over all agents."""
+
+    @classmethod
+    def of(cls, n_agents: int, n_edges: int, auto_step: float, rounds: int | str = "auto") -> Gossip:
+        """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.spectrum.stable_step`)."""
+        degree = 2.0 * n_edges / n_agents
+        regular = degree > 2.0 and abs(auto_step * degree - 1.0) < 1e-9
+        if isinstance(rounds, str):
+            rounds = math.ceil(math.log(max(n_agents, 2) / 0.6) / math.log(max(degree - 1.0, 1.5))) + 1
+            rounds = min(rounds if regular else 2 * rounds, 40)
+        return cls(n_agents, degree, regular, rounds)
+
+    @property
+    def momentum(self) -> float:
+        """The optimal c: 2 / (1 + sqrt(1 - x^2)), if disagreement shrinks by a factor x per round without momentum.
+        On random regular graphs x = 2 sqrt(r - 1) / r, so c = r / (r - 1); on other graphs x is taken to be halfway
+        from there to 1."""
+        if self.degree <= 2.0:
+            return 1.0
+        x = 2.0 * math.sqrt(self.degree - 1.0) / self.degree
+        x = x if self.regular else 0.5 * (1.0 + x)
+        return 2.0 / (1.0 + math.sqrt(1.0 - x * x))
+
+    def rounds_from(self, t: int) -> int:
+        """Rounds of an average that starts at step t. The first ones are short, because means still move quickly."""
+        return min(self.rounds, 2 + t // 3)
+
+    def agents_reached(self, rounds: int) -> float:
+        """How many agents' numbers are in z after so many rounds on a random graph: .6 (degree - 1)^rounds + 1 at
+        most."""
+        reached = max(0.6 * (self.degree - 1.0) ** rounds, rounds) if self.degree > 1.0 else 1.0
+        return min(float(self.n_agents), reached + 1.0)
+
+    def weight(self, own_degree: int, degree: int) -> float:
+        """The weight in W of a neighbor of this degree."""
+        return 1.0 / self.degree if self.regular else float(metropolis_weight(own_degree, degree))
+
+    def weights(self, graph: Graph) -> NDArray[np.float64]:
+        """The weight of every neighbor in W, in the order of graph.indices."""
+        if self.regular:
+            return np.full(len(graph.indices), 1.0 / self.degree)
+        degree = graph.degrees
+        return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0), np.float64)
+
+
+@kernel
+def consensus_round(indptr, indices, weights, now, before, momentum, first, heard, negligible):
+    """One round for all agents: momentum (W z - before) + before, or W z in the first round. The result is written over
+    `before`. Returns the numbers sent to each neighbor, on average over all edges.
+
+    indptr, indices  the graph: the neighbors of agent a are indices[indptr[a]:indptr[a + 1]]
+    weights          the weight of each of these neighbors in W
+    now, before      (agents, columns): z after the last round and after the one before it
+    momentum, first  c; whether this is the first round
+    heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
+                     replaced by the agent itself
+    negligible       numbers up to this size are set to zero and not sent"""
+    n, n_columns = now.shape
+    number, total = now.dtype.type, np.empty_like(now[0])
+    sent = 0
+    for a in range(n):
+        own = number(1.0)
+        total[:] = number(0.0)
+        for j in range(indptr[a], indptr[a + 1]):
+            if heard is not None and not heard[j]:
+                continue
+            weight = weights[j]
+            own -= weight
+            for c in range(n_columns):
+                total[c] += weight * now[indices[j], c]
+        occupied = 0
+        for c in range(n_columns):
+            occupied += 1 if now[a, c] != number(0.0) else 0
+            value = total[c] + own * now[a, c]
+            if not first:
+                value = momentum * (value - before[a, c]) + before[a, c]
+            before[a, c] = value if abs(value) > negligible else number(0.0)
+        sent += occupied * (indptr[a + 1] - indptr[a])
+    return sent / max(indices.size, 1)
+
+
+def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
+    """How many agents each agent hears of in k = 1, 2, .. rounds, (rounds, agents): one over the sum of the squared
+    weights with which their numbers enter its z. On a star that is few however many rounds there are.
+
+    Random signs, averaged like any other numbers, have that sum for their variance. Agents of a regular graph are taken
+    to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
+    n = graph.n_agents
+    if gossip.regular:
+        n_probes = -(-REGULAR_PROBES // n)
+    else:
+        n_probes = 0 if n <= EXACT else PROBES
+    now = np.eye(n) if n_probes == 0 else _signs(n, n_probes)
+    before, weights, squares = np.zeros_like(now), gossip.weights(graph), []
+    for k in range(gossip.rounds):
+        consensus_round(graph.indptr, graph.indices, weights, now, before, gossip.momentum, k == 0, None, 0.0)
+        now, before = before, now
+        square = np.square(now)
+        squares.append(square.sum(axis=1) if n_probes == 0 else square.mean(axis=1))
+    each = np.array(squares)
+    if gossip.regular:
+        each = each.mean(axis=1, keepdims=True)
+    heard = np.clip(1.0 / np.maximum(each, 1e-300), 1.0, float(n))
+    if gossip.regular:
+        random_graph = np.array([[gossip.agents_reached(k + 1)] for k in range(gossip.rounds)])
+        if (heard >= EXPANDER * random_graph).all():
+            return random_graph
+    return heard
+
+
+def _signs(n_agents: int, n_probes: int) -> NDArray[np.float64]:
+    words = np.stack([random.words(0, random.PROBE, k, n=n_agents) for k in range(n_probes)], axis=1)
+    return np.where(words >> np.uint32(31) == 0, 1.0, -1.0)
