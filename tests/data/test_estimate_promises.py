@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_table
-from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.fit.moments import fold_moments
+from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.read.table import Table
 from colme.data.report.result import Result
 from colme.data.report.sentences import headline, sentences
@@ -49,7 +49,9 @@ def _world(shape: str, law: str, counts: str) -> World:
     return draw
 
 
-CONTINUA = [("continuum", law, counts) for law in ("normal", "t(3)", "lognormal", "0/1") for counts in ("5-29", "unequal")]
+CONTINUA = [
+    ("continuum", law, counts) for law in ("normal", "t(3)", "lognormal", "0/1") for counts in ("5-29", "unequal")
+]
 CONTINUA += [("continuum", law, "tell") for law in ("normal", "t(3)", "lognormal")] + [("near", "normal", "5-29")]
 CLASSES = [("two", law, "5-29") for law in ("normal", "t(3)", "lognormal", "0/1")]
 CLASSES += [("three", law, "5-29") for law in ("normal", "t(3)", "lognormal")] + [("equal", "normal", "5-29")]
@@ -82,7 +84,7 @@ def seen() -> Callable[[tuple[str, str, str]], list[tuple[Table, Floats, Result]
 @pytest.mark.parametrize("world", [*CONTINUA, *CLASSES], ids="/".join)
 def test_gains_are_unbiased_or_cautious(world: tuple[str, str, str], seen: Callable[..., list[tuple]]) -> None:
     runs = seen(world)
-    assert all(0.0 <= each.ratio for _, _, result in runs for each in result.summary.candidates)
+    assert all(each.ratio >= 0.0 for _, _, result in runs for each in result.summary.candidates)
     assert all(result.summary.gain < 1.0 for _, _, result in runs)
     true = [1.0 - np.square(r.estimate - m).mean() / np.square(r.mean - m).mean() for _, m, r in runs]
     excess = [r.summary.gain - each for (_, _, r), each in zip(runs, true, strict=True)]
@@ -119,7 +121,9 @@ def test_intervals_cover_what_they_promise_whichever_estimator_wins(seen: Callab
         assert len(inside) < 3 or np.mean(inside) > 0.87 - _error(inside)
 
 
-REQUESTED = [(method, law) for method in ("local", "pooled", "shrinkage") for law in ("normal", "t(3)", "lognormal", "0/1")]
+REQUESTED = [
+    (method, law) for method in ("local", "pooled", "shrinkage") for law in ("normal", "t(3)", "lognormal", "0/1")
+]
 REQUESTED += [(method, law) for method in ("one-hop", "census") for law in ("normal", "t(3)", "lognormal")]
 
 
@@ -157,7 +161,7 @@ def test_drift_does_not_inflate_a_gain_in_time_order(trend: float, rho: float) -
     for seed in range(TABLES):
         table, later = _careers(np.random.default_rng([seed, 3]), trend=trend, rho=rho)
         result = estimate_table(table)
-        assert all(0.0 <= each.ratio for each in result.summary.candidates) and result.summary.gain < 1.0
+        assert all(each.ratio >= 0.0 for each in result.summary.candidates) and result.summary.gain < 1.0
         true = 1.0 - np.square(result.estimate - later).mean() / np.square(result.mean - later).mean()
         excess.append(result.summary.gain - true)
     assert np.mean(excess) < 0.05 + _error(excess)
@@ -170,7 +174,7 @@ def test_baseball_has_no_negative_risk() -> None:
     order = np.lexsort((seasons.year, agent))
     samples = np.split(seasons.hr.to_numpy(float)[order], np.cumsum(np.bincount(agent))[:-1])
     summary = estimate_table(table_of(samples, timed=True)).summary
-    assert 0.0 < summary.gain < 0.4 and all(0.5 < each.ratio for each in summary.candidates)
+    assert 0.0 < summary.gain < 0.4 and all(each.ratio > 0.5 for each in summary.candidates)
 
 
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.5])

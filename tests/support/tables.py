@@ -36,7 +36,9 @@ def noise(rng: np.random.Generator, law: str, n: int) -> NDArray[np.float64]:
     return np.asarray(rng.standard_t(3, n) / np.sqrt(3.0) if law == "t(3)" else rng.normal(size=n))
 
 
-def noisy(rng: np.random.Generator, law: str, means: ArrayLike, n: ArrayLike, sigma: float = 1.0, **parts: Any) -> Table:
+def noisy(
+    rng: np.random.Generator, law: str, means: ArrayLike, n: ArrayLike, sigma: float = 1.0, **parts: Any
+) -> Table:
     """As `drawn`, with another law of noise; "0/1": the means are probabilities."""
     mean = np.asarray(means, np.float64)
     each = list(zip(mean, np.broadcast_to(n, mean.shape), strict=True))

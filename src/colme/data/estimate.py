@@ -282,7 +282,8 @@ def _too_few(measured: _Measured) -> str:
     n, able = int(measured.present.sum()), int((measured.n > 1).sum())
     if n < FEWEST:
         return f"there are only {n} agents, and comparing methods takes at least {FEWEST} with two samples each"
-    return f"only {_count(able, 'agent')} of {n:,} {'has' if able == 1 else 'have'} two samples or more, and comparing methods takes at least {FEWEST}"
+    has = "has" if able == 1 else "have"
+    return f"only {_count(able, 'agent')} of {n:,} {has} two samples, and comparing methods takes at least {FEWEST}"
 
 
 # fit
@@ -312,7 +313,8 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
     fit = estimator.fit(agents)
     statistics = {kind: measured.statistics(kind) for kind in KINDS}
     estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
-    variance = claimed * measured.validation.calibrate(estimator, doubt=_DOUBT if estimator.name == "census" else 0.0).of(measured.moments.worth)
+    doubt = _DOUBT if estimator.name == "census" else 0.0
+    variance = claimed * measured.validation.calibrate(estimator, doubt=doubt).of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
     local = LocalMean(variance=estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]

@@ -9,9 +9,9 @@ for agent a is (its estimate - mean of the held-out folds)^2. Subtracting the lo
 is the error of the estimator relative to that of the local means; its standard error comes from the agents. Without
 time, the error of the local means is the one that counts and variances imply: an observed risk may be near zero or
 negative by chance. In time order the noise of the later samples is estimated by successive differences, which drift
-does not inflate (`colme.data.fit.noise.judging_variances`). The error of the local means is their loss minus that noise;
-but as far as it exceeds what counts imply (agents drift, or samples are correlated), nothing is subtracted, and the
-ratio is that of the prediction errors as they are.
+does not inflate (`colme.data.fit.noise.judging_variances`). The error of the local means is their loss minus that
+noise; but as far as it exceeds what counts imply (agents drift, or samples are correlated), nothing is subtracted, and
+the ratio is that of the prediction errors as they are.
 
 Training on fewer samples flatters every collaborative estimator. What is reported is the ratio for all samples, if the
 other agents add as much to the precision of an estimate as they did in training:
@@ -54,9 +54,9 @@ _LATEST = (3, 4)
 _STRATUM = 25
 """Fewest agents of a stratum of similar counts in which intervals are calibrated."""
 _STRATA = 4
-_NARROW = 1.0
-_NARROWEST = 0.6
-"""Smallest factor on claimed variances."""
+_NARROW, _NARROWEST = 1.0, 0.6
+"""Claimed variances are made smaller only as far as they exceed the shown errors by more than so many standard errors,
+and not by a smaller factor."""
 
 
 class Scored(NamedTuple):
@@ -128,7 +128,9 @@ class CrossValidation:
         self._local = self._losses([LocalMean()])[0]
         # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth
-        self._implied = self._averaged(lambda split: (variance[split.agents] / split.train.worth[split.scored])[None])[0]
+        self._implied = self._averaged(lambda split: (variance[split.agents] / split.train.worth[split.scored])[None])[
+            0
+        ]
         self._error = self._reference = self._implied
         if forward and self._there.any():
             noise_of_test = self._averaged(lambda split: (variance[split.agents] / split.test.worth)[None])[0]
@@ -260,8 +262,8 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     default, error = 1.0 - plain.candidate.ratio, plain.candidate.se
     if plain is not local and error > _CLEAR and default > -error:
         return plain, (
-            f"cross-validation is inconclusive, so {plain.candidate.name} is used, which has the fewest parameters: its "
-            f"error relative to the local mean's is {plain.candidate.ratio:.2f} with a standard error of {error:.2f}"
+            f"cross-validation is inconclusive, so {plain.candidate.name} is used, which has the fewest parameters: "
+            f"{plain.candidate.ratio:.2f} times the error of the local mean (standard error {error:.2f})"
         )
     if best is local:
         return local, "no collaborative estimator beats the local mean in cross-validation"

@@ -115,24 +115,24 @@ def judging_variances(table: Table, moments: FoldMoments, noise: Noise, *, order
     or that of all agents for an agent with one sample.
 
     In time order it is half the mean squared difference of successive samples. Drift hardly changes that, and positive
-    autocorrelation makes it smaller, so a judge errs on the side of the local means. Negative autocorrelation would make
-    it larger, so it is then multiplied by the variance of a mean relative to independent samples (for AR(1))."""
+    autocorrelation makes it smaller, so a judge errs on the side of the local means. Negative autocorrelation would
+    make it larger, so it is then multiplied by the variance of a mean relative to independent samples (for AR(1))."""
     if noise.known:
         return np.full(len(moments.n), noise.pooled)
     square, freedom = moments.square, moments.freedom
     if ordered:
-        inner = np.diff(np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))) == 0
-        agent = np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))[1:][inner]
+        n = np.diff(table.start)
+        agent = np.repeat(np.arange(len(n)), n)
+        inner = np.diff(agent) == 0
         share = 2.0 if table.weight is None else (1.0 / table.weight[1:] + 1.0 / table.weight[:-1])[inner]
-        steps = np.square(np.diff(table.value)[inner]) / share
-        present = np.diff(table.start) > 0
-        square = np.bincount(agent, steps, len(present))[present]
-        pairs = np.bincount(agent, minlength=len(present))[present].astype(np.float64)
-        within = float(moments.square.sum()) / max(float(freedom.sum()), 1e-300)
-        relative = float(square.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
-        if relative > 1.0:  # 1 - rho, and (1 + rho) / (1 - rho) of the variance
-            square = square * max(2.0 - relative, 0.0) / (relative * relative)
-        freedom = pairs
+        each = np.square(np.diff(table.value)[inner]) / share
+        steps: NDArray[np.float64] = np.bincount(agent[1:][inner], each, len(n))[n > 0].astype(np.float64)
+        pairs = (n - 1.0)[n > 0]
+        within = float(square.sum()) / max(float(freedom.sum()), 1e-300)
+        relative = float(steps.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
+        if relative > 1.0:  # 1 - rho; the variance of a mean is (1 + rho) / (1 - rho) of that of independent samples
+            steps = steps * max(2.0 - relative, 0.0) / (relative * relative)
+        square, freedom = steps, pairs
     every = float(square.sum()) / max(float(freedom.sum()), 1e-300)
     return np.where(freedom > 0.0, square / np.maximum(freedom, 1e-300), every)
 

@@ -27,7 +27,7 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An estimator's error relative to that of the local means by cross-validation, with its standard error; above 0."""
+    """An estimator's error relative to that of the local means by cross-validation, and its standard error; above 0."""
 
     name: str
     ratio: float
