@@ -128,12 +128,10 @@ class CrossValidation:
         self._local = self._losses([LocalMean()])[0]
         # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth
-        self._implied = self._averaged(lambda split: (variance[split.agents] / split.train.worth[split.scored])[None])[
-            0
-        ]
+        self._implied = self._averaged(lambda split: variance[split.agents] / split.train.worth[split.scored])[0]
         self._error = self._reference = self._implied
         if forward and self._there.any():
-            noise_of_test = self._averaged(lambda split: (variance[split.agents] / split.test.worth)[None])[0]
+            noise_of_test = self._averaged(lambda split: variance[split.agents] / split.test.worth)[0]
             seen = self._local - noise_of_test
             more = 1.0 - float(self._implied.mean()) / max(float(seen.mean()), 1e-300)
             if more > 0.0:
@@ -221,7 +219,7 @@ def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
         return 1.0
     excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
     if excess > 0.0:
-        sure = excess**3 / (excess * excess + se * se)
+        sure = excess / (1.0 + (se / excess) ** 2)
     else:
         sure = min(excess + _NARROW * se, 0.0)
     return max(1.0 + (max(sure, 0.0) + doubt * se if doubt else sure) / middle, _NARROWEST)
@@ -243,20 +241,20 @@ def _train_and_test(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[Fold
 def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     """The estimator to use, and why. The first score is that of the local mean.
 
-    Shrinkage has the fewest parameters, so another must be better by more than a standard error of the difference. It
+    Shrinkage has the fewest parameters, so another must be better by standard errors of the difference (`_LEAD`). It
     is also the default where cross-validation cannot tell."""
     local, best = scores[0], _smallest(scores)
     plain = _smallest([each for each in scores if each.estimator.name == "shrinkage"] or [local])
-    others = "has the smallest error in cross-validation"
+    others = "has the smallest error in cross-validation:"
     if plain is not local:
         ahead = [each for each in scores if each is not plain and _leads(each, plain)]
         best = _smallest([plain, *ahead])
         if best is plain and _smallest(scores) is not plain:
-            others = "is not beaten beyond chance by another estimator in cross-validation"
+            others = "is not beaten beyond chance in cross-validation; its error is"
     gain, se = 1.0 - best.candidate.ratio, best.candidate.se
     if best is not local and gain > se:
         return best, (
-            f"{best.candidate.name} {others}: {best.candidate.ratio:.2f} times that of the local mean (standard error "
+            f"{best.candidate.name} {others} {best.candidate.ratio:.2f} times that of the local mean (standard error "
             f"{se:.2f})"
         )
     default, error = 1.0 - plain.candidate.ratio, plain.candidate.se
