@@ -34,15 +34,16 @@ from numpy.typing import NDArray
 from colme.census.array import CensusState
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances
-from colme.census.posterior import FittedMixtures, posterior_mean
+from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
 from colme.census.sample_variance import add_square, variance_of_mean
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Round, World
+from colme.guard import GuardedMethod
+from colme.method import Agent, Place, Round, State, World
 
 
-class Census(Method, frozen=True, kw_only=True, tag="census"):
+class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     """Every agent learns the distribution of all local means by consensus and takes its own posterior mean.
 
     sigma           the standard deviation of the samples, as the agents know it; default: that of the scenario or
@@ -62,6 +63,9 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     irrevocable: ClassVar[bool] = False
     cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
+    trusting: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
+    guard_refresh: ClassVar[float] = 1.02
 
     sigma: float | None = None
     estimate_sigma: bool = False
@@ -104,11 +108,11 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
-    def start(self, world: World, graph: Graph) -> CensusState:
-        return CensusState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(CensusState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return CensusAgent(self, place)
+        return self.guarded_agent(CensusAgent(self, place))
 
 
 class HistogramMessage(NamedTuple):
@@ -147,16 +151,20 @@ class CensusAgent(Agent):
     def noise(self) -> float:
         """The sampling variance of this agent's mean."""
         if self.schedule.sigma is not None:
-            count = self.count if self.detector is None else self.detector.count.item()
-            return float(np.square(self.schedule.sigma)) / count if count else math.inf
+            return float(np.square(self.schedule.sigma)) / self.own_count if self.own_count else math.inf
         if not self.count or math.isnan(self.average_variance):
             return math.inf
         return float(variance_of_mean(self.square, self.count, self.average_variance))
 
     @property
-    def current_mean(self) -> float:
+    def own_mean(self) -> float:
         """The mean of the samples since the last change."""
         return self.mean if self.detector is None else self.detector.mean.item()
+
+    @property
+    def own_count(self) -> int:
+        """The number of samples since the last change."""
+        return self.count if self.detector is None else int(self.detector.count.item())
 
     def observe(self, sample: float) -> None:
         """Equation (1)."""
@@ -188,7 +196,7 @@ class CensusAgent(Agent):
         parts, self.channel = [], None
         suspected = self.detector is not None and self.detector.suspected.item()
         if self.count and 0.0 < self.noise < math.inf and not suspected:
-            parts.append(bin_means(self.current_mean, self.noise, self.unit))
+            parts.append(bin_means(self.own_mean, self.noise, self.unit))
             self.channel = int(parts[0][0][0])
         if self.schedule.sigma is None and self.count > 1:
             parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
@@ -238,12 +246,14 @@ class CensusAgent(Agent):
         fitted = self.fitted
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
             fitted = self._fit()
+        self.variance = self.noise
         if not self.neighbors:
-            return self.current_mean
-        estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior_mean(
-            np.array([self.current_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
-        )
+            return self.own_mean
+        mean, noise = np.array([self.own_mean]), np.array([self.noise])
+        estimate, group, probability, kept, variance = np.empty(1), np.zeros(1, np.int64), *np.empty((3, 1))
+        posterior_mean(mean, noise, fitted.prior, estimate, group, probability)
+        borrowing(mean, noise, fitted.prior, estimate, kept, variance)
+        self.variance = variance.item()
         return estimate.item()
 
 
