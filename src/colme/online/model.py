@@ -34,6 +34,7 @@ effective number (sum w)^2 / sum w^2, and k is at most n.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -98,7 +99,7 @@ class CollaborativeMean:
         max_agents: int | None = None,
         seed: int = 0,
     ):
-        self.method = Census() if method is None else method
+        self.method = Census(guard=True) if method is None else method
         if not isinstance(self.method, Method):
             raise MethodError(f"method={shorten(method)}: it must be a method. Try colme.Census().")
         self.degree = whole(degree, "degree", "degree=10", MethodError, low=1)
@@ -117,7 +118,8 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._table = self._rule.table = AgentTable(self._rule.max_neighbors)
+        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, guarded=self._rule.guard is not None)
+        self._rule.half_life = self.half_life or -1.0
         if edges is not None:
             self._table.settle(labels, edges.edges())
 
@@ -181,11 +183,16 @@ class CollaborativeMean:
         self._run(slots, values, times)
 
     def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
-        table = self._table
-        learn_events(
-            slots, values, times, table.agents, table.numbers, table.roster, table.places, table.counters, table.pool,
-            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, *key_of(self.seed),
-        )  # fmt: skip
+        table, rule, keys = self._table, self._rule, key_of(self.seed)
+        done = 0
+        while done < len(slots):
+            done += learn_events(
+                slots[done:], values[done:], None if times is None else times[done:], table.agents, table.numbers,
+                table.roster, table.places, table.counters, table.pool, table.neighbors, rule.half_life, rule.sigma,
+                rule.parameters, rule.stops, *keys,
+            )  # fmt: skip
+            if rule.due:
+                rule.vote()
 
     def _learn_and_forget(
         self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
@@ -239,17 +246,25 @@ class CollaborativeMean:
             if self.max_agents is not None and together > self.max_agents:
                 raise RunError(f"cannot merge: there would be {together} agents, and max_agents={self.max_agents}. "
                                "Forget some first.")  # fmt: skip
-            merged = table.merge(came, self.half_life or -1.0)
+            merged = table.merge(came, self._rule.half_life)
             if table.neighbors is not None:
                 self._rule.update_radii()
                 table.merge_edges(came, *merged, given=self.has_graph)
             self._rule.renew()
+            self._rule.vote()
 
     # what it knows
 
     @property
     def n_agents(self) -> int:
         return self._table.n_agents
+
+    @property
+    def trust_(self) -> float:
+        """The weight of collaborative estimates that the guard allows now, on average over agents; 1 without a guard."""
+        with self._lock:
+            trust = self._rule.trust(self._table.present)
+            return float(trust.mean()) if len(trust) else math.nan
 
     @property
     def mean_(self) -> AgentView[float]:
