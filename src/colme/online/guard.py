@@ -101,8 +101,9 @@ class Stratum:
         c = sums[1] / inverse if inverse > 0.0 else 0.0
         if c > 0.0 and sums[2] > 0.0:
             sums, trust = sums * (c, c, c * c), np.empty(1)
+            passed = clock - (self.last if self.filter.votes else judged)
             most = sums[1] + math.sqrt(sums[2])  # more is no surprise that would put later judges in doubt
-            self.filter.learn(np.array([[min(sums[0], most), *sums[1:]]]), clock - self.last, trust, keep=True)
+            self.filter.learn(np.array([[min(sums[0], most), *sums[1:]]]), passed, trust, keep=True)
             self.recent = math.exp((self.last - clock) / MEMORY) * self.recent + sums
             self.learned, self.last, self.judged = trust.item(), clock, judged
 
@@ -134,12 +135,12 @@ class OnlineGuard:
     def __init__(self, trusting: bool):
         self.newcomers, self.others = Stratum(trusting), Stratum(trusting)
         self.clock = 0.0  # at the last vote
-        self.size, self.voted = 1.0, 0  # samples at hand and events at the last vote
+        self.size, self.voted = 1.0, 1  # samples at hand and events at the last vote
         self.few = 0.0  # agents with less samples are newcomers
 
     def now(self, table: AgentTable) -> float:
         """The clock."""
-        return self.clock + math.log1p((int(table.counters[EVENTS]) - self.voted) / self.size)
+        return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
 
     def learn(self, table: AgentTable, half_life: float) -> None:
         """The samples since the last vote judge what was kept at it."""
