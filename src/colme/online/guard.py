@@ -42,8 +42,7 @@ Floats = NDArray[np.float64]
 
 def blended(own: Floats, other: Floats, trust: Floats) -> Floats:
     """own + trust (other - own): the other itself, without rounding, where it is trusted."""
-    with np.errstate(invalid="ignore"):  # infinite intervals
-        return np.where(trust == 1.0, other, np.where(trust == 0.0, own, own + trust * (other - own)))
+    return np.where(trust == 1.0, other, own + trust * (other - own))
 
 
 @kernel

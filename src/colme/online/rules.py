@@ -290,12 +290,12 @@ class CensusRule(Rule):
             end[noise == 0.0] = mean[noise == 0.0]
             end += self.origin[0]
         if self.guard is not None:
-            trust, widened = self.trust(slots), self.guard.widened(self.table, slots)
-            raw, estimate, z = self.raw(slots), self.estimate(slots), NormalDist().inv_cdf(0.5 + 0.5 * level)
-            own = z * np.sqrt(self._own_variance(slots))
-            changed = (trust < 1.0) | (widened > 1.0)
-            for end, reach in zip(ends, (-own, own), strict=True):
-                end[changed] = (estimate + widened * blended(reach, end - raw, trust))[changed]
+            trust, widened, own = self.trust(slots), self.guard.widened(self.table, slots), self._own_variance(slots)
+            here = np.flatnonzero(((trust < 1.0) | (widened > 1.0)) & (own < np.inf))  # else ends are infinite already
+            raw, estimate = self.raw(slots[here]), self.estimate(slots[here])
+            local = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(own[here])
+            for end, reach in zip(ends, (-local, local), strict=True):
+                end[here] = estimate + widened[here] * blended(reach, end[here] - raw, trust[here])
         return ends[0], ends[1]
 
     def _own_variance(self, slots: Slots) -> Floats:
