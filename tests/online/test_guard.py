@@ -57,8 +57,8 @@ def test_census_is_the_dense_reading(sigma: float | None) -> None:
         for each in (model, plain):
             each.learn_one(a, x)
         known, mine = plain.estimate_, model.estimate_
-        raw.append(np.array([known[b] if b in known else math.nan for b in range(n)]))
-        got.append(np.array([mine[b] if b in mine else math.nan for b in range(n)]))
+        raw.append(np.array([known.get(b, math.nan) for b in range(n)]))
+        got.append(np.array([mine.get(b, math.nan) for b in range(n)]))
     events = list(zip(agent.tolist(), value.tolist(), strict=True))
     for stop in (1, 7, 60, 300, 700, len(events)):
         estimate, votes = reference.guarded(events[:stop], raw, trusting=True)
@@ -92,7 +92,10 @@ def test_samples_judge_by_their_weights() -> None:
     np.testing.assert_allclose(inverse, [0, d @ d / weight.sum()], rtol=1e-10)
 
 
-GUARDED = (Census(guard=True), Census(guard=True, sigma=3.0), CLColME(guard=True, level="agent", sigma=3.0), CColME(guard=True))  # fmt: skip
+GUARDED = (
+    Census(guard=True), Census(guard=True, sigma=3.0), CLColME(guard=True, level="agent", sigma=3.0),
+    CColME(guard=True),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("method", GUARDED, ids=repr)

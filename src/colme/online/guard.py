@@ -122,7 +122,7 @@ class Stratum:
         at_most = V, trust * trust * math.sqrt(max(fourth - square * square, 0.0) / n)
         for gain, error in (judged, at_most):
             R = V + trust * (trust * square - 2.0 * gain)
-            if R - C > 2.0 * math.hypot(scatter, error) and C > 0.0:
+            if C > 0.0 and C + 2.0 * math.hypot(scatter, error) < R:
                 self.widened = max(self.widened, math.sqrt(R / C))
 
 

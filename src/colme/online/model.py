@@ -9,8 +9,9 @@ There is no common step. An event is one sample x of one agent a, and the state 
 (5) and towards its own mean:                       y_a <- (1 - alpha) X_a + alpha z
 
 X_b, R_b and y_b are what b published at its own last event. These are the equations of CL-colME; C-colME has
-Metropolis' weights in (4). Local has only (1), and so has the census, whose other equations are evaluated when an
-estimate is asked for (`colme.online.rules`).
+Metropolis' weights in (4). Local has only (1), and so has the census, whose other equations are evaluated at votes and
+when an estimate is asked for (`colme.online.rules`). At a vote, between two events, estimates are judged by the samples
+since the last one (`colme.online.guard`).
 
 Clocks. A step is an own sample. A cut is dated by the number of its event. "own": an agent restarts at its first event
 after it lost a neighbor to a cut, made by either end. "gossip": it also restarts when a kept neighbor knows of a later
@@ -65,7 +66,7 @@ _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
 class CollaborativeMean:
     """An estimate of each agent's mean from a stream of samples, better than its own samples give.
 
-    method      Census() (the default), CLColME(..), CColME(..) or Local()
+    method      Census(guard=True) (the default), Census(..), CLColME(..), CColME(..) or Local()
     degree      neighbors that an agent looks for (CL-colME and C-colME)
     graph       instead of degree: a `colme.Graph`, whose agents are 0, 1, .., or pairs of labels
     sigma       the scale of the samples, if it is known and the method does not carry it; else it is estimated
@@ -75,7 +76,8 @@ class CollaborativeMean:
     seed        of the random choice of neighbors
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
-    agent. Memory is that of the agents, a few hundred bytes each; samples are not kept.
+    agent; `trust_` is the weight that a guard gives to estimates. Memory is that of the agents, a few hundred bytes
+    each; samples are not kept.
 
     Threads may share a model: calls are atomic. Compiled work releases the GIL.
 
@@ -261,7 +263,7 @@ class CollaborativeMean:
 
     @property
     def trust_(self) -> float:
-        """The weight of collaborative estimates that the guard allows now, on average over agents; 1 without a guard."""
+        """The weight that the guard gives to collaborative estimates now, on average over agents; 1 without a guard."""
         with self._lock:
             trust = self._rule.trust(self._table.present)
             return float(trust.mean()) if len(trust) else math.nan
@@ -283,9 +285,9 @@ class CollaborativeMean:
 
     @property
     def interval_(self) -> AgentView[tuple[float, float]]:
-        """(lower, upper). For the census where the true mean lies with probability `level`, given everything; for the
-        others around the own mean, holding with that probability at all times together, so that early on a
-        collaborative estimate may lie outside."""
+        """(lower, upper). For the census where the true mean lies with probability `level`, given everything, and
+        widened where a guard finds it too narrow; for the others around the own mean, holding with that probability at
+        all times together, so that early on a collaborative estimate may lie outside."""
 
         def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
             lower, upper = self._rule.interval(slots, self.level)

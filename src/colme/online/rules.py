@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.saved_state import from_arrays, to_arrays
-
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
 from colme.census.posterior import FittedMixtures, MixturePrior, borrowing, posterior_mean, posterior_quantiles
