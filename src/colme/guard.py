@@ -13,7 +13,13 @@ in expectation. From the perspective of agent a, at step t:
 (3) the averages, times the number of agents heard, are the likelihood of lambda:
                                                              p(lambda) *= exp(-(lambda^2 D - 2 lambda A) / (2 Q / D))
     on a grid of weights; before, a part of each probability moves to the neighbors on the grid, and a part to zero
-(4) lambda is 1 if p(1) >= 1/2, else the mean of p, reduced for the age of the evidence
+(4) lambda is 1 if p(1) >= 1/2, else the mean of p, reduced for the age of the evidence and, for methods that are
+    not trusted from the start, in the first steps
+
+Intervals of a method that has them are widened if they claim too little. With the variance (x - X)^2 / (n + 1) that a
+sample shows of the mean X of the n samples before it, summed to V, the squared error that can be shown is
+R = V - 2 lambda A + lambda^2 D. If it exceeds the claimed one, C, by two of its standard errors, intervals are widened
+by sqrt(R / C).
 
 The method itself is not touched: y is what it would be without a guard. Trust is lost in one vote, by the part that
 falls to zero, and regained step by step. What holds, and for whom (the average over agents, not each class), is in
@@ -24,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -45,10 +52,14 @@ MEMORY = 15
 """Votes whose surprise is remembered."""
 MEDIAN, SURPRISING = 0.455, 3.0
 """The median of a squared standard normal; surprises beyond this multiple of it temper the likelihood."""
+HESITATION = 8
+"""Up to this step a wary guard halves its weights: the first votes have heard few agents."""
 EARLY = 32
 """Up to this step, averages that are still under way count, too."""
-SUMS = 3
-"""A, D and Q."""
+SUMS, INTERVAL_SUMS = 3, 5
+"""Numbers that are averaged: A, D, Q, and for intervals also V and C."""
+FORGET = 4.0
+"""Rate, per e-fold of the step, at which the sums behind the width of intervals are forgotten."""
 _TINY = 1e-300
 
 
@@ -61,6 +72,8 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
 
     trusting: ClassVar[bool] = False
     """The guard believes the method until it sees harm; else only what it has seen to help."""
+    has_intervals: ClassVar[bool] = False
+    """Its states have a posterior, and the guard sees to its width."""
     guard_refresh: ClassVar[float] = 1.0
     """Sums are handed in again when t is this many times the step at which they last were."""
 
@@ -151,14 +164,21 @@ class Judgement:
     """Equations (1) to (4) for one agent or all, except the messages: own sums, their average, and the weights."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "filter", "own", "now", "before", "mean", "estimate", "learned", "trust", "began", "last", "rounds",
+        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "window", "recent",
+        "learned", "trust", "began", "last", "rounds",
     )  # fmt: skip
 
     def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], n_agents: int):
         self.gossip, self.heard, self.refresh = gossip, heard, method.guard_refresh
         self.filter = TrustFilter(n_agents, trusting=method.trusting)
-        self.own, self.now, self.before = np.zeros((3, n_agents, SUMS))  # own sums; z(k), z(k - 1) of the average
-        self.mean, self.estimate = np.full((2, n_agents), np.nan)  # X and y of the step before
+        self.has_intervals = method.has_intervals
+        n_sums = INTERVAL_SUMS if method.has_intervals else SUMS
+        self.own, self.now, self.before = np.zeros((3, n_agents, n_sums))  # own sums; z(k), z(k - 1) of the average
+        self.mean, self.estimate, self.variance = np.full((3, n_agents), np.nan)  # X, y and its claimed variance
+        self.count = np.zeros(n_agents, np.int64)  # samples behind X
+        self.square = np.zeros(n_agents)  # their squared deviations from it
+        self.window = np.zeros((n_agents, n_sums))  # sums over all agents heard, of about the last quarter of the steps
+        self.recent = self.window  # the same, with an average that is still under way
         self.learned = np.full(n_agents, 1.0 if method.trusting else 0.0)  # lambda after the last vote
         self.trust = self.learned.copy()  # lambda now
         self.began = 0  # the step at which sums were last handed in
@@ -167,10 +187,14 @@ class Judgement:
 
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
-        d = self.estimate - self.mean
-        g = (sample - self.mean) * d
+        away, d = sample - self.mean, self.estimate - self.mean
+        g = away * d
+        shown = away * away / (self.count + 1.0)
         judged = ~np.isnan(g)
-        self.own[judged] += np.stack([g, d * d, g * g], axis=-1)[judged]
+        claimed = np.where(np.isfinite(self.variance), self.variance, shown)
+        sums = np.stack([g, d * d, g * g, shown, claimed][: self.own.shape[1]], axis=-1)
+        self.own[judged] += sums[judged]
+        self.square = np.where(judged, self.square + self.count * shown, self.square)
 
     def starts(self, t: int) -> bool:
         """Equation (2): hand in the own sums if it is time to. Returns whether step t has a round of gossip."""
@@ -188,25 +212,68 @@ class Judgement:
             since, found = self.began, np.empty_like(self.trust)
             sums = self.now * self.heard[self.rounds - 1][:, None]
             self.filter.learn(sums, math.log(self.began / self.last), found, keep=done)
+            self.recent = self.window * (self.last / self.began) ** FORGET + sums
         if done:
+            self.window = self.recent
             self.rounds, self.last, self.learned[:] = -1, self.began, found
         self._read(found, since, t)
 
-    def end_step(self, mean: Any, estimate: Any, t: int, *, gossiped: bool) -> None:
-        """Keep what the next samples will judge."""
-        self.mean[:], self.estimate[:] = mean, estimate
+    def end_step(
+        self, mean: Any, estimate: Any, t: int, *, gossiped: bool, count: Any = 0, variance: Any = math.nan
+    ) -> None:
+        """Keep what the next samples will judge; `count` and `variance`: samples behind the mean, and the variance that
+        the method claims for its estimate, where it has intervals."""
+        began_anew = np.asarray(count) < self.count  # at a detected change
+        self.square[began_anew] = 0.0
+        self.mean[:], self.estimate[:], self.count[:], self.variance[:] = mean, estimate, count, variance
         if not gossiped:
             self._read(self.learned, self.last, t)
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
         """A weight below one may be falling as 1 / t: reduce it for evidence from step `since`."""
+        if t <= HESITATION and not self.filter.trusting:
+            weight = 0.5 * weight
         self.trust[:] = np.where(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
+
+    def widening(self) -> NDArray[np.float64]:
+        """The factor by which intervals must be widened, at least 1."""
+        A, D, Q, V, C = np.maximum(self.recent.T, np.array([[-np.inf], [0.0], [0.0], [0.0], [0.0]]))
+        shown = V - 2.0 * self.trust * A + self.trust**2 * D
+        claimed = ((1.0 - self.trust) * np.sqrt(V) + self.trust * np.sqrt(C)) ** 2
+        error = np.hypot(np.sqrt(2.0 / self.heard[-1]) * V, 2.0 * self.trust * np.sqrt(Q))
+        too_narrow = shown - claimed > 2.0 * error
+        return np.sqrt(np.where(too_narrow, shown / np.maximum(claimed, _TINY), 1.0))
+
+    def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
+        n = self.count.astype(np.float64)
+        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        own = np.where(n > 1.0, (1.0 - self.trust) * _student(level, n - 1.0) * error, np.inf)
+        own = np.where(self.trust < 1.0, own, 0.0)
+        factor, estimate = self.widening(), self.guarded
+        below = factor * (own + self.trust * (self.estimate - lower))
+        above = factor * (own + self.trust * (upper - self.estimate))
+        return estimate - below, estimate + above
 
     @property
     def guarded(self) -> NDArray[np.float64]:
         """X + lambda (y - X): y itself, without rounding, where lambda is 1, and X where there is no estimate."""
         moved = self.mean + self.trust * (self.estimate - self.mean)
         return np.where((self.trust == 1.0) | np.isnan(self.mean), self.estimate, moved)
+
+
+def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
+    else to .1 % up to level .95 (Cornish and Fisher's expansion)."""
+    p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
+    n = np.maximum(freedom, 1.0)
+    terms = (
+        (z**3 + z) / 4.0, (5 * z**5 + 16 * z**3 + 3 * z) / 96.0, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160.0,
+    )  # fmt: skip
+    expanded = z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
+    one, two = math.tan(math.pi * (p - 0.5)), (2.0 * p - 1.0) * math.sqrt(0.5 / (p * (1.0 - p)))
+    return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
 
 
 class GuardedState(State):
@@ -227,14 +294,17 @@ class GuardedState(State):
         judgement.observe(world.newest)
         self.inner.step(world)
         gossiped = judgement.starts(world.t)
-        judgement.end_step(self.inner.own_mean, self.inner.estimate, world.t, gossiped=gossiped)
+        judgement.end_step(
+            self.inner.own_mean, self.inner.estimate, world.t, gossiped=gossiped, count=self.inner.own_count,
+            variance=self.inner.variance,
+        )  # fmt: skip
         if gossiped:
             consensus_round(
                 graph.indptr, graph.indices, self._edge_weights, judgement.now, judgement.before,
                 judgement.gossip.momentum, judgement.rounds == 0, world.arrived(len(graph.indices)), 0.0,
             )  # fmt: skip
             judgement.now, judgement.before = judgement.before, judgement.now
-            self.sent += SUMS
+            self.sent += judgement.own.shape[1]
             judgement.end_round(world.t)
 
     @property
@@ -277,10 +347,21 @@ class GuardedState(State):
         return self.inner.groups(graph)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        return self.inner.coverage(truth, level)
+        judgement = self.judgement
+        known = ~np.isnan(judgement.mean)
+        if not judgement.has_intervals or not known.any():
+            return math.nan
+        if (judgement.trust == 1.0).all() and (judgement.widening() == 1.0).all():
+            return self.inner.coverage(truth, level)
+        found = self.posterior(level)
+        assert found is not None
+        return float(((found.lower <= truth) & (truth <= found.upper))[known].mean())
 
     def posterior(self, level: float) -> Posterior | None:
-        return self.inner.posterior(level)
+        found = self.inner.posterior(level)
+        if found is None:
+            return None
+        return Posterior(found.probability, *self.judgement.interval(found.lower, found.upper, level))
 
 
 class SumsMessage(NamedTuple):
@@ -315,7 +396,10 @@ class GuardedAgent(Agent):
         yield from self.inner.step(sample)
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean
         gossiped = judgement.starts(self.t)
-        judgement.end_step(self.inner.own_mean, self.inner.estimate, self.t, gossiped=gossiped)
+        judgement.end_step(
+            self.inner.own_mean, self.inner.estimate, self.t, gossiped=gossiped, count=self.inner.own_count,
+            variance=self.inner.variance,
+        )  # fmt: skip
         if gossiped:
             neighbors = self.place.neighbors
             inbox = yield dict.fromkeys(neighbors, SumsMessage(judgement.now[0].copy(), len(neighbors)))
@@ -326,7 +410,7 @@ class GuardedAgent(Agent):
     def _average(self, heard: dict[Hashable, SumsMessage]) -> None:
         """`colme.gossip.consensus_round` for one agent."""
         judgement, gossip = self.judgement, self.judgement.gossip
-        own, total, degree = 1.0, np.zeros(SUMS), len(self.place.neighbors)
+        own, total, degree = 1.0, np.zeros_like(judgement.own[0]), len(self.place.neighbors)
         for message in heard.values():
             weight = gossip.weight(degree, message.degree)
             own -= weight

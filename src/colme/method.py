@@ -36,6 +36,13 @@ Inbox = dict[Hashable, Any]
 Round = Generator[dict[Hashable, Any], Inbox, None]
 """A step of an agent: every `yield outbox` is one exchange of messages and returns the inbox."""
 
+LOOKS = ("equal", "common", "separate")
+"""Which numbers of samples the two ends of an edge compare when they decide whether to cut it.
+
+"equal"     all agents have equally many at every step, and one sigma
+"common"    counts differ, but both ends compare the same two, as in a simulation with gaps
+"separate"  each end compares its own with the last that it heard, as on devices"""
+
 EVERYONE = "everyone"
 """An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
 
@@ -100,6 +107,11 @@ class World:
         return 1.0 if self.sigma is None else float(np.max(self.sigma))
 
     @property
+    def looks(self) -> str:
+        """See `LOOKS`."""
+        return "equal" if self.count is None and np.ndim(self.sigma) == 0 else "common"
+
+    @property
     def gaps(self) -> bool | None:
         """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
         return None if self.count is None else True
@@ -121,6 +133,8 @@ class Place:
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
     class_: int | None = None  # the true class, for the oracle only
     heard: tuple[float, ...] | None = None  # agents heard of in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`)
+    max_degree: int = 0  # in the graph; 0: that of a regular graph of so many agents and edges
+    looks: str = "separate"  # which counts the two ends of an edge compare, see `LOOKS`
 
 
 class State(ABC):
@@ -151,10 +165,18 @@ class State(ABC):
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
 
+    variance: Any = math.nan
+    """The variance that the method claims for each estimate, where it has a posterior."""
+
     @property
     def own_mean(self) -> NDArray[np.float64]:
         """What each agent would report on its own."""
         return self.world.mean
+
+    @property
+    def own_count(self) -> Any:
+        """Samples behind `own_mean`."""
+        return self.world.n_samples
 
     @property
     def isolated(self) -> int:
@@ -246,6 +268,14 @@ class Agent(ABC):
     def own_mean(self) -> float:
         """What the agent would report on its own."""
         return self.mean
+
+    @property
+    def own_count(self) -> int:
+        """Samples behind `own_mean`."""
+        return self.count
+
+    variance: float = math.nan
+    """The variance that the method claims for its estimate, where it has a posterior."""
 
     @abstractmethod
     def step(self, sample: float) -> Round:

@@ -20,6 +20,8 @@ from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
 from tests import reference
+from tests.reference.cuts import any_counts as dense_any_counts
+from tests.reference.cuts import difference, level_alpha, precision
 from tests.support.recordings import recording_like_a_scenario
 
 ALL: list[Method] = [
@@ -41,6 +43,11 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.CLColME(delta=0.1, cut="difference"),
+    colme.CLColME(delta=0.1, cut="difference", clock="global", level="agent", bound="hoeffding"),
+    colme.CLColME(delta=0.1, cut="difference", consensus="flow"),
+    colme.CColME(delta=0.1, cut="difference", gamma=0.01),
+    colme.BColME(delta=0.1, cut="difference", depth=3),
     colme.ColME(delta=0.1, statistics=("mean", "deviation")),
     colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
     colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
@@ -66,6 +73,22 @@ def gamma_of(method: IntervalMethod, graph: Graph) -> float:
     return level_gamma(method.level, method.delta, n_agents=graph.n_agents, n_edges=graph.n_edges)
 
 
+def kept_of(method: IntervalMethod, samples: Any, graph: Graph, sigma: Any, scale: Any) -> Any:
+    """The graphs of difference tests, step by step: for equal counts and one sigma the sharper rule. With sigmas of
+    their own, all agents take the precision of the largest."""
+    adjacency = graph.adjacency()
+    level = method.level if method.gamma is None else method.gamma
+    rho = precision(np.max(scale), np.max(scale))
+
+    def any_counts(v_a: float, v_b: float, _: float, alpha: float) -> float:
+        return dense_any_counts(v_a, v_b, rho, alpha)
+
+    equal = np.ndim(sigma) == 0 and not np.isnan(samples).any()
+    rule = difference if equal else any_counts
+    alpha = level_alpha(level, method.delta, adjacency)
+    return reference.cuts(samples, adjacency, sigma=scale, alpha=alpha, rule=rule)
+
+
 def reference_of(method: Method) -> Callable[..., Any]:
     """The dense reading of the same paper with the same parameters."""
 
@@ -83,11 +106,14 @@ def reference_of(method: Method) -> Callable[..., Any]:
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":
             radius = reference.fourth_moment_radius
+        known = sigma
         if method.bound == "hoeffding":
             sigma = WIDTH / 2.0
         common = {
             "sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius, "statistics": method.statistics,
         }  # fmt: skip
+        if method.cut == "difference":
+            common["kept"] = kept_of(method, samples, graph, known, sigma)
         adjacency = graph.adjacency()
         if isinstance(method, colme.ColME):
             options = {"weights": method.weights, "restricted": method.restricted, "queries": method.queries}
@@ -175,6 +201,10 @@ def test_the_small_world_does_part() -> None:
 @pytest.mark.parametrize("statistics", [("mean",), ("mean", "deviation")], ids=str)
 def test_the_skeleton_is_a_method(statistics: tuple[str, ...]) -> None:
     check_method(OneHop(delta=0.1, statistics=statistics))
+
+
+def test_the_skeleton_can_cut_by_differences() -> None:
+    check_method(OneHop(delta=0.1, cut="difference"))
 
 
 class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]

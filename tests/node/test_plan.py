@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -270,6 +271,31 @@ def test_a_planned_fleet_talks(tmp_path: Path) -> None:
     finally:
         for transport in transports.values():
             transport.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "cut"),
+    [
+        ([], "difference"),
+        (["cut=intervals"], None),
+        (["gamma=0.01"], None),
+        (["bound=fourth-moment"], None),
+        (["level=population"], None),
+    ],
+    ids=str,
+)
+def test_a_planned_fleet_cuts_by_difference_tests_where_they_fit(
+    tmp_path: Path, fields: list[str], cut: str | None
+) -> None:
+    (tmp_path / "hosts.txt").write_text("a 10.0.0.1\nb 10.0.0.2\nc 10.0.0.3\n")
+    options = [word for field in ("sigma=2", *fields) for word in ("--set", field)]
+    result = CliRunner().invoke(
+        command, ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), *options]
+    )  # fmt: skip
+    assert result.exit_code == 0
+    written = msgspec.toml.decode((tmp_path / "fleet" / "a" / "node.toml").read_bytes())
+    assert written["method"].get("cut") == cut
+    assert ("If agents share noise" in result.output) == (cut == "difference")
 
 
 def test_the_demo_writes_configurations_for_a_method_of_ones_own(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_samples_judge_by_their_weights() -> None:
 
 GUARDED = (
     Census(guard=True), Census(guard=True, sigma=3.0), CLColME(guard=True, level="agent", sigma=3.0),
-    CColME(guard=True),
+    CColME(guard=True), CLColME(guard=True, cut="difference", sigma=1.0),
 )  # fmt: skip
 
 
@@ -229,3 +229,26 @@ def test_a_census_that_is_right_keeps_its_estimates() -> None:
         plain.learn_many(agent=agent, value=value)
     assert model.trust_ == 1.0
     assert_same(model, plain)
+
+
+CONTINUUM = 1.5 + 0.8 * np.random.default_rng(9).standard_normal(300)
+
+
+@pytest.mark.parametrize(
+    "truth, draw, sigma, low, high",
+    [
+        (CLASSES, normal, 2.0, 0.87, 1.0),
+        (CONTINUUM, normal, 2.0, 0.87, 0.93),
+        (CONTINUUM, normal, None, 0.87, 0.93),
+        (CLASSES, normal, 1.0, 0.87, 1.0),
+        (CONTINUUM, normal, 1.0, 0.87, 0.93),
+        (CONTINUUM, normal, 4.0, 0.87, 0.93),
+        (CLASSES, heavy, 2.0, 0.87, 1.0),
+    ],
+    ids=["classes", "continuum", "estimated", "classes, half", "continuum, half", "continuum, double", "heavy tails"],
+)
+def test_intervals_cover(truth: Floats, draw: Any, sigma: float | None, low: float, high: float) -> None:
+    """90 % intervals from the fifth sample on. Errors of one agent at different times depend on each other; 3 x 300
+    agents as if at one time have a standard error of .01, so two of them are allowed beyond the bounds."""
+    _, covered = ratios(Census(guard=True), truth, draw, sigma=sigma)
+    assert low - 0.02 < covered < high + 0.02

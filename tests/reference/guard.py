@@ -24,6 +24,7 @@ FALL = 0.1  # rate per e-fold of t at which all probability falls to lambda = 0
 MEMORY = 15  # squared surprises remembered
 TYPICAL = 0.455  # median of chi-squared with one degree of freedom: a typical squared surprise
 EXCESSIVE = 3.0  # from this ratio to the typical one on the noise counts as larger than Q / D says
+HESITATION = 8  # up to this step a wary guard halves its weights
 EARLY = 32  # up to this step the rounds under way count, too
 
 Vote = tuple[float, float, float]
@@ -210,7 +211,10 @@ def guarded(
         # a weight rests on the vote under way if its rounds count at this step, else on the last that ended
         rests_on = began if latest is not beliefs else evidence
         for a in range(agents):
-            weight = aged(read(latest[a], trusting), rests_on, t)
+            weight = read(latest[a], trusting)
+            if t <= HESITATION and not trusting:
+                weight /= 2
+            weight = aged(weight, rests_on, t)
             X, y = means[t - 1, a], estimates[t - 1, a]
             weights[t - 1, a] = weight
             blend[t - 1, a] = y if weight == 1 else X + weight * (y - X)

@@ -15,15 +15,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from .common import Array, laplace_radius
+from .cuts import any_counts, precision
 from .guard import filtered, first_belief, read
 
 QUARTER = 0.25  # agents with less than this part of the mean number of samples have a weight of their own
 
 
 def online(
-    events: list[tuple[int, float]], adjacency: Array, *, sigma: float, gamma: float, step: float, clock: str
-) -> Iterator[tuple[Array, Array]]:
-    """Estimates and adjacency after each event."""
+    events: list[tuple[int, float]], adjacency: Array, *, sigma: float, gamma: float, step: float, clock: str,
+    cut: str = "intervals",
+) -> Iterator[tuple[Array, Array]]:  # fmt: skip
+    """Estimates and adjacency after each event; with cut="difference", gamma is the alpha of rule F."""
     n = len(adjacency)
     graph = np.array(adjacency, bool)
     samples: list[list[float]] = [[] for _ in range(n)]
@@ -39,7 +41,13 @@ def online(
         radius[a] = laplace_radius(count, sigma, gamma)
 
         for b in range(n):
-            if graph[a, b] and samples[b] and abs(mean[a] - mean[b]) > radius[a] + radius[b]:
+            if not (graph[a, b] and samples[b]):
+                continue
+            apart = abs(mean[a] - mean[b]) > radius[a] + radius[b]
+            if cut == "difference":
+                v_a, v_b = (sigma**2 / len(samples[each]) for each in (a, b))
+                apart = (mean[a] - mean[b]) ** 2 > any_counts(v_a, v_b, precision(sigma, sigma), gamma)
+            if apart:
                 graph[a, b] = graph[b, a] = False
                 last_cut[a] = last_cut[b] = cut_anywhere = number
 

@@ -128,10 +128,10 @@ def test_two_agents_by_hand() -> None:
     p *= [math.exp(-(value**2 * 2 - 2 * value * 4) / (2 * 5)) for value in GRID]
     p /= p.sum()
     assert p[-1] < 0.5
-    assert weight[1] == pytest.approx([p @ GRID / 2] * 2)  # aged by (2 - 1) / 2
+    assert weight[1] == pytest.approx([p @ GRID / 4] * 2)  # aged by (2 - 1) / 2, and halved in the first steps
     assert blend[1] == pytest.approx(1.5 - 0.5 * weight[1])
     p = np.array(moved(tuple(p), math.log(3 / 2)))  # no sample at step 3: a vote without evidence
-    assert weight[2] == pytest.approx([(1.0 if p[-1] >= 0.5 else p @ GRID * 2 / 3)] * 2)
+    assert weight[2] == pytest.approx([(1.0 if p[-1] >= 0.5 else p @ GRID) / 2 * 2 / 3] * 2)
 
 
 def test_trusted_estimates_are_untouched() -> None:

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances, disagreement
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
+from colme.census.posterior import (
+    FittedMixtures,
+    MixturePrior,
+    borrowing,
+    posterior_cdf,
+    posterior_mean,
+    posterior_quantiles,
+)
 from colme.census.sample_variance import SampleVariances
 from colme.census.schedule import Schedule
 from colme.gossip import consensus_round
@@ -149,13 +156,24 @@ class CensusState(State):
         return self._world.mean if self.detector is None else self.detector.mean
 
     @property
+    def own_count(self) -> Any:
+        """Samples behind `own_mean`."""
+        return self._world.n_samples if self.detector is None else self.detector.count
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """The posterior variance of every true mean."""
+        kept, variance = np.empty((2, self._world.n_agents))
+        borrowing(self.own_mean, self.noise, self.summary().prior, self.summary().estimate, kept, variance)
+        return variance
+
+    @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
         if self.variances is not None:
             return self.variances.of_means()
-        count = self._world.n_samples if self.detector is None else self.detector.count
         with np.errstate(divide="ignore"):
-            return np.broadcast_to(np.square(self.schedule.sigma) / count, self._world.n_agents)
+            return np.broadcast_to(np.square(self.schedule.sigma) / self.own_count, self._world.n_agents)
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]

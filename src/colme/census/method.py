@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from colme.census.array import CensusState
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances
-from colme.census.posterior import FittedMixtures, posterior_mean
+from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
 from colme.census.sample_variance import add_square, variance_of_mean
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
@@ -64,6 +64,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
     trusting: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
     guard_refresh: ClassVar[float] = 1.02
 
     sigma: float | None = None
@@ -150,8 +151,7 @@ class CensusAgent(Agent):
     def noise(self) -> float:
         """The sampling variance of this agent's mean."""
         if self.schedule.sigma is not None:
-            count = self.count if self.detector is None else self.detector.count.item()
-            return float(np.square(self.schedule.sigma)) / count if count else math.inf
+            return float(np.square(self.schedule.sigma)) / self.own_count if self.own_count else math.inf
         if not self.count or math.isnan(self.average_variance):
             return math.inf
         return float(variance_of_mean(self.square, self.count, self.average_variance))
@@ -160,6 +160,11 @@ class CensusAgent(Agent):
     def own_mean(self) -> float:
         """The mean of the samples since the last change."""
         return self.mean if self.detector is None else self.detector.mean.item()
+
+    @property
+    def own_count(self) -> int:
+        """The number of samples since the last change."""
+        return self.count if self.detector is None else int(self.detector.count.item())
 
     def observe(self, sample: float) -> None:
         """Equation (1)."""
@@ -241,10 +246,14 @@ class CensusAgent(Agent):
         fitted = self.fitted
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
             fitted = self._fit()
+        self.variance = self.noise
         if not self.neighbors:
             return self.own_mean
-        estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior_mean(np.array([self.own_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability)
+        mean, noise = np.array([self.own_mean]), np.array([self.noise])
+        estimate, group, probability, kept, variance = np.empty(1), np.zeros(1, np.int64), *np.empty((3, 1))
+        posterior_mean(mean, noise, fitted.prior, estimate, group, probability)
+        borrowing(mean, noise, fitted.prior, estimate, kept, variance)
+        self.variance = variance.item()
         return estimate.item()
 
 

@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from colme.cli.parameters import METHOD
 from colme.errors import MethodError, NodeError, one_of
+
+if TYPE_CHECKING:
+    from colme.method import Method
 
 # Not that of cli.output, which imports most of the lab: a running device must not load it.
 _form = click.option(
@@ -222,19 +225,22 @@ def plan(
     host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
     forwards the port, add "listen" and that address.
 
+    Methods that cut edges do so by difference tests, which need less than half the samples of the papers' intervals
+    (--set cut=intervals); these stay where gamma is given, or where the bound, level or statistics need them.
+
     \b
     Examples:
       colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
       colme node plan hosts.txt --module my_method.py --method my-method -o fleet
     """
-    from colme.node.config.node_toml import method_of
     from colme.node.config.plan import plan as write_plan
     from colme.node.config.plan import read_hosts
 
     known = read_hosts(hosts)
     table = _method_table(method, fields)
     try:
-        folder = write_plan(known, output, method=method_of(table, modules), modules=modules, say=_say, **options)
+        chosen = _method_for_nodes(table, modules)
+        folder = write_plan(known, output, method=chosen, modules=modules, say=_say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
@@ -243,6 +249,9 @@ def plan(
         raise MethodError(sentence + remedy) from None
     what = "hosts" if options["agents"] else "agents"
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
+    if getattr(chosen, "cut", None) == "difference":
+        _say("Edges are cut by difference tests (cut = \"difference\"), for noise that is independent between agents. "
+             "If agents share noise, plan with --set cut=intervals.")  # fmt: skip
     for host in known:
         click.echo(folder / host.name / "node.toml")
 
@@ -279,7 +288,6 @@ def demo(
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.cli.live import live_rows
     from colme.methods.modules import methods_by_name
-    from colme.node.config.node_toml import method_of
     from colme.node.demo import SIGMA, DemoErrors, run_demo
 
     errors, seen = [], []
@@ -287,7 +295,8 @@ def demo(
     kinds = methods_by_name(map(Path, modules), NodeError)
     usual = {"sigma": SIGMA, "delta": 0.1} if method == "cl-colme" else {"sigma": SIGMA}
     known = kinds[method][0].__struct_fields__ if method in kinds else ()
-    chosen = method_of({key: value for key, value in usual.items() if key in known} | table, modules)
+    table = {key: value for key, value in usual.items() if key in known} | table
+    chosen = _method_for_nodes(table, modules)
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed, method=chosen, modules=modules)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
         for found in views:
@@ -314,6 +323,17 @@ def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
             raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
         table[key.replace("-", "_")] = parse_word(value)
     return table
+
+
+def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
+    """The method of a table, which cuts edges by difference tests where it can and the table does not say how."""
+    from colme.node.config.node_toml import method_of
+
+    method = method_of(table, modules)
+    if getattr(method, "cut", None) == "intervals" and not modules and not {"cut", "gamma"} & table.keys():
+        with contextlib.suppress(MethodError, NodeError):  # where they do not fit, intervals stay
+            return method_of(table | {"cut": "difference"})
+    return method
 
 
 def _has_many_agents(config: str) -> bool:

@@ -256,7 +256,7 @@ class BAgent(IntervalAgent):
             if b not in inbox:
                 continue
             theirs, message = inbox[b]
-            if parted(mine, theirs):  # (2)
+            if parted(mine, theirs, self.test):  # (2)
                 del self.held[b]
             else:
                 self.held[b] = message

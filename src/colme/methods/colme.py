@@ -84,6 +84,10 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     queries: int = 1
 
     def __post_init__(self) -> None:
+        if self.cut != "intervals":
+            raise MethodError(
+                f"cut={self.cut!r}: colME's classes and weights are made of intervals. Leave cut out, or try CLColME()."
+            )
         super().__post_init__()
         one_of(self.weights, WEIGHTS, "weights", MethodError)
         if self.guard:

@@ -203,7 +203,7 @@ def run_demo(
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
     whole(seed, "seed", "seed=0", NodeError, low=0)
     with tempfile.TemporaryDirectory(prefix="colme-demo-") as folder:
-        demo = Demo(Path(folder), n_agents, seed, method or CLColME(sigma=SIGMA, delta=0.1), modules)
+        demo = Demo(Path(folder), n_agents, seed, method or CLColME(cut="difference", sigma=SIGMA, delta=0.1), modules)
         try:
             yield from _play(demo, seconds)
         finally:

@@ -39,6 +39,7 @@ MEANINGS = {
     "n_groups": "groups that the method finds",
     "coverage": "share of agents whose 90 % interval holds their true mean",
     "numbers": "numbers sent to each neighbor per step",
+    "trust": "weight of the collaborative estimates, on average over agents, where a guard sets it",
     "local_mse": "mean squared error of the agents' own means",
 }
 """What the columns of final errors mean."""
@@ -187,8 +188,8 @@ def _sections(subject: Subject) -> list[str]:
         parts.append("<h2>Every method in every case</h2>")
         note = (
             "Means over the seeds. Worst: the largest error relative to that of the local means, over all recorded "
-            "steps. Coverage: that of the 90 % intervals, smallest and largest from step 10 on. Numbers: how many are "
-            "sent to each neighbor per step."
+            "steps from the third on. Coverage: that of the 90 % intervals, smallest and largest from step 10 on. "
+            "Numbers: how many are sent to each neighbor per step."
         )
         parts.append(table_html(cases, note))
     parts.append("<h2>Final errors</h2>")
@@ -216,8 +217,8 @@ def _with_range(row: Row) -> Row:
     return {
         "method": row["method"], "quantity": row["quantity"],
         "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
-        "expected": row["expected"],
-        "ratio": row["ratio"], "source": row["source"],
+        "expected": row["expected"], "ratio": row["ratio"],
+        **({"promise": row["promise"]} if "promise" in row else {}), "source": row["source"],
     }  # fmt: skip
 
 

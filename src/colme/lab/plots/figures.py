@@ -17,7 +17,7 @@ from colme.lab.timing_runs import ratio_frame
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
-MOST_LINES, MOST_PANELS = 10, 8
+MOST_LINES, MOST_PANELS = 10, 12
 """Most lines in one plot; most plots in one figure."""
 PICTURED, MOST_PICTURED = 80, 300
 """Agents in a picture of a graph; most agents of a graph from a file."""
@@ -46,6 +46,21 @@ def relative(subject: Subject) -> Drawing:
     )
     table = plots.curves(data, plots.RELATIVE)
     return Drawing("relative", _panels(data, plots.RELATIVE, plots.plot_relative), table, caption)
+
+
+def trust(subject: Subject) -> Drawing:
+    """Weight that the guard gives to collaborative estimates."""
+    from colme.lab import plots
+
+    if "trust" not in subject.data or not bool(subject.data["trust"].notnull().any()):
+        raise ExperimentError("the figure trust: no method of this experiment has a guard. Try guard = true in one.")
+    caption = (
+        "Weight of the collaborative estimate beside the own mean, on average over agents: median (line) and quartiles "
+        "(band) over the seeds. At 0 agents report their own means, at 1 what the method says."
+    )
+    return Drawing(
+        "trust", _panels(subject.data, "trust", plots.plot_trust), plots.curves(subject.data, "trust"), caption
+    )
 
 
 def error_rate(subject: Subject) -> Drawing:
