@@ -96,11 +96,19 @@ def command(
         output.check_ending(Path(path))
     _check_figures(plot, report)
     from colme.data.estimate import estimate
+    from colme.data.read.batches import pyarrow
 
-    with row_progress(quiet) as progress:
-        result: Result = estimate(
-            file, agent=agent if len(agent) > 1 else agent[0], value=value, progress=progress, **options
-        )
+    pyarrow.enable_signal_handlers(False)  # Arrow's own would lose a Ctrl-C that comes while it opens a table
+    try:
+        with row_progress(quiet) as progress:
+            result: Result = estimate(
+                file, agent=agent if len(agent) > 1 else agent[0], value=value, progress=progress, **options
+            )
+    except KeyboardInterrupt:
+        if file != "-":
+            raise
+        say("Interrupted.")
+        os._exit(130)  # a thread of Arrow may be reading stdin, and would crash the interpreter as that shuts down
     written = [output.save_result(result, path) for path in outputs]
     if plot is not None:
         from colme.lab import plots
