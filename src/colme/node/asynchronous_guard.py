@@ -32,7 +32,7 @@ TYPICAL = 2.0
 GROWTH = 0.2
 """The part of its time that an agent spends in a vote, at most, before it no longer waits."""
 SHARE = 0.5
-"""Of the agents that as many messages would reach with a barrier, those that a vote reaches; measured .45 to .9."""
+"""Of the agents that as many messages would reach with a barrier, those that a vote reaches; roughly measured."""
 LIMIT = 3.0
 """Bound (b), in standard errors."""
 
