@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import MethodError, shorten
+from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
 from colme.spectrum import stable_step
@@ -62,6 +63,7 @@ def agents_of(
     """One agent object per agent of the graph, by name (default: its number)."""
     n, auto_step = graph.n_agents, stable_step(graph)
     names = list(range(n)) if names is None else names
+    heard = agents_heard(graph, Gossip.of(n, graph.n_edges, auto_step, method.gossip_rounds)).T.tolist()
     sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
     return {
         names[a]: method.agent(
@@ -70,6 +72,7 @@ def agents_of(
                 n_edges=graph.n_edges, auto_step=auto_step, sigma=None if sigma is None else float(sigmas[a]),
                 width=width, kurtosis=kurtosis, exchange=exchange, unit=1.0 if sigma is None else float(sigmas.max()),
                 class_=None if classes is None else int(classes[a]),
+                heard=tuple(heard[a] if len(heard) == n else heard[0]),
             )
         )
         for a in range(n)

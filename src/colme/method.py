@@ -120,6 +120,8 @@ class Place:
     exchange: type = np.float32
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
     class_: int | None = None  # the true class, for the oracle only
+    heard: tuple[float, ...] | None = None  # agents heard in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`);
+    # None: not known, `Gossip.agents_reached` is assumed
 
 
 class State(ABC):
@@ -268,6 +270,11 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def citations(self) -> tuple[str, ...]:
         """The papers behind this configuration, in BibTeX."""
         return () if self.paper is None else (self.paper,)
+
+    @property
+    def gossip_rounds(self) -> int | str:
+        """Rounds of gossip per average, or "auto", for `colme.gossip.Gossip.of`."""
+        return "auto"
 
     @property
     def needs_moments(self) -> bool:

@@ -100,6 +100,10 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
         return "colme.node.messages.adapters:CensusAdapter"
 
     @property
+    def gossip_rounds(self) -> int | str:
+        return self.rounds
+
+    @property
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
