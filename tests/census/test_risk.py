@@ -95,3 +95,13 @@ def test_late_agents_inherit_the_prior() -> None:
     mine, theirs = (np.square(e - trace.final.truth)[late].mean() for e in (trace.final.estimate, trace.final.mean))
     # two points three deviations apart: wrong with probability .067, an error of at most 9 then
     assert mine < 9.0 * 0.067 * 1.5 < 1.0 < 1.5 * theirs
+
+
+@pytest.mark.parametrize("far", [100.0, 1e6])
+def test_one_faulty_sensor_spoils_nothing(far: float) -> None:
+    """Two classes 2 sigma apart and one agent far from both. The oracle's error is 2 / 1000 of the local one; a census is
+    up to a fifth older, and 6 squared errors of class means vary by a factor of chi2 / 6 < 4."""
+    scenario = colme.Scenario(n_agents=1000, means=(0.0, 2.0, far), sizes=(500, 499, 1), sigma=1.0)
+    traces = colme.simulate(colme.Census(), scenario, degree=10, steps=700, seeds=range(3), record=[100, 500, 600, 700])
+    ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
+    assert (ratio < 0.01).all()

@@ -22,7 +22,7 @@ def bin_mean(x: float, noise: float, unit: float) -> Masses:
     """A unit mass on the two bins around x, by nearness, and the noise in units of h^2."""
     e = math.floor(math.log2(0.84 * math.sqrt(noise) / unit))
     h = unit * 2.0**e
-    y = min(max(x / h, -(2.0**20)), 2.0**20)
+    y = min(max(x / h, -(2.0**40)), 2.0**40)
     k = math.floor(y)
     return {("noise", e): noise / h**2, ("bin", e, k): 1.0 - (y - k), ("bin", e, k + 1): y - k}
 

@@ -111,12 +111,16 @@ def by_moments(bins: Histogram) -> Mixture:
 
 
 def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
-    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization.
+    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization. If there were more
+    than 160 between the first bin and the last, only those within four of a bin are used.
 
     The third value is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), as the
     logarithm is concave."""
     low, high = bins.c.min(), bins.c.max()
-    atoms = np.linspace(low, high, min(160, int((high - low) / (0.5 * math.sqrt(bins.v.min()))) + 2))
+    half = 0.5 * math.sqrt(bins.v.min())
+    atoms = np.linspace(low, high, n) if (n := int((high - low) / half) + 2) <= 160 else low + half * np.array(
+        sorted({math.floor((c - low) / half + 0.5) + j for c in bins.c for j in range(-4, 5)})
+    )  # fmt: skip
     w = np.full(len(atoms), 1.0 / len(atoms))
     like = normal(bins.c[:, None] - atoms, bins.v[:, None])
     value = 0.0
@@ -130,9 +134,12 @@ def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
     return atoms, w, value
 
 
-def group_atoms(atoms: Array, w: Array, total: float) -> Mixture:
-    """One component per hill between two valleys; hills of less than 0.3 agents are dropped."""
-    valleys = [g for g in range(1, len(w)) if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2])]
+def group_atoms(atoms: Array, w: Array, total: float, gap: float) -> Mixture:
+    """One component per hill between two valleys or gaps; hills of less than 0.3 agents are dropped."""
+    valleys = [
+        g for g in range(1, len(w))
+        if atoms[g] - atoms[g - 1] > gap or (w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2]))
+    ]  # fmt: skip
     starts = [0, *valleys]
     mass, moment = np.add.reduceat(w, starts), np.add.reduceat(w * atoms, starts)
     kept = mass * total > 0.3
@@ -184,7 +191,7 @@ def search(bins: Histogram) -> Mixture:
     atoms, weights, bound = non_parametric(bins)
     if bound + 2.0 - 2.0 * (math.log(max(bins.total, 3.0)) + 3.0) < best_score:
         return best  # no two components can score better
-    mix = em(bins, group_atoms(atoms, weights, bins.total), 30)
+    mix = em(bins, group_atoms(atoms, weights, bins.total, 4.0 * math.sqrt(bins.v.min())), 30)
     value = score(bins, mix)
     while len(mix) > 1:
         if value > best_score or len(mix) <= 4:

@@ -21,7 +21,7 @@ from colme._core.jit import kernel
 
 WIDTH = 0.84
 """The largest bin width in standard deviations of a mean; the smallest is half of it."""
-REACH = 2**20
+REACH = 2**40
 """Bins on either side of zero. Means beyond fall into the last bin."""
 NEGLIGIBLE = 1e-8
 """Masses below this are set to zero and not sent."""
