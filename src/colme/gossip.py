@@ -128,10 +128,7 @@ def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
     Random signs, averaged like any other numbers, have that sum for their variance. Agents of a regular graph are taken
     to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
     n = graph.n_agents
-    if gossip.regular:
-        n_probes = -(-REGULAR_PROBES // n)
-    else:
-        n_probes = 0 if n <= EXACT else PROBES
+    n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
     now = np.eye(n) if n_probes == 0 else _signs(n, n_probes)
     before, weights, squares = np.zeros_like(now), gossip.weights(graph), []
     for k in range(gossip.rounds):

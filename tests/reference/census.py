@@ -74,12 +74,26 @@ class WatchedAgent:
         return max(self.sums.values()) > 12.0
 
 
+def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) -> Array:
+    """(rounds, agents): one over the sum of the squared weights with which others enter an agent's masses, as a part of
+    those reached. On a regular graph all agents are alike, and if nearly as many are heard as reached, all are."""
+    agents = len(W)
+    full = W + np.diag(1.0 - W.sum(axis=1))
+    before, now, out = np.eye(agents), full, []
+    for _ in reached:
+        squares = (now**2).sum(axis=1)
+        out.append(np.clip(1.0 / (np.full(agents, squares.mean()) if regular else squares), 1.0, agents))
+        before, now = now, momentum * (full @ now - before) + before
+    part = np.array(out) / np.array(reached)[:, None]
+    return np.ones_like(part) if regular and (part >= 0.7).all() else np.minimum(part, 1.0)
+
+
 def fitted(
-    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0
 ) -> Prior | None:
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
     another mean than the mixture of all."""
-    prior = fitted_to_all(masses, columns, unit, reached, agents)
+    prior = fitted_to_all(masses, columns, unit, reached, agents, part)
     if grid is None or prior is None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
@@ -95,10 +109,12 @@ def fitted(
     if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
         return prior
     alone = np.where([column[1:2] == (grid,) for column in columns], masses, 0.0)
-    return fitted_to_all(alone, columns, unit, reached * mass / total, agents) or prior
+    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part) or prior
 
 
-def fitted_to_all(masses: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
+def fitted_to_all(
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float
+) -> Prior | None:
     """The prior that one row of masses gives; None where it stands for less than one agent."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
     on_grid: dict[int, float] = {}
@@ -116,7 +132,7 @@ def fitted_to_all(masses: Array, columns: list[Column], unit: float, reached: fl
             rows.append((k * h, n_effective * masses[j] / total, h**2 * (noise + 1 / 6)))
     c, n, v = np.array(rows).T
     small = n_effective < min(500.0, 0.99 * agents * total)
-    prior = fit_prior(Histogram(c, n, v), small=small)
+    prior = fit_prior(Histogram(c, n, v), small=small, heard=part)
     return Prior(prior.w, prior.m, prior.variance, prior.outliers * float(n.sum()) / n_effective)
 
 
@@ -164,8 +180,13 @@ def census(
     def reached(k: int) -> float:
         return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
+    part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(rounds)])
+
     def fit_all() -> list[Prior | None]:
-        return [fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a]) for a in range(agents)]
+        return [
+            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a])
+            for a in range(agents)
+        ]
 
     def noise(a: int, t: int) -> float:
         n = count[t - 1, a]

@@ -111,8 +111,8 @@ def by_moments(bins: Histogram) -> Mixture:
 
 
 def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
-    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization. If there were more
-    than 160 between the first bin and the last, only those within four of a bin are used.
+    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization. If there were
+    more than 160 between the first bin and the last, only those within four of a bin are used.
 
     The third value is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), as the
     logarithm is concave."""
@@ -258,8 +258,10 @@ class Prior:
         return float(p @ np.append(self.m + kept * (x - self.m), x))
 
 
-def fit_prior(bins: Histogram, *, small: bool) -> Prior:
-    """The prior that a histogram gives; `small`: one of few agents, which gives a single component."""
+def fit_prior(bins: Histogram, *, small: bool, heard: float = 1.0) -> Prior:
+    """The prior that a histogram gives; `small`: one of few agents, which gives a single component; `heard`: the part
+    of the counts that standard errors count on."""
     mix = by_moments(bins) if small else search(bins)
     reach = max(float(np.ptp(bins.c)), math.sqrt(float(bins.v[0])))
-    return Prior(mix.w, mix.m, mix.tau2 + added_variance(bins, mix), 0.1 / bins.total / reach)
+    known = mix.tau2 + added_variance(Histogram(bins.c, heard * bins.n, bins.v), mix)
+    return Prior(mix.w, mix.m, known, 0.1 / bins.total / reach)

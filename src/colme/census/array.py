@@ -16,7 +16,7 @@ from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
 from colme.census.sample_variance import SampleVariances
 from colme.census.schedule import Schedule
-from colme.gossip import consensus_round
+from colme.gossip import agents_heard, consensus_round
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
@@ -53,6 +53,7 @@ class CensusState(State):
         self.schedule = Schedule.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
         self.weights: NDArray[Any] = self.schedule.gossip.weights(graph).astype(world.exchange)
+        self.heard = agents_heard(graph, self.schedule.gossip)
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
@@ -119,16 +120,18 @@ class CensusState(State):
     def _fit(self) -> FittedMixtures:
         """Equation (4), of the census under way."""
         reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
-        bins = Bins.of(self.codes, self.unit)
+        bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
         if self._fit_all:
-            return FittedMixtures.of_agents(self.masses, bins, reached, n, np.arange(n), self.grid)
+            return FittedMixtures.of_agents(self.masses, bins, reached, n, np.arange(n), self.grid, heard=part)
         average, difference = self.masses.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.masses, average, bins.center, reached, difference)
         differ = np.flatnonzero(difference > AGREEMENT)
         rows = np.concatenate([average[None].astype(self.masses.dtype), self.masses[differ]])
         row = np.zeros(n, np.int64)
         row[differ] = np.arange(1, len(rows))
-        return FittedMixtures.of_agents(rows, bins, reached, n, row, self.grid, warm_start=True)
+        # the average histogram is that of all agents, and so are histograms like it
+        part = np.append(1.0, np.broadcast_to(part, n)[differ])
+        return FittedMixtures.of_agents(rows, bins, reached, n, row, self.grid, heard=part, warm_start=True)
 
     def summary(self) -> PosteriorSummary:
         """Equation (5), as of the current step."""

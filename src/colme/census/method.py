@@ -233,7 +233,7 @@ class CensusAgent(Agent):
         grid = -1 if self.channel is None else bins.grid[np.searchsorted(self.codes, self.channel)]
         return FittedMixtures.of_agents(
             self.masses[None], bins, self.schedule.gossip.agents_reached(self.rounds), self.place.n_agents,
-            np.zeros(1, np.int64), np.array([grid]),
+            np.zeros(1, np.int64), np.array([grid]), heard=self.schedule.part_heard(self.rounds, self.place.heard),
         )  # fmt: skip
 
     def _posterior_mean(self) -> float:

@@ -333,7 +333,7 @@ def nonparametric_mixture(histogram, total, low, high):
 
 @kernel
 def _group_atoms(atoms, atom_weight, total, gap, mixture):
-    """Components from atoms: a new one starts at every valley of their weights and after every gap between atoms. If that
+    """Components from atoms: a new one starts at every valley of their weights and after every gap. If that
     gives more than MAX_COMPONENTS, it starts only after a gap between atoms of more than 0.01 agents. Components of
     less than 0.3 agents are dropped, and so are those beyond MAX_COMPONENTS. Returns the number of components."""
     k = 0

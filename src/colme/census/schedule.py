@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from colme.errors import MethodError
 from colme.gossip import Gossip
 
@@ -33,6 +35,13 @@ class Schedule(NamedTuple):
             )
         gossip = Gossip.of(n_agents, n_edges, auto_step, method.rounds)
         return cls(gossip, method.refresh, None if method.estimate_sigma else sigma)
+
+    def part_heard(self, rounds: int, heard: Any) -> Any:
+        """Agents heard after so many rounds, as a part of those reached; `heard` after 1, 2, .. rounds
+        (`colme.gossip.agents_heard`), None: all of them."""
+        if heard is None:
+            return 1.0
+        return np.minimum(1.0, heard[min(rounds, len(heard)) - 1] / self.gossip.agents_reached(rounds))
 
     def starts(self, t: int, last: int) -> bool:
         """Whether a new census starts at step t, if the last one started at step `last` (0: there was none)."""
