@@ -3,7 +3,9 @@
     z(1) = W z(0),   z(k+1) = c (W z(k) - z(k-1)) + z(k-1),   y_a = posterior mean of a's own mean under its z
 
 Columns of z are bins ("bin", e, k) of center k h and width h = 2^e unit, noise channels ("noise", e), and, where sigma
-is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one.
+is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one. Where sigma
+is known, ("ratio",), ("ratios",) and ("ratio^2",) now and then: the sum of sample variances over sigma^2, their number,
+and the sum of their squares.
 """
 
 import math
@@ -89,11 +91,12 @@ def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) 
 
 
 def fitted(
-    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0
-) -> Prior | None:
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0,
+    times: float = 1.0,
+) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
-    another mean than the mixture of all."""
-    prior = fitted_to_all(masses, columns, unit, reached, agents, part)
+    another mean than the mixture of all. `times`: of the noise that was binned."""
+    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times)
     if grid is None or prior is None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
@@ -109,11 +112,11 @@ def fitted(
     if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
         return prior
     alone = np.where([column[1:2] == (grid,) for column in columns], masses, 0.0)
-    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part) or prior
+    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part, times) or prior
 
 
 def fitted_to_all(
-    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float, times: float
 ) -> Prior | None:
     """The prior that one row of masses gives; None where it stands for less than one agent."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
@@ -129,7 +132,7 @@ def fitted_to_all(
         if masses[j] > 1e-8:
             h = unit * 2.0**e
             noise = max(float(masses[columns.index(("noise", e))]) / max(on_grid[e], 1e-8), 1.0)
-            rows.append((k * h, n_effective * masses[j] / total, h**2 * (noise + 1 / 6)))
+            rows.append((k * h, n_effective * masses[j] / total, h**2 * (times * noise + 1 / 6)))
     c, n, v = np.array(rows).T
     small = n_effective < min(500.0, 0.99 * agents * total)
     prior = fit_prior(Histogram(c, n, v), small=small, heard=part)
@@ -152,15 +155,8 @@ def census(
     A = initial_graph(adjacency, agents)
     mean, count = running_means(samples)
     suspected = np.zeros(samples.shape, bool)
-    if restart:
-        for a, s in enumerate(per_agent(sigma, agents)):
-            watching = WatchedAgent(float(s))
-            for i in range(steps):
-                if not np.isnan(samples[i, a]):
-                    watching.observe(float(samples[i, a]))
-                mean[i, a] = np.mean(watching.samples) if watching.samples else np.nan
-                count[i, a], suspected[i, a] = len(watching.samples), watching.suspected
     squares = sums_of_squares(samples)
+    watching = [WatchedAgent(float(s)) for s in per_agent(sigma, agents)] if restart else []
     scale = None if sigma is None else per_agent(sigma, agents)
     unit = 1.0 if scale is None else max(scale)
 
@@ -182,9 +178,9 @@ def census(
 
     part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(rounds)])
 
-    def fit_all() -> list[Prior | None]:
+    def fit_all(times: Array) -> list[Prior | None]:
         return [
-            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a])
+            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a], times[a])
             for a in range(agents)
         ]
 
@@ -193,12 +189,13 @@ def census(
         if n == 0:
             return math.inf
         if scale is not None:
-            return scale[a] ** 2 / n
+            return float(scale[a] ** 2 * factor[a] / n)
         if math.isnan(common[a]):
             return math.inf
         return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
 
     common = [math.nan] * agents
+    factor = np.ones(agents)  # of sigma^2, where samples contradict it
     grid: list[int | None] = [None] * agents
     columns: list[Column] = []
     z = before = np.zeros((agents, 0))
@@ -207,6 +204,13 @@ def census(
     estimate = np.full((steps, agents), math.nan)
     for t in range(1, steps + 1):
         X = mean[t - 1]
+        for a, agent in enumerate(watching):
+            agent.sigma = scale[a] * math.sqrt(factor[a])
+            if not np.isnan(samples[t - 1, a]):
+                agent.observe(float(samples[t - 1, a]))
+            X[a] = np.mean(agent.samples) if agent.samples else np.nan
+            count[t - 1, a], suspected[t - 1, a] = len(agent.samples), agent.suspected
+            squares[t - 1, a] = np.square(np.array(agent.samples) - X[a]).sum()
 
         # a new census
         if not under_way and t >= refresh * began and (t > 1 or scale is not None):
@@ -219,6 +223,10 @@ def census(
                     grid[a] = next(column[1] for column in mine if column[0] == "noise")
                 if scale is None and count[t - 1, a] > 1:
                     mine |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
+                checks = math.floor(math.log2(t)) > (math.floor(math.log2(began)) if began else -1)
+                if scale is not None and checks and count[t - 1, a] > 1:
+                    r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / scale[a] ** 2, 100.0)
+                    mine |= {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2}
                 contributions.append(mine)
             every = {column for each in contributions for column in each}
             columns = sorted(every)  # bins from fine to coarse, from left to right
@@ -235,7 +243,18 @@ def census(
             done_rounds += 1
             first = scale is None and began == 2  # of variances only
             if done_rounds >= (1 if first else min(rounds, 2 + began // 3)):
-                finished = fit_all()
+                binned = factor.copy()
+                if ("ratio",) in columns:
+                    r, told, r2 = (z[:, columns.index((name,))] for name in ("ratio", "ratios", "ratio^2"))
+                    for a in range(agents):
+                        n_told = told[a] * part[done_rounds - 1, a] * reached(done_rounds)
+                        if told[a] <= 1e-8 or r[a] <= 0.0 or r[a] ** 2 * 0.999 > told[a] * r2[a] or n_told < 8.0:
+                            continue
+                        average = r[a] / told[a]
+                        variance = max(r2[a] / told[a] - average**2, 2.0 / max(count[t - 1, a] - 1.0, 1.0))
+                        fits = abs(average - 1.0) <= max(4.0 * math.sqrt(variance / n_told), 0.03)
+                        factor[a] = 1.0 if fits else min(max(average, 1e-4), 100.0)
+                finished = fit_all(factor / binned)
                 if ("variance",) in columns:
                     total, n_told = z[:, columns.index(("variance",))], z[:, columns.index(("variances",))]
                     for a in range(agents):
@@ -246,7 +265,7 @@ def census(
         # the posterior mean under the last census, or the one under way if there is none
         known = finished
         if under_way and not ever_done:
-            known = fit_all()
+            known = fit_all(np.ones(agents))
         for a in range(agents):
             prior = known[a]
             if prior is None or not A[a].any() or math.isnan(X[a]):

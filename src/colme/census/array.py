@@ -12,9 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances, disagreement
+from colme.census.histogram import (
+    NEGLIGIBLE,
+    Bins,
+    average_ratio,
+    average_variance,
+    bin_means,
+    bin_ratios,
+    bin_variances,
+    disagreement,
+)
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
-from colme.census.sample_variance import SampleVariances
+from colme.census.sample_variance import SampleVariances, corrected_scale
 from colme.census.schedule import Schedule
 from colme.gossip import agents_heard, consensus_round
 from colme.graphs import Graph
@@ -42,8 +51,8 @@ class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "detector",
-        "sent",
+        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "factor",
+        "detector", "sent",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -63,16 +72,16 @@ class CensusState(State):
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
         self.sent = 0.0  # numbers, to each neighbor
-        self.variances = SampleVariances(n) if self.schedule.sigma is None else None
+        self.variances = SampleVariances(n)
+        self.factor = np.ones(n)  # of a known sigma^2, see `corrected_scale`
         self.detector = ChangeDetector(n) if method.restart else None
         self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
 
     def step(self, world: World) -> None:
         self._summary = None
-        if self.variances is not None:
-            self.variances.observe(world.mean, world.counts)
         if self.detector is not None:
-            self.detector.observe(world.mean, world.counts, self.schedule.sigma)
+            self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.factor))
+        self.variances.observe(self.mean, world.counts if self.detector is None else self.detector.count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
         if self.rounds >= 0:
@@ -86,10 +95,13 @@ class CensusState(State):
         binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
         agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        if self.variances is not None:
-            square, count = self.variances.square, self.variances.count
-            some = np.flatnonzero(count > 1)
-            parts.append((some, *bin_variances(square[some], count[some])))
+        some = np.flatnonzero(self.variances.count > 1)
+        square, count = self.variances.square[some], self.variances.count[some]
+        if self.schedule.sigma is None:
+            parts.append((some, *bin_variances(square, count)))
+        elif self.schedule.checks_sigma(world.t, self.began):
+            variance = np.broadcast_to(np.square(self.schedule.sigma), n)[some]
+            parts.append((some, *bin_ratios(square / (count - 1.0) / variance)))
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
         self.masses, self.previous = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for agents, codes, masses in parts:
@@ -111,18 +123,25 @@ class CensusState(State):
         self.rounds += 1
 
     def _complete_census(self) -> None:
-        self.fitted = self._fit()
-        if self.variances is not None:
+        before = self.factor
+        if self.schedule.sigma is None:
             self.variances.average = average_variance(self.codes, self.masses, self.variances.average)
+        else:
+            mean, variance, part = average_ratio(self.codes, self.masses)
+            agents = self.schedule.agents_heard(self.rounds, self.heard) * part
+            self.factor = corrected_scale(mean, variance, agents, self.variances.count, self.factor)
+        self.fitted = self._fit(self.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
-    def _fit(self) -> FittedMixtures:
-        """Equation (4), of the census under way."""
+    def _fit(self, factor: Any = 1.0) -> FittedMixtures:
+        """Equation (4), of the census under way; `factor` of the noise that was binned."""
         reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
         bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
         if self._fit_all:
-            return FittedMixtures.of_agents(self.masses, bins, reached, n, np.arange(n), self.grid, heard=part)
+            return FittedMixtures.of_agents(
+                self.masses, bins, reached, n, np.arange(n), self.grid, heard=part, factor=factor
+            )
         average, difference = self.masses.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.masses, average, bins.center, reached, difference)
         differ = np.flatnonzero(difference > AGREEMENT)
@@ -131,7 +150,10 @@ class CensusState(State):
         row[differ] = np.arange(1, len(rows))
         # the average histogram is that of all agents, and so are histograms like it
         part = np.append(1.0, np.broadcast_to(part, n)[differ])
-        return FittedMixtures.of_agents(rows, bins, reached, n, row, self.grid, heard=part, warm_start=True)
+        factor = np.append(np.mean(factor), np.broadcast_to(factor, n)[differ])
+        return FittedMixtures.of_agents(
+            rows, bins, reached, n, row, self.grid, heard=part, factor=factor, warm_start=True
+        )
 
     def summary(self) -> PosteriorSummary:
         """Equation (5), as of the current step."""
@@ -154,11 +176,11 @@ class CensusState(State):
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        if self.variances is not None:
+        if self.schedule.sigma is None:
             return self.variances.of_means()
         count = self._world.n_samples if self.detector is None else self.detector.count
         with np.errstate(divide="ignore"):
-            return np.broadcast_to(np.square(self.schedule.sigma) / count, self._world.n_agents)
+            return np.asarray(np.square(self.schedule.sigma) * self.factor / count, np.float64)
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
