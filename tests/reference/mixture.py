@@ -234,11 +234,13 @@ def added_variance(bins: Histogram, mix: Mixture) -> Array:
         slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
         z = min(max(tau2 / e if tau2 > 0.0 else slope * e, -6.0), 6.0)
         # likelihood of a spread x: N(x; z e, e^2), x > 0; prior: uniform up to what is not noise, or (unless there is
-        # only one component) zero
+        # only one component, or this one has a spread and overlaps others) zero
         upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
         bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
-        odds = math.inf if tau2 > 0.0 or k == 1 else e / not_noise * upper / bump
-        out[i] += max(0.0, 1.0 / (1.0 + 1.0 / odds) * e * (z + bump / upper) - tau2)
+        r = normal(bins.c - mix.m[i], bins.v + tau2) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
+        overlaps = float(error[i]) ** 2 * float((bins.n * r / (bins.v + tau2) ** 2).sum()) / 2.0 > 1.05
+        odds = math.inf if k == 1 or (tau2 > 0.0 and overlaps) else e / not_noise * upper / bump
+        out[i] += 1.0 / (1.0 + 1.0 / odds) * max(e * (z + bump / upper), tau2) - tau2
     return out
 
 
