@@ -63,7 +63,8 @@ class WatchedAgent:
             if len(before) < 30:
                 continue
             allowed = 0.15 + 2.0 / math.sqrt(len(before))
-            total = self.sums[sign] + sign * (x - sum(before) / len(before)) / self.sigma - allowed
+            z = min(sign * (x - sum(before) / len(before)) / self.sigma, 4.0)
+            total = self.sums[sign] + z - allowed
             self.sums[sign], self.rising[sign] = (total, self.rising[sign] + 1) if total > 0.0 else (0.0, 0)
             alarm = alarm or total > 28.0
         if alarm:
