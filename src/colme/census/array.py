@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.jit import kernel
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import (
     NEGLIGIBLE,
@@ -36,6 +37,23 @@ if TYPE_CHECKING:
 AGREEMENT = 0.05
 """Agents share the fit of the average histogram if their own differs from it by less than this part of the sampling
 variance. The fits of other agents start from it."""
+
+
+@kernel
+def misjudged_edges(indptr, indices, group, class_):
+    """Of the edges between classes, the share whose ends are in one group; of those within, in two groups. Zero where
+    there are none."""
+    between = wrong = within = lost = 0
+    for a in range(group.size):
+        for j in range(indptr[a], indptr[a + 1]):
+            b = indices[j]
+            if class_[a] != class_[b]:
+                between += 1
+                wrong += 1 if group[a] == group[b] else 0
+            else:
+                within += 1
+                lost += 1 if group[a] != group[b] else 0
+    return wrong / max(between, 1), lost / max(within, 1)
 
 
 class PosteriorSummary(NamedTuple):
@@ -76,6 +94,7 @@ class CensusState(State):
         self.factor = np.ones(n)  # of a known sigma^2, see `corrected_scale`
         self.detector = ChangeDetector(n) if method.restart else None
         self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
+        self._shares: tuple[PosteriorSummary, tuple[float, float]] | None = None  # of which posterior
 
     def step(self, world: World) -> None:
         self._summary = None
@@ -214,30 +233,27 @@ class CensusState(State):
 
     def graph(self) -> Graph:
         """The edges between neighbors of the same group."""
-        a, b = self._ends
+        a, b = np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
         same = self.groups(self._graph)[a] == self.groups(self._graph)[b]
         counts = np.bincount(a[same], minlength=self._graph.n_agents)
         return Graph(np.concatenate([[0], np.cumsum(counts)]), self._graph.indices[same], check=False)
 
     @property
-    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        return np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
-
-    @property
     def wrong_share(self) -> float:  # type: ignore[override]
         """Of the edges between classes, the share whose ends are in one group."""
-        return self._misjudged(between=True)
+        return self._misjudged()[0]
 
     @property
     def lost_share(self) -> float:  # type: ignore[override]
         """Of the edges within classes, the share whose ends are in two groups."""
-        return self._misjudged(between=False)
+        return self._misjudged()[1]
 
-    def _misjudged(self, *, between: bool) -> float:
-        a, b = self._ends
-        group, class_ = self.summary().group, self._world.class_
-        which = (class_[a] != class_[b]) == between
-        return float(((group[a] == group[b]) == between)[which].mean()) if which.any() else 0.0
+    def _misjudged(self) -> tuple[float, float]:
+        summary = self.summary()
+        if self._shares is None or self._shares[0] is not summary:
+            graph = self._graph
+            self._shares = summary, misjudged_edges(graph.indptr, graph.indices, summary.group, self._world.class_)
+        return self._shares[1]
 
     @property
     def isolated(self) -> int:

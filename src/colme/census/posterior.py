@@ -135,6 +135,8 @@ class FittedMixtures:
             apart.first_group += MAX_COMPONENTS * (g + 1)
             parts.append(apart.prior)
             n_rows += len(rows)
+        if len(parts) == 1:
+            return fitted
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
         return cls(fitted.row, *joined)
 
