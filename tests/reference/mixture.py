@@ -227,9 +227,16 @@ def added_variance(bins: Histogram, mix: Mixture) -> Array:
     k = len(mix)
     out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
-    for i in range(k if bins.variance > 0.0 else 0):
-        e, tau2 = min(float(error[i]), bins.variance), float(mix.tau2[i])
-        not_noise = max(bins.variance - float((bins.n * bins.v).sum() / bins.total), e)
+    mean_noise = float((bins.n * bins.v).sum() / bins.total)
+    everything, true = bins.variance, bins.variance - mean_noise
+    large = (mix.w * bins.total >= 5.0) | (mix.w >= 0.05)
+    if large.any() and not large.all():  # smaller components are outliers
+        w, m = mix.w[large] / mix.w[large].sum(), mix.m[large]
+        true = float(w @ (mix.tau2[large] + (m - w @ m) ** 2))
+        everything = true + mean_noise
+    for i in range(k if everything > 0.0 else 0):
+        e, tau2 = min(float(error[i]), everything), float(mix.tau2[i])
+        not_noise = max(true, e)
         belongs = normal(bins.c - mix.m[i], bins.v) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
         slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
         z = min(max(tau2 / e if tau2 > 0.0 else slope * e, -6.0), 6.0)

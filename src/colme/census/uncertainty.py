@@ -15,6 +15,8 @@ from colme._core.jit import helper, kernel
 from colme.census.mixture import TINY, Mixture, moments_of
 from colme.census.normal import normal_cdf, normal_density
 
+_FEW, _SMALL = 5.0, 0.05
+"""Components of fewer agents, and of less weight, do not tell how far apart true means are."""
 _OVERLAP = 1.05
 """A component overlaps others if its spread has more than this times the variance that it would have alone."""
 
@@ -45,6 +47,7 @@ def added_variance(histogram, mixture, k, out):
             slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
             alone[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 / (q * q)
     _, everything, true = moments_of(histogram)
+    everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
             e = min(math.sqrt(variance[k + i]), everything)
@@ -57,6 +60,27 @@ def added_variance(histogram, mixture, k, out):
                 out[i] += probability * max(e * expected, spread[i]) - spread[i]
             else:
                 out[i] += probability * e * expected
+
+
+@kernel
+def _without_outliers(histogram, mixture, k, everything, true):
+    """The variance of all means, and that of the true ones, without components of fewer than five agents (and less than
+    5 %), if there are any: a single agent far away would make all spreads up to its distance equally likely."""
+    total = blur = kept = middle = across = 0.0
+    for b in range(histogram.counts.size):
+        total += histogram.counts[b]
+        blur += histogram.counts[b] * histogram.noise[b]
+    for i in range(k):
+        if mixture.weight[i] >= min(_FEW / total, _SMALL):
+            kept += mixture.weight[i]
+            middle += mixture.weight[i] * mixture.location[i]
+    few = False
+    for i in range(k):
+        if mixture.weight[i] >= min(_FEW / total, _SMALL):
+            across += mixture.weight[i] * (mixture.spread[i] + (mixture.location[i] - middle / kept) ** 2)
+        else:
+            few = True
+    return (across / kept + blur / total, across / kept) if few and kept > 0.0 else (everything, true)
 
 
 @kernel
