@@ -20,7 +20,7 @@ EXPERIMENT = {
     "scenario": {
         "n_agents": 2000, "means": [0.0, 1.0], "sigma": 1.0, "late_step": 500, "late_share": [0.0, 0.3],
     },
-    "methods": [{"method": "cl-colme", "level": "agent"}, {"method": "local"}],
+    "methods": [{"method": "cl-colme", "cut": "difference"}, {"method": "local"}],
 }  # fmt: skip
 
 

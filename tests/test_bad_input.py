@@ -185,7 +185,11 @@ for _method in INTERVAL_METHODS:
             ("sigma", {"sigma": 0.0}, ("sigma=0.0", "positive and finite", "Try sigma=2.0")),
             ("width", {"width": -1.0}, ("width=-1.0", "positive and finite", "Try width=2.0")),
             ("kurtosis", {"kurtosis": 0.5}, ("kurtosis=0.5", "at least 1", "Try kurtosis=3.0")),
-            ("level", {"level": "edeg"}, ("level 'edeg'", "one of 'agent', 'edge', 'population'", "mean 'edge'?")),
+            (
+                "level",
+                {"level": "edeg"},
+                ("level 'edeg'", "one of 'agent', 'edge', 'network', 'population'", "mean 'edge'?"),
+            ),
             ("bound", {"bound": "laplas"}, ("bound 'laplas'", "one of 'laplace'", "Did you mean 'laplace'?")),
         )
     }

@@ -453,7 +453,7 @@ def test_the_remedy_of_a_refused_degree_works(n: int, degree: int) -> None:
 
 def test_to_networkx_without_networkx_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(MissingExtra, match=r"to_networkx\(\) needs networkx.*pip install 'colme\[graph\]'"):
+    with pytest.raises(MissingExtra, match=r"to_networkx\(\) needs networkx.*pip install '\.\[graph\]'"):
         complete_graph(3).to_networkx()
 
 

@@ -1,4 +1,4 @@
-"""Confidence radii, one function per inequality, and the time until two means or deviations can be told apart.
+"""Confidence radii, one function per inequality, tests of a difference, and the time until two means can be told apart.
 
 A radius R(n) is the half-width of the interval around an agent's local mean of n samples. All bounds here hold for
 every n at once (P(some n: |mean - truth| > R(n)) is bounded), because agents look at every step.
@@ -15,6 +15,19 @@ s sqrt((k - 1) / (4n)) and sqrt(24 / n) for those of a Gaussian with known scale
 30 and 200 samples; before it a radius is infinite. The last one is that of Gaussian samples: heavier tails scatter more
 (for Laplace's the error of k is 7 times as large), and agents of one class part. Samples that are all equal have a
 point for an interval of the mean, and neither deviation nor kurtosis to compare.
+
+A difference test compares two means without an interval of either: they differ if (X_a - X_b)^2 > g, where agents a and
+b have independent, sigma-sub-Gaussian noise. With v = sigma^2 / n the variance of a mean, u = v_a + v_b,
+rho = 1 / (KAPPA sigma)^2, L = 2 ln(1 / alpha) and K = 4:
+
+    equal counts  g = u (1 + rho u) (ln(1 + 1 / (rho u)) + L)
+    any counts    g = (u + rho u^2 + rho K (v_a - v_b)^2) (ln(1 + p (1/v_a + 1/v_b) + K q^2 / (v_a v_b)) + L)
+                  q = 1 / (2 rho K),  p = (K + 1) q / 2
+
+Two agents of one mean are ever told apart with probability at most alpha, at whatever times they look (Ville's
+inequality, for the mixture of likelihood ratios over gaps of N(0, 1 / rho); docs/methods.md has the proof). The second
+form holds for any counts, also counts that depend on the data. An interval tolerates noise that agents share; a
+difference test needs it to be independent, and therefore needs less than half the samples.
 """
 
 from __future__ import annotations
@@ -22,18 +35,24 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
-from colme.errors import ColmeError, MethodError, one_of, positive, shorten
+from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
 from colme.moments import deviation, kurtosis
 
 BOUNDS = ("laplace", "fourth-moment", "hoeffding")
-LEVELS = ("agent", "edge", "population")
+LEVELS = ("agent", "edge", "network", "population")
+CUTS = ("intervals", "difference")
+"""When an edge is cut: when two intervals part, or when the difference of the means is significant."""
+DIFFERENCE_LEVELS = ("agent", "edge")
+KAPPA = 0.5
+"""The gap, in sigmas, at which difference tests are sharpest; gaps from 0.1 to 0.8 sigma lose at most 8 % by it."""
 STATISTICS = ("mean", "deviation", "kurtosis")
 """What intervals can be of."""
 MEAN, DEVIATION, KURTOSIS = range(3)
@@ -78,6 +97,57 @@ def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
 
 
 @equation
+def difference_radius(n: Any, sigma: Any, gamma: Any) -> Any:
+    """Half of sqrt(g) for two sigma-sub-Gaussian agents of n samples each: two such radii are the difference test.
+
+    Not the radius of an interval, and void where counts or sigmas differ; gamma is the alpha of the test.
+    """
+    if n == 0:
+        return math.inf
+    u = 2.0 / n
+    w = u / (KAPPA * KAPPA)
+    return sigma * (0.5 * math.sqrt(u * (1.0 + w) * (math.log(1.0 + 1.0 / w) - 2.0 * math.log(gamma))))
+
+
+class DifferenceTest(NamedTuple):
+    """The difference test for any counts, for a population: two numbers that all of its pairs share."""
+
+    root: float
+    """sqrt(rho): 1 / (KAPPA scale), where the scale is any that does not depend on the samples."""
+    log: float
+    """L = 2 ln(1 / alpha)."""
+
+
+@equation
+def differ(mean_a: Any, mean_b: Any, error_a: Any, error_b: Any, test: Any) -> Any:
+    """(X_a - X_b)^2 > g for any counts, from standard errors sigma / sqrt(n); symmetric in a and b, to the bit.
+
+    False where an agent has no sample (NaN, infinite) or claims an error of zero: then g is infinite.
+    """
+    gap, v_a, v_b = (mean_a - mean_b) * test.root, error_a * test.root, error_b * test.root
+    v_a, v_b = v_a * v_a, v_b * v_b
+    square, u, product = gap * gap, v_a + v_b, v_a * v_b
+    if not (square > u * test.log and product > 0.0):  # g >= u L, which spares most pairs the logarithm
+        return False
+    d = v_a - v_b
+    return square > (u + u * u + 4.0 * (d * d)) * (math.log(1.0 + (0.3125 * u + 0.0625) / product) + test.log)
+
+
+@equation
+def apart(mean_a: Any, mean_b: Any, spread_a: Any, spread_b: Any, test: Any) -> Any:
+    """Two intervals do not touch (test=None, spreads are radii), or two means differ (spreads are standard errors)."""
+    if test is None:
+        return too_far(mean_a, mean_b, spread_a, spread_b)
+    return differ(mean_a, mean_b, spread_a, spread_b, test)
+
+
+@equation
+def standard_error(n: Any, sigma: Any) -> Any:
+    """sigma / sqrt(n) of a mean of n samples; infinite for n = 0."""
+    return sigma / math.sqrt(n) if n > 0 else math.inf
+
+
+@equation
 def deviation_radius(unit: Any, s: Any, k: Any) -> Any:
     """s R sqrt((k - 1) / 4), from R at sigma = 1; infinite where all samples are equal and k is not defined. Samples of
     two values, half of each, have k = 1, and their deviations are equal but for the rounding: hence the least k - 1."""
@@ -113,7 +183,8 @@ def fill_intervals(out, statistics, mean, second, fourth, count, unit):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A radius for every count: which inequality, at which level gamma. For Hoeffding, sigma is half the width."""
+    """A radius for every count: which inequality, at which level gamma. For Hoeffding, sigma is half the width; for
+    "difference", gamma is the alpha of the test and the radius is for equal counts only."""
 
     gamma: float
     name: str = "laplace"
@@ -122,6 +193,8 @@ class Bound(msgspec.Struct, frozen=True):
     def radius(self, n: int, sigma: float = 1.0) -> float:
         if self.name == "fourth-moment":
             return float(fourth_moment_radius(n, sigma, self.gamma, self.kurtosis))
+        if self.name == "difference":
+            return float(difference_radius(n, sigma, self.gamma))
         return float(laplace_radius(n, sigma, self.gamma))
 
 
@@ -153,11 +226,21 @@ def scale_radii(out, count, unit, sigma):
         out[a] = at(sigma, a) * unit[count[a]]
 
 
+@kernel
+def scale_errors(out, count, sigma):
+    """out[a] = sigma[a] / sqrt(count[a])."""
+    for a in range(out.size):
+        out[a] = standard_error(at(count, a), at(sigma, a))
+
+
 def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> float:
-    """The gamma that the papers derive from a failure probability delta.
+    """The gamma of intervals for a failure probability delta. An interval at level gamma fails with probability at most
+    2 gamma.
 
     "agent"       delta / 2: each agent's interval fails with probability delta (CL-colME's experiment)
     "edge"        delta / (4 r N), that is over all directed edges: no wrong decision anywhere (Galante et al.)
+    "network"     delta / (2 N): the same promise as "edge", no interval anywhere fails, by its exact union bound,
+                  which is over agents; "edge" is 2 r times stricter than its promise needs
     "population"  delta / (8 N): the union bound over agents of colME (Asadi et al.)
     """
     one_of(level, LEVELS, "level", MethodError)
@@ -165,7 +248,21 @@ def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> flo
         return delta / 2.0
     if level == "edge":
         return delta / (4.0 * max(1, 2 * n_edges))
-    return delta / (8.0 * n_agents)
+    return delta / ((2.0 if level == "network" else 8.0) * n_agents)
+
+
+def level_alpha(level: str, delta: float, *, n_edges: int, max_degree: int, paths: int = 1) -> float:
+    """The alpha of difference tests for a failure probability delta: an edge of one class is ever cut with probability
+    at most alpha.
+
+    "edge"   delta / E: some edge of one class is ever cut with probability at most delta
+    "agent"  delta / r, r the largest degree: each agent ever loses a neighbor of its class with at most delta
+
+    paths: 2 where each end of an edge compares its own count with the one it last heard, as devices do. The two ends
+    then look at different pairs of counts, and either may fail.
+    """
+    one_of(level, DIFFERENCE_LEVELS, "level of difference tests", MethodError)
+    return delta / (paths * max(1, n_edges if level == "edge" else max_degree))
 
 
 def check_probability(name: str, value: float) -> None:
@@ -198,7 +295,8 @@ def separation_time(
     the two closest classes decide.
 
     Expected (the median edge): the smallest t with 2 R(t) <= gap; the last edge of a large graph takes 3 to 4 times
-    longer. Guaranteed, unless an interval fails: 4 R(t) <= gap.
+    longer. Guaranteed, unless an interval fails: 4 R(t) <= gap. With radius=difference_radius, gamma is the alpha of
+    difference tests; see `difference_times` for more about them.
 
     >>> separation_time(0.8, sigma=2.0, gamma=0.05)
     293
@@ -225,6 +323,58 @@ def separation_time(
         middle = (low + high) // 2
         low, high = (low, middle) if apart(middle) else (middle, high)
     return high
+
+
+class DifferenceTimes(NamedTuple):
+    """Samples per agent until a difference test tells two agents apart."""
+
+    least: float
+    """Wald's lower bound on the mean time of any test that has this alpha and stops with probability 1."""
+    mean: float
+    """The mean over edges: 1 to 4 % too small for gaps up to 0.4 sigma, up to 9 % at 0.8 sigma."""
+    intersection: int
+    """The first count with g <= gap^2: the median edge takes 0.65 (alpha = 0.1) to 0.95 (small alpha) of it."""
+    last: float
+    """The last of many edges."""
+    guaranteed: int
+    """The first count with g <= gap^2 / 4: an edge lives longer with probability at most alpha."""
+
+
+def difference_times(
+    gap: float | Sequence[float] | NDArray[Any], *, sigma: float, alpha: float, n_edges: int = 1
+) -> DifferenceTimes:
+    """How soon difference tests tell apart two agents whose means differ by `gap` (or the closest of several means);
+    `n_edges` is the number of edges whose last one is asked for.
+
+    >>> times = difference_times(0.8, sigma=2.0, alpha=0.1 / 25_000, n_edges=12_500)
+    >>> times.intersection, times.guaranteed
+    (367, 1514)
+    >>> round(times.least), round(times.mean), round(times.last)
+    (311, 354, 1070)
+    """
+    whole(n_edges, "n_edges", "n_edges=1")
+    check_probability("alpha", alpha)
+    intersection, guaranteed = (
+        separation_time(gap, sigma=sigma, gamma=alpha, guaranteed=each, radius=difference_radius)
+        for each in (False, True)
+    )
+    if isinstance(gap, Sequence | np.ndarray):
+        gap = smallest_gap(gap)
+    n_0, log, m = 2.0 * (sigma / gap) ** 2, -2.0 * math.log(alpha), 2.0 / KAPPA**2
+    tail = NormalDist().inv_cdf(1.0 - 1.0 / n_edges) if n_edges > 1 else 0.0
+
+    def solve(right: Callable[[float], float]) -> float:
+        """n = n_0 right(c(n)), where c(n) = g / u, by bisection between 1 and the guaranteed time: c(n) / n falls."""
+        low, high = 1.0, 64.0 * max(1, guaranteed)
+        for _ in range(100):
+            n = math.sqrt(low * high)
+            above = n < n_0 * right((1.0 + m / n) * (math.log1p(n / m) + log))
+            low, high = (n, high) if above else (low, n)
+        return high
+
+    mean = solve(lambda c: c - 1.0)
+    last = mean if n_edges == 1 else solve(lambda c: (math.sqrt(c) + tail) ** 2)
+    return DifferenceTimes(n_0 * log, mean, intersection, last, guaranteed)
 
 
 def deviation_separation_time(

@@ -64,7 +64,12 @@ class MissingExtra(ColmeError, ImportError):
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
-    return MissingExtra(f"{purpose} needs {package}, which is not installed. Try: pip install 'colme[{extra}]'")
+    return MissingExtra(f"{purpose} needs {package}, which is not installed. Try: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """How to install an extra: colme is installed from a checkout, as the README says."""
+    return f"pip install '.[{extra}]' in a checkout of colme"
 
 
 def shorten(value: object) -> str:

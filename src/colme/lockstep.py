@@ -41,7 +41,9 @@ def lockstep(
     simulation with this seed loses. Messages to EVERYONE, which no real network could carry or lose, reach all agents
     in the order of their names.
     """
-    agents = agents_of(method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange)
+    agents = agents_of(
+        method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange, gaps=bool(np.isnan(samples).any())
+    )  # fmt: skip
     estimates = np.empty(samples.shape)
     for t, row in enumerate(samples, start=1):
         step_together(agents, row, deliver(agents, lost_messages(graph, seed, t, loss)))
@@ -59,11 +61,15 @@ def agents_of(
     classes: NDArray[Any] | None = None,
     exchange: type = np.float32,
     names: list[Any] | None = None,
+    gaps: bool = True,
 ) -> dict[Any, Agent]:
-    """One agent object per agent of the graph, by name (default: its number)."""
+    """One agent object per agent of the graph, by name (default: its number); without gaps, all have a sample at every
+    step."""
+    looks = "common" if gaps or np.ndim(sigma) else "equal"
     n, auto_step = graph.n_agents, stable_step(graph)
     names = list(range(n)) if names is None else names
-    heard = agents_heard(graph, Gossip.of(n, graph.n_edges, auto_step, method.gossip_rounds)).T.tolist()
+    heard = agents_heard(graph, Gossip.of(n, graph.n_edges, auto_step, method.gossip_rounds))
+    heard = np.broadcast_to(heard, (len(heard), n))
     sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
     return {
         names[a]: method.agent(
@@ -71,8 +77,8 @@ def agents_of(
                 agent=names[a], neighbors=tuple(names[b] for b in graph.neighbors(a)), n_agents=n,
                 n_edges=graph.n_edges, auto_step=auto_step, sigma=None if sigma is None else float(sigmas[a]),
                 width=width, kurtosis=kurtosis, exchange=exchange, unit=1.0 if sigma is None else float(sigmas.max()),
-                class_=None if classes is None else int(classes[a]),
-                heard=tuple(heard[a] if len(heard) == n else heard[0]),
+                class_=None if classes is None else int(classes[a]), max_degree=graph.max_degree, looks=looks,
+                heard=tuple(heard[:, a].tolist()),
             )
         )
         for a in range(n)
@@ -137,6 +143,7 @@ class LockstepState(NeighborState):
         self.agents = agents_of(
             method, graph, sigma=world.sigma, width=world.width, kurtosis=world.kurtosis,
             classes=world.class_ if world.classes_known else None, exchange=world.exchange,
+            gaps=world.count is not None,
         )  # fmt: skip
 
     def step(self, world: World) -> None:

@@ -36,6 +36,13 @@ Inbox = dict[Hashable, Any]
 Round = Generator[dict[Hashable, Any], Inbox, None]
 """A step of an agent: every `yield outbox` is one exchange of messages and returns the inbox."""
 
+LOOKS = ("equal", "common", "separate")
+"""Which numbers of samples the two ends of an edge compare when they decide whether to cut it.
+
+"equal"     all agents have equally many at every step, and one sigma
+"common"    counts differ, but both ends compare the same two, as in a simulation with gaps
+"separate"  each end compares its own with the last that it heard, as on devices"""
+
 EVERYONE = "everyone"
 """An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
 
@@ -100,6 +107,11 @@ class World:
         return 1.0 if self.sigma is None else float(np.max(self.sigma))
 
     @property
+    def looks(self) -> str:
+        """See `LOOKS`."""
+        return "equal" if self.count is None and np.ndim(self.sigma) == 0 else "common"
+
+    @property
     def gaps(self) -> bool | None:
         """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
         return None if self.count is None else True
@@ -120,8 +132,9 @@ class Place:
     exchange: type = np.float32
     unit: float = 1.0  # a scale that all agents know, for example the largest sigma
     class_: int | None = None  # the true class, for the oracle only
-    heard: tuple[float, ...] | None = None  # agents heard in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`);
-    # None: not known, `Gossip.agents_reached` is assumed
+    heard: tuple[float, ...] | None = None  # agents heard of in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`)
+    max_degree: int = 0  # in the graph; 0: that of a regular graph of so many agents and edges
+    looks: str = "separate"  # which counts the two ends of an edge compare, see `LOOKS`
 
 
 class State(ABC):
@@ -139,6 +152,8 @@ class State(ABC):
     """Numbers sent to each neighbor per step; NaN: not known."""
     n_groups: float = math.nan
     """Groups that the method finds, where it counts them."""
+    trust: float = math.nan
+    """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent has none yet."""
@@ -149,6 +164,19 @@ class State(ABC):
     @abstractmethod
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
+
+    variance: Any = math.nan
+    """The variance that the method claims for each estimate, where it has a posterior."""
+
+    @property
+    def own_mean(self) -> NDArray[np.float64]:
+        """What each agent would report on its own."""
+        return self.world.mean
+
+    @property
+    def own_count(self) -> Any:
+        """Samples behind `own_mean`."""
+        return self.world.n_samples
 
     @property
     def isolated(self) -> int:
@@ -236,6 +264,19 @@ class Agent(ABC):
             self.count += 1
             self.mean = running_mean(self.mean, sample, self.count)
 
+    @property
+    def own_mean(self) -> float:
+        """What the agent would report on its own."""
+        return self.mean
+
+    @property
+    def own_count(self) -> int:
+        """Samples behind `own_mean`."""
+        return self.count
+
+    variance: float = math.nan
+    """The variance that the method claims for its estimate, where it has a posterior."""
+
     @abstractmethod
     def step(self, sample: float) -> Round:
         """One step. Yields outboxes {agent: message}; each yield returns the inbox of that exchange."""
@@ -259,12 +300,12 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Others are compared with it; it uses no neighbors."""
     irrevocable: ClassVar[bool] = True
     """An edge once given up is never used again."""
+    cuts_edges: ClassVar[bool] = True
+    """Gives up edges. If not, `State.graph` has the edges between agents that the method puts into one group."""
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
     tolerates_loss: ClassVar[bool] = False
     """Can be simulated where messages get lost; an array form then asks `World.arrived` which of them arrive."""
-    conserves: ClassVar[bool] = False
-    """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
 
     @property
     def citations(self) -> tuple[str, ...]:
@@ -275,6 +316,11 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def gossip_rounds(self) -> int | str:
         """Rounds of gossip per average, or "auto", for `colme.gossip.Gossip.of`."""
         return "auto"
+
+    @property
+    def conserves(self) -> bool:
+        """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
+        return False
 
     @property
     def needs_moments(self) -> bool:

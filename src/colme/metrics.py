@@ -14,7 +14,7 @@ from colme._core.jit import kernel
 from colme._core.squared_errors import mean_squared_error
 from colme.errors import ColmeError
 
-OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers")
+OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers", "trust")
 OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
 WRONG_EDGES, LOST_EDGES, NUMBERS = (OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "numbers"))
 LEVEL = 0.9
@@ -30,6 +30,7 @@ isolated                     agents without an edge
 n_groups                     groups that agents know of, on average (methods with groups of their own: census)
 coverage                     share of agents whose 90 % interval holds their true mean (methods with intervals: census)
 numbers                      numbers that an agent sent to each neighbor per step so far (where a method says so)
+trust                        weight of the collaborative estimates, on average over agents (where there is a guard)
 
 Errors are NaN where the true means are not known, shares of edges where the classes are not.
 """

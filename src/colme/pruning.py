@@ -1,4 +1,4 @@
-"""Pruning: an edge is kept as long as the confidence intervals of its two agents touch.
+"""Pruning: an edge is kept as long as the confidence intervals of its two agents touch, or their means do not differ.
 
 `KeptEdges` is a graph as the array engine holds it, in the layout of `colme._core.neighbor_table`. It can only lose
 edges.
@@ -29,21 +29,21 @@ from colme._core.neighbor_table import (
     lay_out,
     tighten,
 )  # fmt: skip
-from colme.confidence import too_far
+from colme.confidence import DifferenceTest, apart
 from colme.graphs import Graph
 
 u64 = np.uint64
 
 Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
-"""Centers and radii of all agents; one number where all radii are equal."""
+"""Centers and radii of all agents, one number where all radii are equal; or means and standard errors, for a test."""
 
 LOOSE, SHRUNK = 1.2, 0.85
 """The table is tightened at so many slots per living neighbor, and again when only this share of the edges is left."""
 
 
 @kernel
-def _prune(table, mean, radius):
-    """Cut every edge whose intervals part: the plain form, which also serves unequal radii."""
+def _prune(table, mean, spread, test):
+    """Cut every edge whose agents are apart: the plain form, which also serves unequal radii and difference tests."""
     n, slots, offsets = u64(table.degree.size), table.slots, table.offsets
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
@@ -51,7 +51,7 @@ def _prune(table, mean, radius):
             for lane in range(size):
                 a = agent_at(table.order, start + u64(lane))
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
-                if too_far(mean[a], mean[b], at(radius, a), at(radius, b)):
+                if apart(mean[a], mean[b], at(spread, a), at(spread, b), test):
                     cut(table, a, b)
 
 
@@ -87,9 +87,11 @@ class KeptEdges:
         self.prune_by([(mean, radius)], reference, t)
 
     def prune_by(
-        self, intervals: Sequence[Intervals], reference: ReferenceMeans | None = None, t: int | None = None
+        self, intervals: Sequence[Intervals], reference: ReferenceMeans | None = None, t: int | None = None,
+        test: DifferenceTest | None = None,
     ) -> None:  # fmt: skip
-        """The same where agents compare several intervals: cut what any of them parts."""
+        """The same where agents compare several intervals: cut what any of them parts. With a test, cut the edges whose
+        means differ."""
         self.begin_step()
         center, radius = intervals[0]
         if reference is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
@@ -97,7 +99,7 @@ class KeptEdges:
             return
         self.lazy.skin = 0.0  # its list does not know of cuts made here
         for center, radius in intervals:
-            _prune(self.table, center, radius)
+            _prune(self.table, center, radius, test)
 
     def check_all(
         self, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans, t: int

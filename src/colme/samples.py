@@ -34,8 +34,11 @@ from colme.scenario import Scenario, check_seed
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
-GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI = range(5)
-_KINDS = {"gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI}
+GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI, EXPONENTIAL = range(6)
+_KINDS = {
+    "gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI,
+    "exponential": EXPONENTIAL,
+}  # fmt: skip
 FAR = 1024.0
 """Sigmas between the first mean and the last from which on the origin is the median of the means, not the middle."""
 
@@ -54,6 +57,12 @@ def laplace_noise(word: Any, sign_word: Any) -> Any:
     """Two-sided exponential: -ln(u) / sqrt 2 with a random sign."""
     size = f64(minus_two_log(word)) * 0.35355339059327373
     return select((sign_word & u32(1)) != u32(0), -size, size)
+
+
+@equation
+def exponential_noise(word: Any) -> Any:
+    """-ln(u) - 1: skewed, with a tail to the right."""
+    return f64(minus_two_log(word)) * 0.5 - 1.0
 
 
 @equation
@@ -107,6 +116,8 @@ def _noise(kind, word, word_2, df):
         return laplace_noise(word, word_2)
     if kind == STUDENT:
         return student_noise(word, word_2, df)
+    if kind == EXPONENTIAL:
+        return exponential_noise(word)
     return uniform(word)
 
 
@@ -150,6 +161,8 @@ def _fill_numpy(
             noise = uniform_noise(w)
         elif kind == BERNOULLI:
             noise = uniform(w)
+        elif kind == EXPONENTIAL:
+            noise = exponential_noise(w)
         else:
             v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
             noise = laplace_noise(w, v) if kind == LAPLACE else student_noise(w, v, df)
@@ -214,7 +227,8 @@ class ScenarioStream:
         self.loss = scenario.loss
         self.kurtosis = scenario.kurtosis
         self.n_agents = len(population.class_[shard])
-        self.sigma: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
+        self._scale: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
+        self.sigma: Any = self._scale if scenario.told_sigma is None else scenario.told_sigma
         self.width = scenario.width
         self.joins = None if population.joins is None else population.joins[shard]
         rate = scenario.skip_rate
@@ -257,7 +271,7 @@ class ScenarioStream:
             return
         part = slice(first, first + out.shape[1])
         location, df = self.truth(t0)[part], float(self.scenario.df)
-        scale = self.sigma[part] if isinstance(self.sigma, np.ndarray) else self.sigma
+        scale = self._scale[part] if isinstance(self._scale, np.ndarray) else self._scale
         if HAVE_NUMBA and self._kind == GAUSSIAN:
             _fill_gaussian(out, self.first + first, t0, *self.key, location, scale)
         elif HAVE_NUMBA:

@@ -17,7 +17,7 @@ from colme._core import random
 from colme._core.structs import Configuration
 from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
 
-DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli")
+DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli", "exponential")
 ASSIGNMENTS = ("equal", "random", "blocks")
 SHAPES = ("gaussian", "uniform")
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -31,13 +31,15 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     n_agents      how many agents
     means         the mean of each class. Entries with the same mean are one class, unless their sigmas differ
     sigma         standard deviation of a sample: one number, one per class, or one per agent (default 1; where both
-                  fit, per class). It is also the scale that the agents know. Bernoulli samples have none; their known
-                  scale is 1/2 (Hoeffding). Laplace and Student samples are not sub-Gaussian: intervals that keep
-                  their promise there need bound="fourth-moment" in the method.
+                  fit, per class). It is also the scale that the agents know, unless `told_sigma` is another one.
+                  Bernoulli samples have none; their known scale is 1/2 (Hoeffding). Laplace, Student and exponential
+                  samples are not sub-Gaussian: intervals that keep their promise there need bound="fourth-moment" in
+                  the method.
+    told_sigma    the scale that the agents are told, where it is a wrong one
     sizes         agents per class (default: as equal as possible)
     assignment    "equal": classes of the given sizes, placed at random; "random": every agent draws its class, with
                   probabilities in proportion to `sizes`; "blocks": in order, the first class first
-    distribution  "gaussian", "uniform", "laplace", "student" or "bernoulli"
+    distribution  "gaussian", "uniform", "laplace", "student", "bernoulli" or "exponential" (skewed to the right)
     df            degrees of freedom of Student samples
     skip_rate     probability that an agent sees no sample at a step: one number, or one per agent
     late_share    share of agents, chosen at random, that see nothing before step `late_step`
@@ -68,6 +70,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     spread: float = 0.0
     spread_shape: str = "gaussian"
     loss: float = 0.0
+    told_sigma: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,6 +133,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             values: tuple[float, ...] = self.sigma
         else:
             values = () if self.sigma is None else (self.sigma,)
+        if self.told_sigma is not None and not 0 < self.told_sigma < math.inf:
+            raise ScenarioError(f"told_sigma={self.told_sigma}: it must be positive and finite. Try told_sigma=4.0.")
         if not all(0 < value < math.inf for value in values):
             raise ScenarioError(f"sigma={shorten(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
         every = self.means + (self.shift_means or ())
@@ -196,7 +201,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             return 4.0 / 3.0
         if self.distribution == "student":
             return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
-        return {"gaussian": 3.0, "uniform": 1.8, "laplace": 6.0}[self.distribution]
+        return {"gaussian": 3.0, "uniform": 1.8, "laplace": 6.0, "exponential": 9.0}[self.distribution]
 
     def means_at(self, t: int) -> tuple[float, ...]:
         """The mean of each class at step t."""

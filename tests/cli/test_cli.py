@@ -127,7 +127,7 @@ def sample_of(name: str) -> str:
         "consensus": "flow", "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
         "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
         "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
-        "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation",
+        "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation", "cut": "difference",
     }  # fmt: skip
     return known.get(name, "0.2")
 
@@ -137,6 +137,7 @@ for struct in (Scenario, Setup, *METHODS):
     for field in struct.__struct_fields__:
         flag = flat_name(field) if struct in METHODS else field
         FLAGS.setdefault(flag, (struct, field))
+FLAGS["cut"] = (colme.CLColME, "cut")  # of colME, the first to have it, it has only one value
 NEEDS = {
     "shift_step": {"shift_step": 5, "shift_means": [1.0, 3.0]}, "shift_means": {"shift_step": 5, "shift_means": [1, 3]},
     "alpha": {"clock": "constant", "alpha": 0.5},
@@ -468,6 +469,14 @@ def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
     assert {"python", "numba", "compiled kernels", "cores", "folder results", "simulation"} <= set(rows)
     assert re.search(r"\d+ in .* MB", rows["compiled kernels"]["found"])
     assert not list(tmp_path.iterdir()), "a doctor leaves nothing behind"
+
+
+def test_doctor_says_how_to_install_an_extra_from_a_checkout(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "mqtt", ("no-such-package",))
+    rows = {row["check"]: row for row in rows_of(call("doctor", "--format", "json")[1])}
+    assert rows["extra mqtt"]["remedy"] == "To use it: pip install '.[mqtt]' in a checkout of colme"
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert "pip install '.[" in readme and "in a checkout of" in readme  # the same advice
 
 
 def test_doctor_counts_the_kernels_in_all_folders_of_the_cache(

@@ -351,6 +351,13 @@ def test_the_headline_is_honest() -> None:
     assert headline(harm).startswith("Collaboration hurts: 250% more error")
     assert sentences(harm)["Gain"].startswith("250% more error")
     assert headline(made_result(9, gain=-0.01)).startswith("Collaboration makes little difference: 1.0% more error")
+    nothing = made_result(9, gain=1e-4, gain_se=1e-5)
+    assert headline(nothing).startswith("Collaboration does not help here: the same error as the agents' own means (")
+    assert sentences(nothing)["Gain"].startswith("The same error as the local means (standard error 0.0%), by cross-")
+    unclear = made_result(9, gain=1e-4, gain_se=0.03)
+    assert headline(unclear).startswith(
+        "Collaboration makes little difference: the same error as the agents' own means"
+    )
     vague = made_result(9, gain=1.57, gain_se=1.47)
     assert headline(vague).startswith("Collaboration seems to help, but the gain is too uncertain to quantify")
     assert sentences(vague)["Gain"].startswith("100% less error than the local means (standard error 147%)")

@@ -22,6 +22,7 @@ from colme.lab.plots.figures import FIGURES, draw
 from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
 from colme.lab.tables import final_rows
+from colme.methods import skeleton
 
 EXPERIMENT: dict[str, Any] = {
     "title": "A <small> experiment & its page",
@@ -261,6 +262,11 @@ def test_the_headline_is_about_the_best_method_where_ours_is_not_better_than_alo
     assert headline(replace(subject, data=data)) == (
         "At t = 300 no method has a smaller mean squared error than the agents' local means."
     )
+    same = data.assign(mse=data["local_mse"] / 1.001)
+    assert headline(replace(subject, data=same)) == (
+        "Collaboration does not help here: at t = 300 no method has a mean squared error that is more than 0.5 % "
+        "smaller than that of the agents' local means."
+    )
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
@@ -276,6 +282,49 @@ def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
     assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
     assert all(len(panel.get_lines()) <= 6 for panel in panels)
     assert drawing.table["line"].str.startswith("CL-colME").sum() == 12 * 20  # the numbers behind are all of them
+
+
+def test_columns_of_final_errors_are_explained(report: Path) -> None:
+    text = html.unescape(report.read_text())
+    assert re.search(
+        r'<th class="number" title="share of the edges between classes that remain [^"]*">wrong edges', text
+    )
+    assert "MSE: mean squared error of the estimates over all agents; error rate: share of agents whose error" in text
+
+
+def test_modules_are_among_what_is_needed_to_reproduce(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(Path(skeleton.__file__).read_text().replace('"one-hop"', '"my-hop"'))
+    small = EXPERIMENT | {"seeds": 1, "steps": 10, "expected": [], "figures": ["mse"], "modules": [str(own)]}
+    small["methods"] = [{"method": "my-hop"}, {"method": "local"}]
+    lab.run(small, results=tmp_path, jobs=1)
+    for source in (tmp_path / "experiment", small):
+        experiment = experiment_of(source)
+        page = html_of(subject_of(experiment, store_of(tmp_path / "experiment")), [], {})
+        assert "copy the folder results/experiment/modules (it holds own.py) beside it, then run" in page
+        assert "modules/own.py" in page and str(own) not in page
+
+
+def test_figures_of_methods_that_cut_no_edges_say_so(tmp_path: Path) -> None:
+    small = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": []}
+    small["methods"] = [{"method": "census"}, {"method": "local"}]
+    lab.run(small, results=tmp_path, jobs=1)
+    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    (edges, graph, relative), failed = draw(subject, ("wrong_edges", "graph", "relative"))
+    assert not failed
+    assert "whose two agents the method puts into one group (it cuts none)" in edges.caption
+    assert edges.figure.get_ylabel() == "edges between classes within one group"
+    assert "edges between agents of one group: census cuts none" in graph.caption
+    assert relative.figure.get_ylabel() == "MSE / MSE of the local means"
+
+
+def test_the_picture_of_a_graph_has_no_white_bands(results: Path) -> None:
+    subject = subject_of(experiment_of(results), store_of(results))
+    (drawing,), _ = draw(subject, ("graph",))
+    drawing.figure.draw_without_rendering()
+    outer, inner = drawing.figure.bbox, drawing.figure.get_tightbbox()
+    assert "cuts none" not in drawing.caption
+    assert inner.height > 0.85 * outer.height / drawing.figure.dpi
 
 
 def test_tables_escape_and_align() -> None:

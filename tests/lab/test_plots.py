@@ -525,3 +525,23 @@ def test_refusals_say_what_was_got(data: xarray.Dataset, ask: Any, said: str) ->
 def test_wrong_picture_is_refused(picture: plots.Separation) -> None:
     with pytest.raises(ColmeError, match="unknown when 'during'"):
         plots.plot_graph(picture, "during")
+
+
+def test_labels_of_marks_stay_inside_a_narrow_frame() -> None:
+    ax = plots.plot_stability(random_regular_graph(200, 10, rng=0))
+    plots.fit_to_paper(ax, width=84 / 25.4)
+    figure = ax.get_figure()
+    figure.draw_without_rendering()  # type: ignore[union-attr]
+    (marks,) = [each for each in ax.get_children() if isinstance(each, MarkLabels)]
+    boxes = [text.get_window_extent() for text in marks.texts]
+    assert len(boxes) == 3 and all(ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1 for box in boxes)
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+def test_long_titles_are_wrapped_in_a_narrow_figure() -> None:
+    ax = plots.plot_stability(random_regular_graph(50, 4, rng=0))
+    ax.set_title("A title of many words that does not fit\ninto the column of a paper", loc="left")
+    plots.fit_to_paper(ax, width=84 / 25.4)
+    figure: Any = ax.get_figure()
+    figure.draw_without_rendering()
+    assert ax._left_title.get_window_extent().x1 <= figure.bbox.x1  # type: ignore[attr-defined]

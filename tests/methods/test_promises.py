@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import colme
 from colme.confidence import level_gamma
 from colme.graphs import Graph
+from colme.method import Agent, Place, Round
 from colme.methods import METHODS, Method
 from colme.methods.intervals import IntervalMethod
 from colme.methods.local import LocalState
@@ -19,6 +20,8 @@ from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
 from tests import reference
+from tests.reference.cuts import any_counts as dense_any_counts
+from tests.reference.cuts import difference, level_alpha, precision
 from tests.support.recordings import recording_like_a_scenario
 
 ALL: list[Method] = [
@@ -40,6 +43,11 @@ ALL: list[Method] = [
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
     colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.CLColME(delta=0.1, cut="difference"),
+    colme.CLColME(delta=0.1, cut="difference", clock="global", level="agent", bound="hoeffding"),
+    colme.CLColME(delta=0.1, cut="difference", consensus="flow"),
+    colme.CColME(delta=0.1, cut="difference", gamma=0.01),
+    colme.BColME(delta=0.1, cut="difference", depth=3),
     colme.ColME(delta=0.1, statistics=("mean", "deviation")),
     colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
     colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
@@ -50,6 +58,12 @@ ALL: list[Method] = [
     colme.Census(fits="own"),
     colme.Census(fits="own", estimate_sigma=True),
     colme.Census(fits="own", restart=True),
+    colme.BColME(delta=0.1, depth=3, guard=True),
+    colme.CColME(delta=0.1, guard=True),
+    colme.CLColME(delta=0.1, clock="global", guard=True),
+    colme.CLColME(delta=0.1, consensus="flow", guard=True),
+    colme.Census(fits="own", guard=True),
+    colme.Census(fits="own", restart=True, guard=True),
 ]
 
 
@@ -57,6 +71,22 @@ def gamma_of(method: IntervalMethod, graph: Graph) -> float:
     if method.gamma is not None:
         return method.gamma
     return level_gamma(method.level, method.delta, n_agents=graph.n_agents, n_edges=graph.n_edges)
+
+
+def kept_of(method: IntervalMethod, samples: Any, graph: Graph, sigma: Any, scale: Any) -> Any:
+    """The graphs of difference tests, step by step: for equal counts and one sigma the sharper rule. With sigmas of
+    their own, all agents take the precision of the largest."""
+    adjacency = graph.adjacency()
+    level = method.level if method.gamma is None else method.gamma
+    rho = precision(np.max(scale), np.max(scale))
+
+    def any_counts(v_a: float, v_b: float, _: float, alpha: float) -> float:
+        return dense_any_counts(v_a, v_b, rho, alpha)
+
+    equal = np.ndim(sigma) == 0 and not np.isnan(samples).any()
+    rule = difference if equal else any_counts
+    alpha = level_alpha(level, method.delta, adjacency)
+    return reference.cuts(samples, adjacency, sigma=scale, alpha=alpha, rule=rule)
 
 
 def reference_of(method: Method) -> Callable[..., Any]:
@@ -76,11 +106,14 @@ def reference_of(method: Method) -> Callable[..., Any]:
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":
             radius = reference.fourth_moment_radius
+        known = sigma
         if method.bound == "hoeffding":
             sigma = WIDTH / 2.0
         common = {
             "sigma": sigma, "gamma": gamma_of(method, graph), "radius": radius, "statistics": method.statistics,
         }  # fmt: skip
+        if method.cut == "difference":
+            common["kept"] = kept_of(method, samples, graph, known, sigma)
         adjacency = graph.adjacency()
         if isinstance(method, colme.ColME):
             options = {"weights": method.weights, "restricted": method.restricted, "queries": method.queries}
@@ -118,6 +151,11 @@ class Short(Known):
         return super().samples[:10]
 
 
+def reads(method: Method, promise: Callable[[Case], None]) -> bool:
+    """The guard around a method has a reference of its own, in tests/test_guard.py."""
+    return promise is not matches_the_reference or not getattr(method, "guard", False)
+
+
 def is_slow(method: Method, promise: Callable[[Case], None]) -> bool:
     return promise is matches_the_reference and isinstance(method, colme.Census)
 
@@ -131,6 +169,7 @@ def is_slow(method: Method, promise: Callable[[Case], None]) -> bool:
         )
         for method in ALL
         for promise in PROMISES
+        if reads(method, promise)
     ],
 )  # fmt: skip
 def test_method_keeps_promise(method: Method, promise: Callable[[Case], None]) -> None:
@@ -164,6 +203,10 @@ def test_the_skeleton_is_a_method(statistics: tuple[str, ...]) -> None:
     check_method(OneHop(delta=0.1, statistics=statistics))
 
 
+def test_the_skeleton_can_cut_by_differences() -> None:
+    check_method(OneHop(delta=0.1, cut="difference"))
+
+
 class Liar(colme.Local, frozen=True, tag="liar"):  # type: ignore[call-arg]
     """Its array form is not its agent form."""
 
@@ -181,3 +224,73 @@ def test_check_method_notices() -> None:
     with pytest.raises(AssertionError, match="agent_form_equals_array_form"):
         check_method(Liar())
     assert np.isfinite(colme.simulate(Liar(), np.ones((3, 2))).final.estimate).all()
+
+
+class Talkative(Method, frozen=True, kw_only=True, tag="talkative"):
+    """Its agents are of the class that a test wants."""
+
+    kind: ClassVar[type[Agent]]
+
+    def agent(self, place: Place) -> Agent:
+        return self.kind(place)
+
+
+class Forgetful(Agent):
+    """Does not call the constructor of its parent."""
+
+    def __init__(self, place: Place):
+        self.neighbors = list(place.neighbors)
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield dict.fromkeys(self.neighbors, self.mean)
+        self.estimate = self.mean
+
+
+class Astray(Agent):
+    """Sends to an agent that it has no edge to."""
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield {"agent 99": self.mean}
+        self.estimate = self.mean
+
+
+class Untidy(Agent):
+    """Yields a list of messages instead of a dictionary."""
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        yield [self.mean]  # type: ignore[misc]
+
+
+class ForgetfulState(LocalState):
+    def __init__(self, method: Any, world: Any):
+        self.estimate = np.full(world.n_agents, np.nan)
+
+
+class ForgetfulArray(colme.Local, frozen=True, tag="forgetful-array"):  # type: ignore[call-arg]
+    def start(self, world: Any, graph: Any) -> Any:
+        return ForgetfulState(self, world)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Forgetful, r"Forgetful has no 't', which Forgetful.__init__ leaves to its parent.*super\(\).__init__"),
+        (Astray, r"agent 0 \(Astray\) sends a message to 'agent 99', which is not among its neighbors"),
+        (Untidy, r"Untidy.step yields \[.*\]: it must be a dictionary"),
+    ],
+)
+def test_check_method_says_what_an_agent_does_wrong(kind: type[Agent], sentence: str) -> None:
+    class Wrong(Talkative, frozen=True, kw_only=True, tag="wrong"):
+        pass
+
+    Wrong.kind = kind
+    with pytest.raises(AssertionError, match=sentence):
+        check_method(Wrong())
+
+
+def test_check_method_says_that_a_state_does_not_call_its_parent() -> None:
+    with pytest.raises(AssertionError, match=r"ForgetfulState has no 'world'.*Call super\(\).__init__\(\.\.\.\) first"):
+        check_method(ForgetfulArray())

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ from colme.node.lockstep import lockstep_over
 from colme.node.messages import wire
 from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork
+from colme.node.state import from_bytes, to_bytes
 from colme.testing._promises import SIGMA, WIDTH, Case
 from tests.support.node_liars import two_classes
 from tests.support.nodes import PERIOD, Fleet
@@ -31,7 +33,10 @@ DEVICES = [
     colme.Local(), colme.CLColME(), colme.CLColME(clock="own"), colme.CLColME(clock="harmonic"),
     colme.CLColME(clock="constant", alpha=0.9), colme.CLColME(statistics=ALL), FLOW,
     colme.CLColME(consensus="flow", statistics=("mean", "deviation")), colme.CColME(),
-    colme.CLColME(bound="hoeffding"), colme.Census(fits="own"), colme.Census(fits="own", estimate_sigma=True),
+    colme.CLColME(bound="hoeffding"), colme.CLColME(cut="difference"),
+    colme.CColME(cut="difference", bound="hoeffding"),
+    colme.CLColME(cut="difference", consensus="flow"), colme.Census(fits="own"),
+    colme.Census(fits="own", estimate_sigma=True),
     colme.Census(fits="own", restart=True),
 ]  # fmt: skip
 
@@ -93,7 +98,11 @@ def test_bad_cores_are_refused(make: Any, words: str) -> None:
 LOSSY: dict[str, Any] = {"loss": 0.2, "delay": (0.0, 3 * PERIOD), "duplication": 0.1}
 
 
-@pytest.mark.parametrize(("method", "factor"), [(colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5)], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "factor"),
+    [(colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5), (colme.CLColME(cut="difference"), 2.5)],
+    ids=repr,
+)
 def test_on_a_bad_network_errors_are_nearly_those_of_the_simulation(method: Any, factor: float) -> None:
     """One of the cases of the next test."""
     compare_with_simulation(method, LOSSY, factor, n_seeds=1, n_steps=200)
@@ -105,6 +114,7 @@ def test_on_a_bad_network_errors_are_nearly_those_of_the_simulation(method: Any,
     # Without loss what is heard is fresher than in lockstep. With loss the leaning forms do not conserve the mean:
     # each one-sided exchange moves it by a share of a difference that has shrunk to sigma / t, as have the errors.
     [(colme.CLColME(), {}, 1.2), (colme.CLColME(), LOSSY, 2.5), (FLOW, {}, 1.2), (FLOW, LOSSY, 1.5),
+     (colme.CLColME(cut="difference"), {}, 1.2), (colme.CLColME(cut="difference"), LOSSY, 2.5),
      (colme.CColME(), {}, 1.2), (colme.CColME(), LOSSY, 2.5)],
     ids=repr,
 )  # fmt: skip
@@ -361,3 +371,32 @@ def test_states_of_others_and_torn_ones_are_refused() -> None:
     for torn in (b"", state[:-30], state[10:]):
         with pytest.raises(ColmeError, match=r"torn|the store holds"):
             alone().restore(torn)
+
+
+@pytest.mark.parametrize("consensus", ["laplacian", "flow"])
+def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str) -> None:
+    """A radius taken for a standard error would void the promise of either rule."""
+    one, other = (alone(colme.CLColME(cut=cut, consensus=consensus)) for cut in ("intervals", "difference"))
+    twins = [Core(core.method, "b", ("a",), n_agents=9, sigma=SIGMA, degree=3) for core in (one, other)]
+    for core in (one, other, *twins):
+        core.observe(0.0)
+    said = [core.tick(0.0, 0.0, {})[0] for core in twins]
+    one.tick(0.1, 0.0, {"b": said[1]})
+    other.tick(0.1, 0.0, {"b": said[0]})
+    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
+    one.tick(0.2, 0.0, {"b": said[0]})
+    other.tick(0.2, 0.0, {"b": said[1]})
+    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
+
+
+def test_a_state_of_a_version_with_fewer_fields_is_restored() -> None:
+    core = alone(colme.CLColME())
+    core.observe(1.0)
+    saved = from_bytes(core.state())
+    fields = msgspec.json.decode(saved["method"])
+    del fields["cut"]
+    again = alone(colme.CLColME())
+    again.restore(to_bytes(saved | {"method": msgspec.json.encode(fields).decode()}))
+    assert again.mean == 1.0
+    with pytest.raises(ColmeError, match="Use another store"):
+        alone(colme.CLColME(level="agent")).restore(core.state())

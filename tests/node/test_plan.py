@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -11,8 +12,11 @@ import colme
 from colme.cli.node_command import command
 from colme.errors import ColmeError, GraphError, MethodError, NodeError
 from colme.graphs import from_edges
-from colme.node.config.node_toml import NodeConfig
+from colme.methods import skeleton
+from colme.node.config.node_toml import NodeConfig, method_of
 from colme.node.config.plan import Host, plan, read_hosts
+from colme.node.core import Core
+from colme.node.demo import Demo, run_demo
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security import keys
 from colme.node.security.identity import check_identity
@@ -181,6 +185,34 @@ def test_agents_that_cannot_be_dialed_get_neighbors_that_can(n_dialable: int, n_
     assert max(degrees) - min(degrees) <= 2
 
 
+@pytest.mark.parametrize(
+    ("n_dialable", "n_hidden", "degree"), [(3, 3, None), (4, 3, None), (10, 10, None), (12, 9, 6), (6, 5, 4)]
+)
+def test_degrees_are_equal_if_half_of_the_agents_can_be_dialed(
+    n_dialable: int, n_hidden: int, degree: int | None, tmp_path: Path
+) -> None:
+    hosts = (*PIS[:n_dialable], *(Host(f"h{i}", None) for i in range(n_hidden)))
+    said: list[str] = []
+    folders = [
+        plan(hosts, tmp_path / name, method=METHOD, degree=degree, seed=seed, say=said.append)
+        for name, seed in (("a", 1), ("b", 1))
+    ]
+    nodes, again = (read(folder, hosts) for folder in folders)
+    degrees = {len(node.neighbors) for node in nodes.values()}
+    assert len(degrees) == 1 and degree in (None, *degrees) and not said
+    assert all(len(node.neighbors) == len({each.name for each in node.neighbors}) for node in nodes.values())
+    for host in hosts:
+        assert nodes[host.name].neighbors == again[host.name].neighbors
+        if host.address is None:
+            assert all(each.endpoint is not None for each in nodes[host.name].neighbors)
+
+
+def test_the_command_says_why_degrees_are_unequal(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("a 192.168.1.11\nb -\nc -\nd -\n")
+    arguments = ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), "--method", "census"]
+    assert "Agents have 1 to 3 neighbors: 3 of 4 cannot be dialed" in CliRunner().invoke(command, arguments).output
+
+
 def test_an_address_of_another_machine_is_refused_with_a_remedy(tmp_path: Path) -> None:
     hosts = (Host("a", "192.0.2.1"), Host("b", None))  # an address reserved for documentation
     node = read(plan(hosts, tmp_path / "fleet", method=METHOD), hosts)["a"]
@@ -198,6 +230,27 @@ def test_the_command_says_how_to_give_sigma(tmp_path: Path) -> None:
         error = CliRunner().invoke(command, ["plan", *arguments, *options]).exception
         assert isinstance(error, MethodError) and str(error).endswith(remedy)
     assert CliRunner().invoke(command, ["plan", *arguments, "--method", "census"]).exit_code == 0
+
+
+def test_a_method_of_ones_own_is_planned_and_copied_to_every_agent(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("a 192.168.1.11\nb -\n")
+    own = tmp_path / "own.py"
+    own.write_text(Path(skeleton.__file__).read_text().replace('"one-hop"', '"my-hop"'))
+    arguments = ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), "--set", "sigma=2"]
+    result = CliRunner().invoke(command, [*arguments, "--module", str(own), "--method", "my-hop"])
+    assert result.exit_code == 0, result.exception
+    own.unlink()  # each agent has its own copy
+    for name in ("a", "b"):
+        node = NodeConfig.read(tmp_path / "fleet" / name / "node.toml")
+        assert repr(node.method) == "OneHop(sigma=2.0)" and node.modules == (str(tmp_path / "fleet" / name / "own.py"),)
+        core = Core(node.method, node.name, [each.name for each in node.neighbors], n_agents=2, degree=1, sigma=2.0)
+        assert type(core.agent).__name__ == "OneHopAgent"
+
+
+def test_modules_that_cannot_be_planned(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=r"cannot read module .*no.py"):
+        plan(PIS[:2], tmp_path / "fleet", method=METHOD, modules=[tmp_path / "no.py"])
+    assert not (tmp_path / "fleet").exists()
 
 
 def test_an_agent_alone_and_a_graph_of_ones_own(tmp_path: Path) -> None:
@@ -218,3 +271,42 @@ def test_a_planned_fleet_talks(tmp_path: Path) -> None:
     finally:
         for transport in transports.values():
             transport.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "cut"),
+    [
+        ([], "difference"),
+        (["cut=intervals"], None),
+        (["gamma=0.01"], None),
+        (["bound=fourth-moment"], None),
+        (["level=population"], None),
+    ],
+    ids=str,
+)
+def test_a_planned_fleet_cuts_by_difference_tests_where_they_fit(
+    tmp_path: Path, fields: list[str], cut: str | None
+) -> None:
+    (tmp_path / "hosts.txt").write_text("a 10.0.0.1\nb 10.0.0.2\nc 10.0.0.3\n")
+    options = [word for field in ("sigma=2", *fields) for word in ("--set", field)]
+    result = CliRunner().invoke(
+        command, ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), *options]
+    )  # fmt: skip
+    assert result.exit_code == 0
+    written = msgspec.toml.decode((tmp_path / "fleet" / "a" / "node.toml").read_bytes())
+    assert written["method"].get("cut") == cut
+    assert ("If agents share noise" in result.output) == (cut == "difference")
+
+
+def test_the_demo_writes_configurations_for_a_method_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(Path(skeleton.__file__).read_text().replace('"one-hop"', '"demo-hop"'))
+    method = method_of({"method": "demo-hop", "sigma": 1.0}, [own])
+    Demo(tmp_path, 3, 0, method, [own])
+    node = NodeConfig.read(tmp_path / "agent-01.toml")
+    assert node.method == method and node.modules == (str(own),)
+
+
+def test_the_demo_refuses_a_method_that_no_node_can_run() -> None:
+    with pytest.raises(NodeError, match="cannot run on a node"):
+        next(run_demo(method=colme.BColME(sigma=1.0)))

@@ -191,7 +191,7 @@ def test_bad_sinks_are_refused(case: str) -> None:
 
 def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
-    with pytest.raises(MissingExtra, match=r"estimates by MQTT needs paho-mqtt.* pip install 'colme\[mqtt\]'"):
+    with pytest.raises(MissingExtra, match=r"estimates by MQTT needs paho-mqtt.* pip install '\.\[mqtt\]'"):
         open_sink(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)
 
 

@@ -295,5 +295,5 @@ def test_the_remedy_follows_from_why_listening_failed(
 
 def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
-    with pytest.raises(MissingExtra, match=r"paho-mqtt, which is not installed\. Try: pip install 'colme\[mqtt\]'"):
+    with pytest.raises(MissingExtra, match=r"paho-mqtt, which is not installed\. Try: pip install '\.\[mqtt\]'"):
         open_source(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)

@@ -47,14 +47,20 @@ SAID = st.fixed_dictionaries(
 
 
 def _record(method: Any, said: dict[str, Any], epoch: int) -> bytes:
-    intervals = ((said["mean"], said["radius"]),)
+    sign = -1.0 if method.cut == "difference" else 1.0
+    intervals = ((said["mean"], sign * said["radius"]),)
     body: Any = ConsensusBody(intervals, said["estimate"], said["restart"], said["generation"])
-    if method is FLOW:
+    if getattr(method, "consensus", None) == "flow":
         body = FlowBody(intervals, said["estimate"], {name_hash("a"): said["flow"]})
     return pack(Record(1, epoch, 5, said["mean"], said["degree"], body))
 
 
-@pytest.mark.parametrize("method", [colme.CLColME(), colme.CLColME(clock="harmonic"), FLOW, colme.CColME()], ids=repr)
+@pytest.mark.parametrize(
+    "method",
+    [colme.CLColME(), colme.CLColME(clock="harmonic"), FLOW, colme.CColME(), colme.CLColME(cut="difference"),
+     colme.CLColME(cut="difference", consensus="flow")],
+    ids=repr,
+)  # fmt: skip
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(told=st.lists(st.tuples(SAID, SAID, st.floats(-3, 3) | st.just(math.nan)), max_size=12))
 def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, told: list[Any]) -> None:
@@ -67,7 +73,7 @@ def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, tol
             if not said["silent"]:
                 records[name] = _record(method, said, epoch[name])
         core.tick(k * PERIOD, sample, records)
-        center, radius = core.agent.intervals[0]  # type: ignore[attr-defined]
+        center, radius = core.agent.mean, core.agent.radius  # type: ignore[attr-defined]
         if core.agent.count:
             assert abs(core.agent.estimate - center) <= radius * (1 + 1e-12)
         else:

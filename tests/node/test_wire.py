@@ -28,6 +28,7 @@ from colme.node.messages.wire import (
 
 NAN, INF = math.nan, math.inf
 HELLO = ConsensusBody(((0.25, 0.5),), 0.125, 7, 3)
+ERRORS = ConsensusBody(((0.25, -0.5),), 0.125, 7, 3)  # a standard error, for difference tests
 THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
 LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
 VOTES = HistogramBody(
@@ -35,6 +36,8 @@ VOTES = HistogramBody(
 )  # fmt: skip
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
+    "errors": Record(2, 9, 9, 0.25, 6, ERRORS),
+    "no errors yet": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, -INF),), NAN, 2)),
     "three": Record(2, 9, 9, 0.25, 6, THREE), "loans": Record(1, 5, 4, 0.25, 6, LOANS, turn=1),
     "votes": Record(1, 5, 4, 0.25, 6, VOTES),
     "nobody": Record(1, 1, 0, NAN, 6, ConsensusBody(((NAN, INF),), NAN, 2)),
@@ -62,7 +65,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
         "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "nobody": 76,
+        "nobody": 76, "errors": 76, "no errors yet": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
 

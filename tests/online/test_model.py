@@ -22,7 +22,8 @@ from tests.reference.online import online
 METHODS = (
     Local(), Census(), Census(sigma=1.0), CLColME(level="agent"), CLColME(level="agent", clock="global", sigma=1.0),
     CLColME(clock="own", bound="fourth-moment", level="population"), CLColME(clock="constant", alpha=0.9, sigma=1.0),
-    CColME(level="agent", sigma=1.0),
+    CColME(level="agent", sigma=1.0), CLColME(cut="difference", sigma=1.0),
+    CColME(cut="difference", level="agent", sigma=1.0),
 )  # fmt: skip
 
 
@@ -72,14 +73,15 @@ def test_any_sequence_in_any_pieces(events: list[tuple[int, float, bool]], seed:
     assert_same(looped, at_once)
 
 
+@pytest.mark.parametrize("cut", ["intervals", "difference"])
 @pytest.mark.parametrize("clock", ["gossip", "global", "own", "harmonic"])
-def test_against_the_slow_reference(clock: str) -> None:
+def test_against_the_slow_reference(clock: str, cut: str) -> None:
     agent, value = two_classes(12, 600)
     graph = random_regular_graph(12, 5, rng=1)
-    model = CollaborativeMean(CLColME(gamma=0.2, sigma=1.0, step=0.1, clock=clock), graph=graph)
+    model = CollaborativeMean(CLColME(cut=cut, gamma=0.2, sigma=1.0, step=0.1, clock=clock), graph=graph)
     model.learn_many(agent=agent, value=value)
     events = list(zip(agent.tolist(), value.tolist(), strict=True))
-    estimate, kept = online(events, graph.adjacency(), sigma=1.0, gamma=0.2, step=0.1, clock=clock)
+    estimate, kept = online(events, graph.adjacency(), sigma=1.0, gamma=0.2, step=0.1, clock=clock, cut=cut)
     np.testing.assert_allclose([model.estimate_[a] for a in range(12)], estimate, rtol=1e-12)
     for a in range(12):
         assert sorted(model.neighbors(a)) == np.flatnonzero(kept[a]).tolist()

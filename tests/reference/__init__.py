@@ -7,6 +7,7 @@ section numbers in the docstrings are those of METHODS, the papers are
 * B-colME and C-colME: Galante, Neglia, Leonardi, AAAI 2025 (arXiv 2402.12812)
 * CL-colME: N. Stankovic, 2026 (arXiv 2602.06070); with flows: Jesus, Baquero, Almeida, DAIS 2009
 * census: our own, from the docstring of its module
+* guard and difference tests: our own, from their specification, before they were implemented
 """
 
 from .b_colme import b_colme, b_colme_literal
@@ -15,7 +16,9 @@ from .census import census
 from .cl_colme import cl_colme
 from .colme import colme
 from .common import Result, fourth_moment_radius, laplace_radius, prune, running_means
+from .cuts import cuts
 from .flow import flow
+from .guard import guarded
 from .local_oracle import local, oracle
 
 __all__ = [
@@ -26,8 +29,10 @@ __all__ = [
     "census",
     "cl_colme",
     "colme",
+    "cuts",
     "flow",
     "fourth_moment_radius",
+    "guarded",
     "laplace_radius",
     "local",
     "oracle",

@@ -28,8 +28,10 @@ def b_colme(
     depth: int,
     radius: Radius = laplace_radius,
     statistics: tuple[str, ...] = ("mean",),
+    kept: Array | None = None,
 ) -> Result:
-    """Run B-colME, `depth` is d. The adjacency of the result is the graph after the pruning of each step.
+    """Run B-colME, `depth` is d. The adjacency of the result is the graph after the pruning of each step,
+    which `kept` gives where it is not that of intervals.
 
     An agent that had no sample at t-1 sends nothing at t, its own data or anybody else's.
     """
@@ -46,7 +48,7 @@ def b_colme(
         X = mean[t - 1]
         n = count[t - 1]
         before = graph
-        graph = prune_by(before, told[t - 1])
+        graph = prune_by(before, told[t - 1]) if kept is None else before & kept[t - 1]
 
         # messages b -> a from the state of t-1; the rows of cut neighbors stay erased (zero)
         new_S = np.zeros_like(S)

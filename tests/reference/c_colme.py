@@ -37,8 +37,10 @@ def c_colme(
     alpha: float | None = None,
     radius: Radius = laplace_radius,
     statistics: tuple[str, ...] = ("mean",),
+    kept: Array | None = None,
 ) -> Result:
-    """Run C-colME. The adjacency of the result is the graph after the pruning of each step."""
+    """Run C-colME. The adjacency of the result is the graph after the pruning of each step,
+    which `kept` gives where it is not that of intervals."""
     clocks.check(clock, alpha)
     steps, agents = samples.shape
     mean, count = running_means(samples)
@@ -56,7 +58,7 @@ def c_colme(
 
         # pruning with X(t), n(t)
         before = graph
-        graph = prune_by(before, told[t - 1])
+        graph = prune_by(before, told[t - 1]) if kept is None else before & kept[t - 1]
 
         # clocks
         own = clocks.own_last_cut(t, own, before, graph)

@@ -164,9 +164,9 @@ def census(
     # the schedule
     degree = A.sum() / agents
     regular = is_regular(A)
-    if rounds is None:
-        rounds = math.ceil(math.log(max(agents, 2) / 0.6) / math.log(max(degree - 1, 1.5))) + 1
-        rounds = min(rounds if regular else 2 * rounds, 40)
+    enough = math.ceil(math.log(max(agents, 2) / 0.6) / math.log(max(degree - 1, 1.5))) + 1
+    enough = min(enough if regular else 2 * enough, 40)
+    rounds = enough if rounds is None else rounds
     W = A / degree if regular else metropolis(A, np.ones(agents, bool)) * A
     momentum = 1.0
     if degree > 2:
@@ -177,7 +177,7 @@ def census(
     def reached(k: int) -> float:
         return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
-    part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(rounds)])
+    part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(max(rounds, enough))])
 
     def fit_all(times: Array) -> list[Prior | None]:
         return [

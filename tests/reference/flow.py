@@ -20,8 +20,10 @@ def flow(
     step: float,
     radius: Radius = laplace_radius,
     statistics: tuple[str, ...] = ("mean",),
+    kept: Array | None = None,
 ) -> Result:
-    """Run it; `step` is b. The adjacency of the result is the graph after the pruning of each step."""
+    """Run it; `step` is b. The adjacency of the result is the graph after the pruning of each step,
+    which `kept` gives where it is not that of intervals."""
     steps, agents = samples.shape
     mean, count = running_means(samples)
     told = intervals(samples, sigma=sigma, gamma=gamma, radius=radius, statistics=statistics)
@@ -32,7 +34,7 @@ def flow(
     graphs = np.zeros((steps, agents, agents), dtype=bool)
 
     for t in range(1, steps + 1):
-        graph = prune_by(graph, told[t - 1])
+        graph = prune_by(graph, told[t - 1]) if kept is None else graph & kept[t - 1]
         for a in range(agents):
             for j in range(agents):
                 if not graph[a, j]:

@@ -14,12 +14,14 @@ import math
 import numpy as np
 
 from .common import Array, laplace_radius
+from .cuts import any_counts, precision
 
 
 def online(
-    events: list[tuple[int, float]], adjacency: Array, *, sigma: float, gamma: float, step: float, clock: str
-) -> tuple[Array, Array]:
-    """Estimates and adjacency after all events."""
+    events: list[tuple[int, float]], adjacency: Array, *, sigma: float, gamma: float, step: float, clock: str,
+    cut: str = "intervals",
+) -> tuple[Array, Array]:  # fmt: skip
+    """Estimates and adjacency after all events; with cut="difference", gamma is the alpha of rule F."""
     n = len(adjacency)
     graph = np.array(adjacency, bool)
     samples: list[list[float]] = [[] for _ in range(n)]
@@ -35,7 +37,13 @@ def online(
         radius[a] = laplace_radius(count, sigma, gamma)
 
         for b in range(n):
-            if graph[a, b] and samples[b] and abs(mean[a] - mean[b]) > radius[a] + radius[b]:
+            if not (graph[a, b] and samples[b]):
+                continue
+            apart = abs(mean[a] - mean[b]) > radius[a] + radius[b]
+            if cut == "difference":
+                v_a, v_b = (sigma**2 / len(samples[each]) for each in (a, b))
+                apart = (mean[a] - mean[b]) ** 2 > any_counts(v_a, v_b, precision(sigma, sigma), gamma)
+            if apart:
                 graph[a, b] = graph[b, a] = False
                 last_cut[a] = last_cut[b] = cut_anywhere = number
 

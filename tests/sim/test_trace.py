@@ -115,7 +115,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no file"):
         colme.Trace.load(path)
     colme.simulate(CL, SCENARIO, steps=5, checkpoint=path)
-    with pytest.raises(CheckpointError, match="holds 'colme checkpoint 3' where 'colme trace 1' is needed"):
+    with pytest.raises(CheckpointError, match="holds 'colme checkpoint 4' where 'colme trace 1' is needed"):
         colme.Trace.load(path)
     colme.simulate(CL, SCENARIO, steps=5).save(path)
     data = path.read_bytes()
@@ -203,7 +203,7 @@ def test_without_xarray_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     trace = colme.simulate(CL, SCENARIO, steps=5)
     monkeypatch.setitem(sys.modules, "xarray", None)
     for thing in (trace, colme.Traces([trace])):
-        with pytest.raises(MissingExtra, match=r"pip install 'colme\[lab\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install '\.\[lab\]'"):
             thing.to_xarray()
     with pytest.raises(ImportError):  # so that `except ImportError` works too
         trace.to_xarray()

@@ -23,7 +23,14 @@ from colme.census.histogram import (
     bin_variances,
     disagreement,
 )
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
+from colme.census.posterior import (
+    FittedMixtures,
+    MixturePrior,
+    borrowing,
+    posterior_cdf,
+    posterior_mean,
+    posterior_quantiles,
+)
 from colme.census.sample_variance import SampleVariances, corrected_scale
 from colme.census.schedule import Schedule
 from colme.gossip import agents_heard, consensus_round
@@ -100,7 +107,7 @@ class CensusState(State):
         self._summary = None
         if self.detector is not None:
             self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.factor))
-        self.variances.observe(self.mean, world.counts if self.detector is None else self.detector.count)
+        self.variances.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
         if self.rounds >= 0:
@@ -110,7 +117,7 @@ class CensusState(State):
 
     def _start_census(self, world: World) -> None:
         """Equation (2): every agent with a sample bins its mean."""
-        n, mean, noise = world.n_agents, self.mean, self.noise
+        n, mean, noise = world.n_agents, self.own_mean, self.noise
         binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
         agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
@@ -183,23 +190,34 @@ class CensusState(State):
                 fitted = self._fit()
             prior = fitted.prior._replace(row=np.where(self._graph.degrees == 0, -1, fitted.row))
             found = PosteriorSummary(prior, np.empty(n), np.zeros(n, np.int64), np.empty(n))
-            posterior_mean(self.mean, self.noise, *found)
+            posterior_mean(self.own_mean, self.noise, *found)
             self._summary = t, found
         return self._summary[1]
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> NDArray[np.float64]:
         """Local means; if agents watch for changes, since their last change."""
         return self._world.mean if self.detector is None else self.detector.mean
+
+    @property
+    def own_count(self) -> Any:
+        """Samples behind `own_mean`."""
+        return self._world.n_samples if self.detector is None else self.detector.count
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """The posterior variance of every true mean."""
+        kept, variance = np.empty((2, self._world.n_agents))
+        borrowing(self.own_mean, self.noise, self.summary().prior, self.summary().estimate, kept, variance)
+        return variance
 
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
         if self.schedule.sigma is None:
             return self.variances.of_means()
-        count = self._world.n_samples if self.detector is None else self.detector.count
         with np.errstate(divide="ignore"):
-            return np.asarray(np.square(self.schedule.sigma) * self.factor / count, np.float64)
+            return np.asarray(np.square(self.schedule.sigma) * self.factor / self.own_count, np.float64)
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
@@ -219,12 +237,12 @@ class CensusState(State):
     def posterior(self, level: float) -> Posterior:
         lower, upper = np.empty((2, self._world.n_agents))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            posterior_quantiles(tail, self.mean, self.noise, self.summary().prior, end)
+            posterior_quantiles(tail, self.own_mean, self.noise, self.summary().prior, end)
         return Posterior(self.summary().probability, lower, upper)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         out = np.empty(len(truth))
-        posterior_cdf(truth, self.mean, self.noise, self.summary().prior, out)
+        posterior_cdf(truth, self.own_mean, self.noise, self.summary().prior, out)
         out = out[~np.isnan(out)]
         return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
 

@@ -43,15 +43,16 @@ from colme.census.histogram import (
     bin_ratios,
     bin_variances,
 )
-from colme.census.posterior import FittedMixtures, posterior_mean
+from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
 from colme.census.sample_variance import add_square, corrected_scale, variance_of_mean
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Round, World
+from colme.guard import GuardedMethod
+from colme.method import Agent, Place, Round, State, World
 
 
-class Census(Method, frozen=True, kw_only=True, tag="census"):
+class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     """Every agent learns the distribution of all local means by consensus and takes its own posterior mean.
 
     sigma           the standard deviation of the samples, as the agents know it; default: that of the scenario or
@@ -69,7 +70,11 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     label: ClassVar[str] = "census"
     color: ClassVar[str] = "#000000"
     irrevocable: ClassVar[bool] = False
+    cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
+    trusting: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
+    guard_refresh: ClassVar[float] = 1.02
 
     sigma: float | None = None
     estimate_sigma: bool = False
@@ -116,11 +121,11 @@ class Census(Method, frozen=True, kw_only=True, tag="census"):
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
-    def start(self, world: World, graph: Graph) -> CensusState:
-        return CensusState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(CensusState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return CensusAgent(self, place)
+        return self.guarded_agent(CensusAgent(self, place))
 
 
 class HistogramMessage(NamedTuple):
@@ -160,32 +165,32 @@ class CensusAgent(Agent):
     def noise(self) -> float:
         """The sampling variance of this agent's mean."""
         if self.schedule.sigma is not None:
-            count = self.current_count
+            count = self.own_count
             return float(np.square(self.schedule.sigma) * self.factor) / count if count else math.inf
         if not self.count or math.isnan(self.average_variance):
             return math.inf
         return float(variance_of_mean(self.square, self.count, self.average_variance))
 
     @property
-    def current_mean(self) -> float:
+    def own_mean(self) -> float:
         """The mean of the samples since the last change."""
         return self.mean if self.detector is None else self.detector.mean.item()
 
     @property
-    def current_count(self) -> int:
+    def own_count(self) -> int:
         """The number of samples since the last change."""
-        return self.count if self.detector is None else self.detector.count.item()
+        return self.count if self.detector is None else int(self.detector.count.item())
 
     def observe(self, sample: float) -> None:
         """Equation (1)."""
-        before = self.current_mean
+        before = self.own_mean
         super().observe(sample)
         if self.detector is not None:
             sigma = self.schedule.sigma * np.sqrt(self.factor)
             self.detector.observe(np.array([self.mean]), np.array([self.count]), sigma)
         if sample == sample:
-            n = self.current_count
-            self.square = add_square(self.square, self.current_mean, before, n) if n > 1 else 0.0
+            n = self.own_count
+            self.square = add_square(self.square, self.own_mean, before, n) if n > 1 else 0.0
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
@@ -208,12 +213,12 @@ class CensusAgent(Agent):
         parts, self.channel = [], None
         suspected = self.detector is not None and self.detector.suspected.item()
         if self.count and 0.0 < self.noise < math.inf and not suspected:
-            parts.append(bin_means(self.current_mean, self.noise, self.unit))
+            parts.append(bin_means(self.own_mean, self.noise, self.unit))
             self.channel = int(parts[0][0][0])
         if self.schedule.sigma is None and self.count > 1:
             parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
-        elif self.schedule.checks_sigma(self.t, self.began) and self.current_count > 1:
-            variance = self.square / (self.current_count - 1.0)
+        elif self.schedule.checks_sigma(self.t, self.began) and self.own_count > 1:
+            variance = self.square / (self.own_count - 1.0)
             parts.append(bin_ratios(np.float64(variance / np.square(self.schedule.sigma))))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in parts)])
         self.masses = np.concatenate([np.empty(0), *(masses for _, masses in parts)]).astype(self.place.exchange)
@@ -248,7 +253,7 @@ class CensusAgent(Agent):
         else:
             mean, variance, part = average_ratio(self.codes, self.masses[None])
             agents = self.schedule.agents_heard(self.rounds, self.place.heard) * part
-            self.factor = corrected_scale(mean, variance, agents, self.current_count, self.factor).item()
+            self.factor = corrected_scale(mean, variance, agents, self.own_count, self.factor).item()
         self.fitted = self._fit(self.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
@@ -268,12 +273,14 @@ class CensusAgent(Agent):
         fitted = self.fitted
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
             fitted = self._fit()
+        self.variance = self.noise
         if not self.neighbors:
-            return self.current_mean
-        estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
-        posterior_mean(
-            np.array([self.current_mean]), np.array([self.noise]), fitted.prior, estimate, group, probability
-        )
+            return self.own_mean
+        mean, noise = np.array([self.own_mean]), np.array([self.noise])
+        estimate, group, probability, kept, variance = np.empty(1), np.zeros(1, np.int64), *np.empty((3, 1))
+        posterior_mean(mean, noise, fitted.prior, estimate, group, probability)
+        borrowing(mean, noise, fitted.prior, estimate, kept, variance)
+        self.variance = variance.item()
         return estimate.item()
 
 

@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from colme.cli.parameters import METHOD
 from colme.errors import MethodError, NodeError, one_of
+
+if TYPE_CHECKING:
+    from colme.method import Method
 
 # Not that of cli.output, which imports most of the lab: a running device must not load it.
 _form = click.option(
@@ -23,6 +26,17 @@ _configs = click.option(
     metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
 )  # fmt: skip
 _wide = click.option("--wide", is_flag=True, help="All columns of the table (default: those that fit 80 characters).")
+
+_method = click.option(
+    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
+)
+_fields = click.option(
+    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
+)
+_modules = click.option(
+    "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
+    help="A Python file with a method of your own; repeat it for more.",
+)  # fmt: skip
 
 _COLUMNS = ("name", "samples", "mean", "radius", "estimate", "fresh", "cut")
 _WIDE_COLUMNS = (
@@ -189,12 +203,9 @@ def keys(
 @command.command("plan")
 @click.argument("hosts", type=click.Path())
 @click.option("-o", "--output", default="fleet", show_default=True, metavar="FOLDER", help="A new folder.")
-@click.option(
-    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
-)
-@click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
-)
+@_method
+@_fields
+@_modules
 @click.option("--network", default="colme", show_default=True, help="The name of the network.")
 @click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
 @click.option("--tick-rate", type=float, default=10.0, show_default=True, help="Records per second.")
@@ -205,31 +216,31 @@ def keys(
 @click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
 @click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
-def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **options: Any) -> None:
+def plan(
+    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], **options: Any
+) -> None:  # fmt: skip
     """Plan a fleet: from a list of hosts, write a folder with configuration, key and certificates for each agent.
 
     HOSTS is a text file with one line per agent: its name and the address at which other agents dial it (host,
     host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
     forwards the port, add "listen" and that address.
 
+    Methods that cut edges do so by difference tests, which need less than half the samples of the papers' intervals
+    (--set cut=intervals); these stay where gamma is given, or where the bound, level or statistics need them.
+
     \b
-    Example:
+    Examples:
       colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
+      colme node plan hosts.txt --module my_method.py --method my-method -o fleet
     """
-    from colme.cli.fields import parse_word
-    from colme.node.config.node_toml import method_of
     from colme.node.config.plan import plan as write_plan
     from colme.node.config.plan import read_hosts
 
-    table: dict[str, Any] = {"method": method}
-    for field in fields:
-        key, equals, value = field.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
-        table[key.replace("-", "_")] = parse_word(value)
     known = read_hosts(hosts)
+    table = _method_table(method, fields)
     try:
-        folder = write_plan(known, output, method=method_of(table), **options)
+        chosen = _method_for_nodes(table, modules)
+        folder = write_plan(known, output, method=chosen, modules=modules, say=_say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
@@ -238,6 +249,9 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
         raise MethodError(sentence + remedy) from None
     what = "hosts" if options["agents"] else "agents"
     _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
+    if getattr(chosen, "cut", None) == "difference":
+        _say("Edges are cut by difference tests (cut = \"difference\"), for noise that is independent between agents. "
+             "If agents share noise, plan with --set cut=intervals.")  # fmt: skip
     for host in known:
         click.echo(folder / host.name / "node.toml")
 
@@ -245,16 +259,25 @@ def plan(hosts: str, output: str, method: str, fields: tuple[str, ...], **option
 @command.command("demo")
 @click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
 @click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
+@_method
+@_fields
+@_modules
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @_form
-def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) -> None:
+def demo(
+    seconds: float, n_agents: int, method: str, fields: tuple[str, ...], modules: tuple[str, ...], seed: int,
+    plot: str | None, form: str,
+) -> None:  # fmt: skip
     """Start agents of two classes on this machine, kill one, restart it, and compare the errors.
+
+    The means of the classes are 0 and 3, and sigma is 1.
 
     \b
     Examples:
       colme node demo
       colme node demo --seconds 30 --plot demo.svg
+      colme node demo --module my_method.py --method my-method
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
     if plot is not None:
@@ -264,10 +287,17 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.cli.live import live_rows
-    from colme.node.demo import DemoErrors, run_demo
+    from colme.methods.modules import methods_by_name
+    from colme.node.demo import SIGMA, DemoErrors, run_demo
 
     errors, seen = [], []
-    views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed)
+    table = _method_table(method, fields)
+    kinds = methods_by_name(map(Path, modules), NodeError)
+    usual = {"sigma": SIGMA, "delta": 0.1} if method == "cl-colme" else {"sigma": SIGMA}
+    known = kinds[method][0].__struct_fields__ if method in kinds else ()
+    table = {key: value for key, value in usual.items() if key in known} | table
+    chosen = _method_for_nodes(table, modules)
+    views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed, method=chosen, modules=modules)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
         for found in views:
             if isinstance(found, DemoErrors):
@@ -280,6 +310,30 @@ def demo(seconds: float, n_agents: int, seed: int, plot: str | None, form: str) 
     _emit(errors, form)
     if plot is not None:
         _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
+
+
+def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
+    """A method and its fields, FIELD=VALUE, as the table of a file."""
+    from colme.cli.fields import parse_word
+
+    table: dict[str, Any] = {"method": method}
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
+        table[key.replace("-", "_")] = parse_word(value)
+    return table
+
+
+def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
+    """The method of a table, which cuts edges by difference tests where it can and the table does not say how."""
+    from colme.node.config.node_toml import method_of
+
+    method = method_of(table, modules)
+    if getattr(method, "cut", None) == "intervals" and not modules and not {"cut", "gamma"} & table.keys():
+        with contextlib.suppress(MethodError, NodeError):  # where they do not fit, intervals stay
+            return method_of(table | {"cut": "difference"})
+    return method
 
 
 def _has_many_agents(config: str) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import colme
 from colme._core import jit
+from colme.errors import install_command
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
@@ -67,9 +68,7 @@ def _numba() -> Finding:
 def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
     missing = [package for package in packages if _version(package) is None]
     if missing:
-        return Finding(
-            f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: pip install 'colme[{extra}]'"
-        )
+        return Finding(f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: {install_command(extra)}")
     return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
 
 

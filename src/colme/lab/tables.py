@@ -11,11 +11,14 @@ import pandas as pd
 import xarray
 from numpy.typing import NDArray
 
-from colme.lab.experiments.experiment import TIME_RATIO, Expected
+from colme.lab.experiments.experiment import MEAN_COVERAGE, TIME_RATIO, WORST_RATIO, Expected
 from colme.lab.experiments.planning import REFERENCE
 from colme.lab.lines import Line, check, describe, lines_of, quartiles
 from colme.lab.text import Row
-from colme.metrics import OF_METHOD
+from colme.metrics import METRICS, OF_METHOD
+
+JUDGED, SETTLED = 3, 10
+"""The first steps from which on errors and coverages are compared: before, no estimate can have been judged."""
 
 
 def final_rows(data: xarray.Dataset) -> list[Row]:
@@ -37,9 +40,9 @@ def final_rows(data: xarray.Dataset) -> list[Row]:
 
 
 def case_rows(data: xarray.Dataset) -> list[Row]:
-    """Method by case, from means over the seeds: the largest error relative to local, the step from which on the error
-    is within twice the oracle's, the coverage of the 90 % intervals (smallest and largest from step 10 on), and the
-    numbers sent to a neighbor per step. Empty if the experiment has no cases."""
+    """Method by case, from means over the seeds: the largest error relative to local (from step 3 on), the step from
+    which on the error is within twice the oracle's, the coverage of the 90 % intervals (smallest and largest from step
+    10 on), and the numbers sent to a neighbor per step. Empty if the experiment has no cases."""
     if "case" not in data.dims:
         return []
     rows = []
@@ -52,15 +55,21 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
             t, mse = one["t"].values, one["mse"].values
             away = np.flatnonzero(mse > 2.0 * one["oracle_mse"].values)
             reached = t[0] if not len(away) else t[away[-1] + 1] if away[-1] + 1 < len(t) else None
-            covered = one["coverage"].values[t >= 10]
+            covered = one["coverage"].values[t >= SETTLED]
             known = covered[~np.isnan(covered)]
             rows.append({
-                "case": str(case), "method": str(method), "worst / local": float((mse / one["local_mse"].values).max()),
+                "case": str(case), "method": str(method), "worst / local": worst_ratio(one),
                 "2 x oracle from t": None if reached is None else int(reached),
                 "coverage": f"{known.min():.2f} .. {known.max():.2f}" if len(known) else None,
                 "numbers": float(one["numbers"].values[-1]),
             })  # fmt: skip
     return rows
+
+
+def worst_ratio(one: xarray.Dataset) -> float:
+    """The largest error relative to local of means over the seeds, from step JUDGED on."""
+    relative = (one["mse"] / one["local_mse"]).values[one["t"].values >= JUDGED]
+    return float(np.nanmax(relative)) if len(relative) and not np.isnan(relative).all() else np.nan
 
 
 def _rows(data: xarray.Dataset) -> list[Line]:
@@ -110,18 +119,29 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
     for each in expected:
         measured, low, high = _measure(data, each)
         name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
+        kept = holds(each, measured)
+        promise = {} if kept is None else {"promise": f"{each.bound}: " + ("holds" if kept else "missed")}
         rows.append({
-            "method": name, "quantity": _quantity(each), "statistic": each.statistic,
+            "method": name, "quantity": _quantity(each),
+            "statistic": None if each.metric in (WORST_RATIO, MEAN_COVERAGE) else each.statistic,
             "measured": measured, "low": low, "high": high, "expected": each.value,
             "ratio": measured / each.value if each.value else np.nan,
-            "source": each.source,
+            **promise, "source": each.source,
         })  # fmt: skip
     return rows
 
 
+def holds(each: Expected, measured: float) -> bool | None:
+    """Whether a promise holds; None: it is none, or nothing was measured."""
+    if not each.bound or np.isnan(measured):
+        return None
+    return bool(measured <= each.value if each.bound == "at most" else measured >= each.value)
+
+
 def with_statistic(row: Row) -> Row:
-    """A row of `expected_rows` for a table: the quantity names the statistic, as in "MSE at t=2000 (mean)"."""
-    quantity = f"{row['quantity']} ({row['statistic']})"
+    """A row of `expected_rows` for a table: the quantity names the statistic, as in "MSE at t=2000 (mean)"; a promise
+    says that it holds or not."""
+    quantity = row["quantity"] if row["statistic"] is None else f"{row['quantity']} ({row['statistic']})"
     return {key: quantity if key == "quantity" else value for key, value in row.items() if key != "statistic"}
 
 
@@ -129,12 +149,16 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     """The statistic over the seeds that is comparable with the expected number, and the quartiles."""
     lines = {
         line.label: line
-        for line in lines_of(check(data, "mse" if each.metric == TIME_RATIO else each.metric), only=(each.method,))
+        for line in lines_of(check(data, each.metric if each.metric in METRICS else "mse"), only=(each.method,))
         if all(_is(data, line, name, value) for name, value in each.where.items())
     }
     if len(lines) != 1:  # none, or `where` does not determine one
         return (np.nan,) * 3
     line = next(iter(lines.values()))
+    if each.metric in (WORST_RATIO, MEAN_COVERAGE):
+        one = data.isel(line.places)
+        every = [_summary(one.isel(seed=[k]), each.metric) for k in range(one.sizes["seed"])]
+        return _summary(one, each.metric), float(np.nanmin(every)), float(np.nanmax(every))
     if each.metric == TIME_RATIO:
         times = time_table(data, paired=True).set_index("line")
         row = times.loc[line.label] if line.label in times.index else dict.fromkeys(times.columns, np.nan)
@@ -153,6 +177,15 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     method: Any = "higher" if np.isinf(measured).any() else "linear"
     low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75], method=method)
     return float(measured.mean() if each.statistic == "mean" else middle), float(low), float(high)
+
+
+def _summary(one: xarray.Dataset, metric: str) -> float:
+    """A number over all steps, of the means over the seeds."""
+    means = one.mean("seed", skipna=True)
+    if metric == WORST_RATIO:
+        return worst_ratio(means)
+    covered = means["coverage"].values[means["t"].values >= SETTLED]
+    return float(np.nanmean(covered)) if not np.isnan(covered).all() else np.nan
 
 
 def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
@@ -178,4 +211,8 @@ def _quantity(each: Expected) -> str:
     words = each.metric.replace("_", " ").replace("mse", "MSE")
     if each.metric == TIME_RATIO:
         return f"time / {REFERENCE}'s"
+    if each.metric == WORST_RATIO:
+        return f"largest MSE / local, t >= {JUDGED}"
+    if each.metric == MEAN_COVERAGE:
+        return f"coverage of 90 % intervals, t >= {SETTLED}"
     return f"{words} at t={each.t}" if each.t is not None else f"first t with {words} < {each.below:g}"

@@ -34,7 +34,7 @@ from colme._core.jit import at, equation, kernel, lanes_like, slp_kernel
 from colme._core.neighbor_table import agent_at, block_of
 from colme.errors import MethodError
 from colme.graphs import Graph
-from colme.method import Agent, Place, Round, World
+from colme.method import Agent, Place, Round, State, World
 from colme.methods.c_colme import GALANTE
 from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
 
@@ -63,11 +63,11 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
         """Sums over hops assume that all agents step together."""
         return None
 
-    def start(self, world: World, graph: Graph) -> BState:
-        return BState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(BState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return BAgent(self, place)
+        return self.guarded_agent(BAgent(self, place))
 
 
 @equation
@@ -256,7 +256,7 @@ class BAgent(IntervalAgent):
             if b not in inbox:
                 continue
             theirs, message = inbox[b]
-            if parted(mine, theirs):  # (2)
+            if parted(mine, theirs, self.test):  # (2)
                 del self.held[b]
             else:
                 self.held[b] = message

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from colme.consensus import add_weighted_pull, build_weights, metropolis_weight, next_estimate
 from colme.graphs import Graph
-from colme.method import Agent, Inbox, Place, World
+from colme.method import Agent, Inbox, Place, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 
 GALANTE = """@inproceedings{galante2025scalable,
@@ -57,11 +57,11 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
 
     rebuild: bool = False
 
-    def start(self, world: World, graph: Graph) -> CState:
-        return CState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(CState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return CAgent(self, place)
+        return self.guarded_agent(CAgent(self, place))
 
 
 class CState(ConsensusState):

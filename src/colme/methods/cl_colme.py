@@ -36,7 +36,7 @@ import numpy as np
 from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
-from colme.method import Agent, Inbox, Place, World
+from colme.method import Agent, Inbox, Place, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 from colme.methods.flow import FlowAgent
 from colme.spectrum import check_step, stable_step
@@ -99,12 +99,12 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
             return Clock("harmonic", n_agents)  # unused; it holds nothing per agent
         return super().clock_for(n_agents)
 
-    def start(self, world: World, graph: Graph) -> CLState:
-        return CLState(self, world, graph)
+    def start(self, world: World, graph: Graph) -> State:
+        return self.guarded_state(CLState(self, world, graph), world, graph)
 
     def agent(self, place: Place) -> Agent:
         step = self.step_size(place.auto_step)
-        return FlowAgent(self, place, step) if self.consensus == "flow" else CLAgent(self, place, step)
+        return self.guarded_agent((FlowAgent if self.consensus == "flow" else CLAgent)(self, place, step))
 
 
 class CLState(ConsensusState):

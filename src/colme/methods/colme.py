@@ -84,8 +84,17 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     queries: int = 1
 
     def __post_init__(self) -> None:
+        if self.cut != "intervals":
+            raise MethodError(
+                f"cut={self.cut!r}: colME's classes and weights are made of intervals. Leave cut out, or try CLColME()."
+            )
         super().__post_init__()
         one_of(self.weights, WEIGHTS, "weights", MethodError)
+        if self.guard:
+            raise MethodError(
+                "guard=True with colME: its agents query others by name, and a guard averages over neighbors. "
+                "Try BColME, CColME, CLColME or Census, or guard=False."
+            )
         if self.queries < 1:
             raise MethodError(f"queries={self.queries}: an agent queries at least one other per step. Try queries=1.")
         if self.weights != "simple" and "mean" not in self.statistics:

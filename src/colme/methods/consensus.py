@@ -28,7 +28,6 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
-    conserves: ClassVar[bool] = True
     metropolis: ClassVar[bool] = False
     """Neighbors are weighed by Metropolis' weights, not all alike."""
 
@@ -38,6 +37,10 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_clock(self.clock, self.alpha)
+
+    @property
+    def conserves(self) -> bool:
+        return not self.guard  # which reports less than what was exchanged
 
     def step_size(self, auto: float) -> float:
         """The step of the consensus, where `auto` is a stable one."""
@@ -97,7 +100,7 @@ class ConsensusState(PruningState):
                     done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
-                    edges.prune_by(self.radii.intervals(world, means[done], done))
+                    edges.prune_by(self.radii.intervals(world, means[done], done), test=self.radii.test)
                 else:
                     edges.check_all(means, done, radii.item(done), world.reference, world.t)
                 pruned = True
@@ -156,7 +159,7 @@ class ConsensusAgent(IntervalAgent):
         self.observe(sample)
         mine, own = self.intervals, self.place.exchange(self.estimate)
         inbox = yield dict.fromkeys(self.neighbors, ConsensusMessage(mine, own, self.restart))
-        kept = [b for b in self.neighbors if b not in inbox or not _parts(mine, inbox[b])]
+        kept = [b for b in self.neighbors if b not in inbox or not self._parts(mine, inbox[b])]
         cut = len(kept) < len(self.neighbors)
         self.neighbors = kept
         told: dict[Hashable, ConsensusMessage] = {b: inbox[b] for b in kept if b in inbox}
@@ -164,6 +167,10 @@ class ConsensusAgent(IntervalAgent):
         degrees = (yield dict.fromkeys(kept, len(kept))) if self.needs_degrees else {}
         alpha = self.clock.rate(self.t, self.restart)
         self.average({b: message.estimate for b, message in told.items()}, degrees, own, alpha)
+
+    def _parts(self, mine: AgentIntervals, message: ConsensusMessage | None) -> bool:
+        """The neighbor's interval does not overlap mine; or it has found so itself and says so, as devices do."""
+        return message is PARTED or parted(mine, message.intervals, self.test)
 
     def _tick(self, cut: bool, told: dict[Hashable, ConsensusMessage]) -> Round:
         now = max(self.t, START)
@@ -179,8 +186,3 @@ class ConsensusAgent(IntervalAgent):
     @abstractmethod
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         """Set `estimate` from what the kept neighbors sent (`own`: what this agent sent to them)."""
-
-
-def _parts(mine: AgentIntervals, message: ConsensusMessage | None) -> bool:
-    """The neighbor's interval does not overlap mine; or it has found so itself and says so, as devices do."""
-    return message is PARTED or parted(mine, message.intervals)

@@ -65,7 +65,7 @@ class FlowAgent(IntervalAgent):
         self.unaware = [b for b, message in inbox.items() if b not in self.flows and message is not PARTED]
         for b in filter(inbox.__contains__, messages):
             message = inbox[b]
-            if message is PARTED or parted(mine, message.intervals):
+            if message is PARTED or parted(mine, message.intervals, self.test):
                 del self.flows[b]  # (2)
             else:
                 agreed = agreed_flow(self.flows[b], message.flow)

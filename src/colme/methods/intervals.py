@@ -1,5 +1,9 @@
 """What the interval methods share: the parameters of the confidence intervals, and radii for arrays and for agents.
 
+With cut="difference" an edge is cut when the means of its agents differ, not when their intervals part. Where all have
+equal counts (`LOOKS` in `colme.method`), half the distance at which they differ takes the place of the radius and all
+else is as before. Elsewhere agents tell their standard errors in place of radii, and a test compares each pair.
+
 Reference for the variance-aware intervals (`statistics`): N. Stankovic, "Variance-Aware ColME" (thesis), 2025;
 arXiv:2603.01216, 2026.
 """
@@ -13,21 +17,31 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.jit import kernel
 from colme.confidence import (
     BOUNDS,
+    CUTS,
+    KAPPA,
+    MEAN,
     STATISTICS,
     Bound,
+    DifferenceTest,
+    apart,
     check_probability,
     fill_intervals,
     interval_of,
+    laplace_radius,
+    level_alpha,
     level_gamma,
     radius_table,
+    scale_errors,
     scale_radii,
-    too_far,
+    standard_error,
 )  # fmt: skip
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
-from colme.method import Agent, Method, NeighborState, Place, State, World
+from colme.guard import GuardedMethod
+from colme.method import Agent, NeighborState, Place, State, World
 from colme.moments import add_sample
 from colme.pruning import Intervals, KeptEdges
 
@@ -38,12 +52,16 @@ VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
 }"""
 
 
-class IntervalMethod(Method, frozen=True, kw_only=True):
+class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
     """A method that compares confidence intervals.
 
+    cut         "intervals" (the papers'): an edge is cut when two intervals part; or "difference": when the two means
+                differ significantly, in less than half the time. It needs independent noise of a known scale
     delta       failure probability, turned into gamma by `level`
-    level       "agent", "edge" or "population" (see `colme.confidence.level_gamma`)
-    gamma       the level itself; overrides delta and level
+    level       "edge", "agent", "network" or "population" (see `colme.confidence.level_gamma`); for difference tests
+                "edge" or "agent" (`level_alpha`)
+    gamma       the level itself, overrides delta and level: an interval fails with probability at most 2 gamma, a
+                difference test cuts an edge of one class with probability at most gamma
     sigma       the scale the agents know; default: that of the scenario or recording
     bound       "laplace" (sub-Gaussian samples), "fourth-moment" (heavy tails) or "hoeffding" (bounded samples)
     kurtosis    E (x - mean)^4 <= kurtosis sigma^4, for the fourth-moment bound; default: that of the scenario, else 3
@@ -53,6 +71,7 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
                 gamma over the number of statistics, and an edge is cut when any of them differs
     """
 
+    cut: str = "intervals"
     delta: float = 0.1
     level: str = "edge"
     gamma: float | None = None
@@ -68,13 +87,30 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         check_probability("delta", self.delta)
         if self.gamma is not None:
             check_probability("gamma", self.gamma)
-        level_gamma(self.level, self.delta, n_agents=1, n_edges=1)
+        one_of(self.cut, CUTS, "cut", MethodError)
         one_of(self.bound, BOUNDS, "bound", MethodError)
+        if self.cut == "difference":
+            self._check_difference()
+        else:
+            level_gamma(self.level, self.delta, n_agents=1, n_edges=1)
         for name in ("sigma", "width"):
             if getattr(self, name) is not None:
                 positive(getattr(self, name), name, f"{name}=2.0", MethodError)
         if self.kurtosis is not None and not 1 <= self.kurtosis < math.inf:
             raise MethodError(f"kurtosis={self.kurtosis}: it must be at least 1. Try kurtosis=3.0 (Gaussian).")
+
+    def _check_difference(self) -> None:
+        if self.bound == "fourth-moment":
+            raise MethodError(
+                "bound='fourth-moment' with cut='difference': difference tests need a sub-Gaussian scale. "
+                "Try cut='intervals', or bound='laplace' with sigma=..."
+            )
+        if self.needs_moments:
+            raise MethodError(
+                f"statistics={self.statistics} with cut='difference': difference tests compare means whose scale is "
+                "known. Try cut='intervals', or statistics=('mean',) with sigma=..."
+            )
+        level_alpha(self.level, self.delta, n_edges=1, max_degree=1)
 
     def _check_statistics(self) -> None:
         for name in self.statistics:
@@ -102,15 +138,23 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
         """Intervals are computed from the samples' own deviation and kurtosis, not from a known scale."""
         return self.statistics != ("mean",)
 
-    def bound_for(self, n_agents: int, n_edges: int, kurtosis: float = 3.0) -> Bound:
-        """The radius function at the level that this population asks for."""
-        gamma = self.gamma
+    def bound_for(
+        self, n_agents: int, n_edges: int, kurtosis: float = 3.0, *, max_degree: int = 0, looks: str = "common"
+    ) -> Bound:  # fmt: skip
+        """The radius function at the level that this population asks for; `looks` as in `colme.method.LOOKS`."""
+        gamma, difference = self.gamma, self.cut == "difference"
         if gamma is None:
-            gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
+            if difference:
+                degree = max_degree or -(-2 * n_edges // n_agents)
+                paths = 2 if looks == "separate" else 1
+                gamma = level_alpha(self.level, self.delta, n_edges=n_edges, max_degree=degree, paths=paths)
+            else:
+                gamma = level_gamma(self.level, self.delta, n_agents=n_agents, n_edges=n_edges)
             if gamma < 1e-300:
                 raise MethodError(f"delta={self.delta}: it underflows to zero. Try delta=0.001.")
         gamma /= len(self.statistics)
-        bound = Bound(gamma=gamma, name=self.bound, kurtosis=kurtosis if self.kurtosis is None else self.kurtosis)
+        name = "difference" if difference else self.bound
+        bound = Bound(gamma=gamma, name=name, kurtosis=kurtosis if self.kurtosis is None else self.kurtosis)
         if not bound.radius(1) < math.inf:
             raise MethodError(
                 f"the radius is infinite (bound={self.bound!r}, gamma={gamma:.3g}, kurtosis={bound.kurtosis}): no "
@@ -137,11 +181,20 @@ class IntervalMethod(Method, frozen=True, kw_only=True):
             )
         return scale
 
+    def test_for(self, bound: Bound, unit: float | None, width: float | None, looks: str) -> DifferenceTest | None:
+        """The test of every pair, from a scale that all agents know; None where agents compare radii."""
+        if self.cut == "intervals" or looks == "equal":
+            return None
+        return DifferenceTest(1.0 / (KAPPA * float(self.scale_for(unit, width))), -2.0 * math.log(bound.gamma))
+
     def radii(self, world: World, graph: Graph) -> Radii:
-        bound = self.bound_for(world.n_agents, graph.n_edges, world.kurtosis)
+        looks, degree = world.looks, graph.max_degree
+        bound = self.bound_for(world.n_agents, graph.n_edges, world.kurtosis, max_degree=degree, looks=looks)
         if self.needs_moments:
             return MomentRadii(bound, self.statistics)
-        return Radii(bound, self.scale_for(world.sigma, world.width))
+        scale = self.scale_for(world.sigma, world.width)
+        test = self.test_for(bound, world.unit, world.width, looks)
+        return Radii(bound, scale) if test is None else StandardErrors(bound, scale, test)
 
 
 class Radii:
@@ -149,6 +202,8 @@ class Radii:
 
     numbers = 1.0
     """Numbers that describe an interval in a message: the mean, for its radius follows from the step."""
+    test: DifferenceTest | None = None
+    """What compares the agents' intervals; None: they are apart where they do not touch."""
 
     def __init__(self, bound: Bound, sigma: Any):
         self.table, self.sigma = radius_table(bound), sigma
@@ -173,6 +228,23 @@ class Radii:
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t or `ahead` of it, around the means of that step."""
         return [(mean, self.now(world, ahead))]
+
+
+class StandardErrors(Radii):
+    """Standard errors in place of radii, for difference tests between agents of any counts and sigmas."""
+
+    def __init__(self, bound: Bound, sigma: Any, test: DifferenceTest):
+        super().__init__(bound, sigma)
+        self.test = test
+
+    def now(self, world: World, ahead: int = 0) -> NDArray[np.float64]:
+        out = np.empty(world.n_agents)
+        scale_errors(out, world.t + ahead if world.count is None else world.count, self.sigma)
+        return out
+
+    def over(self, world: World, n_steps: int) -> None:
+        """Agents have different ones."""
+        return None
 
 
 class MomentRadii(Radii):
@@ -212,7 +284,7 @@ class IntervalState(NeighborState):
         """Cut the edges whose intervals do not overlap at step t."""
         for center, radius in self.radii.intervals(world, world.mean):
             (own, other), (own_radius, other_radius) = self.neighbors.ends(center), self.neighbors.ends(radius)
-            self.neighbors.cut(too_far(own, other, own_radius, other_radius))
+            self.neighbors.cut(_all_apart(own, other, own_radius, other_radius, self.radii.test))
 
 
 class PruningState(State):
@@ -225,7 +297,7 @@ class PruningState(State):
         self.estimate = np.full(world.n_agents, np.nan)
 
     def prune(self, world: World) -> None:
-        self.edges.prune_by(self.radii.intervals(world, world.mean), world.reference, world.t)
+        self.edges.prune_by(self.radii.intervals(world, world.mean), world.reference, world.t, self.radii.test)
 
     @property
     def wrong_share(self) -> float:  # type: ignore[override]
@@ -250,8 +322,11 @@ class IntervalAgent(Agent):
 
     def __init__(self, method: IntervalMethod, place: Place):
         super().__init__(place)
-        self.bound = method.bound_for(place.n_agents, place.n_edges, place.kurtosis)
+        self.bound = method.bound_for(
+            place.n_agents, place.n_edges, place.kurtosis, max_degree=place.max_degree, looks=place.looks
+        )
         self.scale = method.scale_for(place.sigma, place.width)
+        self.test = method.test_for(self.bound, place.unit, place.width, place.looks)
         self.statistics = [STATISTICS.index(name) for name in method.statistics] if method.needs_moments else []
         self.moments = (0.0, 0.0, 0.0)
 
@@ -263,6 +338,8 @@ class IntervalAgent(Agent):
     @property
     def intervals(self) -> AgentIntervals:
         """The agent's intervals now, one per statistic; the radius is infinite before the first sample."""
+        if self.test is not None:
+            return ((self.mean, -float(standard_error(self.count, self.scale))),)
         unit = self.bound.radius(self.count)
         if not self.statistics:
             return ((self.mean, float(self.scale * unit)),)
@@ -270,17 +347,46 @@ class IntervalAgent(Agent):
         return tuple(interval_of(each, self.count, self.mean, second, fourth, unit) for each in self.statistics)
 
     @property
-    def n_intervals(self) -> int:
-        """The number of intervals in every message."""
-        return max(1, len(self.statistics))
+    def radius(self) -> float:
+        """Half the width of an interval around the own mean that holds at all times, with probability 1 - alpha for
+        difference tests."""
+        if self.bound.name == "difference":
+            return float(self.scale * laplace_radius(self.count, 1.0, 0.5 * self.bound.gamma))
+        if not self.statistics:
+            return float(self.scale * self.bound.radius(self.count))
+        second, _, fourth = self.moments
+        return float(interval_of(MEAN, self.count, self.mean, second, fourth, self.bound.radius(self.count))[1])
+
+    def understands(self, theirs: AgentIntervals) -> bool:
+        """The intervals of another agent are of the same statistics, and both are radii or both standard errors."""
+        return len(theirs) == max(1, len(self.statistics)) and all(
+            (spread < 0.0) == (self.test is not None) for _, spread in theirs
+        )
 
 
 PARTED: Final = None
 """The message to a neighbor that may not know yet that the edge is cut."""
 AgentIntervals = tuple[tuple[float, float], ...]
-"""(center, radius) of each statistic that an agent compares: what it sends to others."""
+"""(center, radius) of each statistic that an agent compares: what it sends to others. For difference tests (mean, minus
+its standard error): the sign is what tells it from a radius, so that no agent takes the one for the other."""
 
 
-def parted(mine: AgentIntervals, theirs: AgentIntervals) -> bool:
-    """Some pair of closed intervals does not overlap."""
-    return any(too_far(x, y, r, q) for (x, r), (y, q) in zip(mine, theirs, strict=True))
+def parted(mine: AgentIntervals, theirs: AgentIntervals, test: DifferenceTest | None = None) -> bool:
+    """Some pair of closed intervals does not overlap; with a test, the means differ. False for what an agent with
+    another rule tells."""
+    if test is None and any(spread < 0.0 for _, spread in mine):
+        raise MethodError(
+            "standard errors are compared as if they were radii: cut='difference' has a test of its own. "
+            "Pass the agent's test: parted(mine, theirs, self.test)."
+        )
+    pairs = zip(mine, theirs, strict=True)
+    return any((q < 0.0) == (test is not None) and apart(x, y, r, q, test) for (x, r), (y, q) in pairs)
+
+
+@kernel
+def _all_apart(own, other, own_spread, other_spread, test):
+    """`apart` for many pairs."""
+    out = np.empty(own.size, np.bool_)
+    for i in range(out.size):
+        out[i] = apart(own[i], other[i], own_spread[i], other_spread[i], test)
+    return out

@@ -65,7 +65,7 @@ class OneHopAgent(IntervalAgent):
             if b not in inbox:  # a message can be lost
                 continue
             mean, count, theirs = inbox[b]
-            if parted(mine, theirs):
+            if parted(mine, theirs, self.test):
                 self.neighbors.remove(b)  # (2)
             elif count > 0:
                 total, weight = total + count * mean, weight + count

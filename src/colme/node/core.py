@@ -88,7 +88,7 @@ class Core:
             )
         place = Place(
             agent=name, neighbors=names, n_agents=n_agents, n_edges=max(n_agents * most // 2, 1), auto_step=1.0 / most,
-            sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0,
+            sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0, max_degree=most,
         )  # fmt: skip
         self.method, self.name, self.origin = method, name, origin
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +26,10 @@ import numpy as np
 from colme.errors import NodeError, positive, whole
 from colme.graphs import random_regular_graph
 from colme.lockstep import lockstep
-from colme.methods import CLColME
+from colme.methods import CLColME, Method
 from colme.node.config.plan import method_table, to_toml
 from colme.node.config.presets import default_degree
+from colme.node.core import Core
 from colme.node.net.zenoh_settings import runtime
 
 MEANS = (0.0, 3.0)
@@ -61,18 +62,19 @@ class DemoErrors(NamedTuple):
 class Demo:
     """The agents: starts, feeds, kills, restarts and stops them."""
 
-    def __init__(self, folder: Path, n_agents: int, seed: int):
-        self.folder, self.n_agents = folder, n_agents
+    def __init__(self, folder: Path, n_agents: int, seed: int, method: Method, modules: Sequence[str | Path]):
+        self.folder, self.n_agents, self.method = folder, n_agents, method
+        self.modules = [str(Path(each).absolute()) for each in modules]
         self._rng = np.random.default_rng(seed)
         self.degree = default_degree(n_agents)
         self.graph = random_regular_graph(n_agents, self.degree, rng=seed)
         self.names = [f"agent-{a + 1:02d}" for a in range(n_agents)]
         self.truth = [MEANS[a % 2] for a in range(n_agents)]
-        self.method = CLColME(sigma=SIGMA, delta=0.1)
         self.reports: list[dict[str, Any]] = [{} for _ in self.names]
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * n_agents
         self.rows: list[list[float]] = []  # samples, NaN where the agent was not running
         self._begun = [b""] * n_agents
+        Core(method, self.names[0], (), n_agents=n_agents, degree=self.degree, sigma=SIGMA)  # refuses what cannot run
         self._write_configurations()
 
     def start(self, a: int) -> None:
@@ -183,6 +185,7 @@ class Demo:
                 "name": name, "network": "demo", "preset": "local", "tick_rate": RATE, "listen": [places[a]],
                 "n_agents": self.n_agents, "n_edges": self.graph.n_edges, "report_every": _REPORT,
                 "method": method_table(self.method),
+                "modules": self.modules,
                 "neighbors": [
                     {"name": self.names[b]} | ({"endpoint": places[b]} if b < a else {}) for b in others
                 ],
@@ -190,13 +193,17 @@ class Demo:
             self._path(a).write_bytes(to_toml(table))
 
 
-def run_demo(*, seconds: float = 20.0, n_agents: int = 12, seed: int = 0) -> Generator[DemoView | DemoErrors]:
-    """Yield views of the agents, twice a second, and at the end the errors."""
+def run_demo(
+    *, seconds: float = 20.0, n_agents: int = 12, seed: int = 0, method: Method | None = None,
+    modules: Sequence[str | Path] = (),
+) -> Generator[DemoView | DemoErrors]:  # fmt: skip
+    """Yield views of the agents, twice a second, and at the end the errors. `modules` are the Python files that define
+    the method (default: CL-colME) if it is one of your own."""
     positive(seconds, "seconds", "seconds=20", NodeError)
     whole(n_agents, "n_agents", "n_agents=12", NodeError, low=3)
     whole(seed, "seed", "seed=0", NodeError, low=0)
     with tempfile.TemporaryDirectory(prefix="colme-demo-") as folder:
-        demo = Demo(Path(folder), n_agents, seed)
+        demo = Demo(Path(folder), n_agents, seed, method or CLColME(cut="difference", sigma=SIGMA, delta=0.1), modules)
         try:
             yield from _play(demo, seconds)
         finally:

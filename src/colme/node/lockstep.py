@@ -22,7 +22,8 @@ def lockstep_over(
     """Estimates (steps, agents): as `colme.lockstep.lockstep`, to the bit. Agents have texts for names; `known` are the
     arguments of `agents_of`."""
     n = graph.n_agents
-    agents = agents_of(method, graph, names=[f"{a:0{len(str(n))}d}" for a in range(n)], **known)
+    names = [f"{a:0{len(str(n))}d}" for a in range(n)]
+    agents = agents_of(method, graph, names=names, gaps=bool(np.isnan(samples).any()), **known)
     carrier = _by_network(method, agents, network)
     estimates = np.empty(samples.shape)
     for t, row in enumerate(samples):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.columns import Label, Labels
+from colme.confidence import DifferenceTest
 from colme.consensus import START
 from colme.errors import UnknownAgent, nearest
 from colme.graphs import Graph
@@ -174,7 +175,7 @@ class AgentTable:
         self._enter(np.arange(len(labels)))
         assert self.neighbors is not None
         for a, b in edges.tolist():
-            link(self.neighbors, self.numbers, self.agents, a, b)
+            link(self.neighbors, self.numbers, self.agents, a, b, None)
 
     def _enter(self, slots: NDArray[np.int64]) -> None:
         first = int(self.counters[PRESENT])
@@ -213,8 +214,9 @@ class AgentTable:
         return mine, theirs, new
 
     def merge_edges(
-        self, other: AgentTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_], given: bool
-    ) -> None:
+        self, other: AgentTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_],
+        given: bool, test: DifferenceTest | None,
+    ) -> None:  # fmt: skip
         """Of a given graph, keep the edges that both have kept; else keep the own ones and, where there is room, add
         those of new agents. All clocks restart."""
         assert self.neighbors is not None
@@ -228,7 +230,7 @@ class AgentTable:
             came = set(mine[new].tolist())
             for a, b in edges:
                 if a in came or b in came:
-                    link(self.neighbors, self.numbers, self.agents, a, b)
+                    link(self.neighbors, self.numbers, self.agents, a, b, test)
         here = self.present
         self.agents[here, STAMP] = self.numbers[here, CUT] = self.counters[LAST_CUT] = self.counters[EVENTS]
         self.numbers[here, RESTART] = np.maximum(self.numbers[here, COUNT] + 1, START)

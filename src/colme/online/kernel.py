@@ -14,7 +14,7 @@ import numpy as np
 from colme._core.jit import equation, helper, kernel
 from colme._core.random import LINK, philox
 from colme.census.sample_variance import add_square, variance_of_mean
-from colme.confidence import fourth_moment_radius, laplace_radius, too_far
+from colme.confidence import DifferenceTest, apart, fourth_moment_radius, laplace_radius, standard_error
 from colme.consensus import (
     CLOCKS,
     START,
@@ -29,8 +29,9 @@ from colme.samples import running_mean
 u64 = np.uint64
 
 MEAN, RADIUS, ESTIMATE, STAMP, WEIGHT, WEIGHT_2, SQUARE, TIME = range(8)
-"""Columns of `agents`. STAMP: the event of the last restart that the agent knows of. WEIGHT, WEIGHT_2: sums of the
-samples' weights and of their squares. SQUARE: weighted sum of squared deviations."""
+"""Columns of `agents`. RADIUS: what neighbors compare, for difference tests the standard error of the mean. STAMP: the
+event of the last restart that the agent knows of. WEIGHT, WEIGHT_2: sums of the samples' weights and of their squares.
+SQUARE: weighted sum of squared deviations."""
 COUNT, RESTART, CUT, HEARD, DEGREE = range(5)
 """Columns of `numbers`. COUNT: own samples. RESTART: the own sample at which its clock restarted. CUT: the event at
 which it last lost a neighbor to pruning. HEARD: its last event."""
@@ -49,7 +50,7 @@ class Parameters(NamedTuple):
     """What `learn_events` needs to know of a method; the defaults are those of a method without neighbors."""
 
     gamma: float = 1.0
-    """The level of the intervals."""
+    """The level of the intervals or difference tests."""
     shared: bool = False
     """gamma is divided by the number of agents so far."""
     kurtosis: float = -1.0
@@ -102,6 +103,22 @@ def radius_of(n, scale, gamma, kurtosis):
     if kurtosis > 0.0:
         return fourth_moment_radius(n, scale, gamma, kurtosis)
     return laplace_radius(n, scale, gamma)
+
+
+@helper
+def test_of(root, level):
+    """The difference test at this level; None where root is, so that intervals are compared."""
+    if root is None:
+        return None
+    return DifferenceTest(root, -2.0 * math.log(level))
+
+
+@helper
+def spread_of(n, scale, level, kurtosis, test):
+    """What an agent of n samples tells its neighbors: a radius, or the standard error where there is a test."""
+    if test is None:
+        return radius_of(n, scale, level, kurtosis)
+    return standard_error(n, scale)
 
 
 @kernel
@@ -223,13 +240,13 @@ def unlink_pair(neighbors, numbers, a, b):
 
 
 @kernel
-def link(neighbors, numbers, agents, a, b):
-    """Add an edge, unless it exists, one of the two has no room, or their intervals do not overlap. Returns whether it
-    was added."""
+def link(neighbors, numbers, agents, a, b, test):
+    """Add an edge, unless it exists, one of the two has no room, or their intervals do not overlap (with a test: their
+    means differ). Returns whether it was added."""
     width = neighbors.shape[1]
     if a == b or numbers[a, DEGREE] >= width or numbers[b, DEGREE] >= width:
         return False
-    if too_far(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS]):
+    if apart(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS], test):
         return False
     if _place_of(neighbors, numbers, a, b) >= 0:
         return False
@@ -241,12 +258,12 @@ def link(neighbors, numbers, agents, a, b):
 
 
 @helper
-def _prune(neighbors, numbers, agents, counters, a):
-    """Equation (2): end the edges to agents whose interval does not overlap a's."""
+def _prune(neighbors, numbers, agents, counters, a, test):
+    """Equation (2): end the edges to agents whose interval does not overlap a's, or whose mean differs."""
     j = 0
     while j < numbers[a, DEGREE]:
         b = neighbors[a, j]
-        if too_far(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS]):
+        if apart(agents[a, MEAN], agents[b, MEAN], agents[a, RADIUS], agents[b, RADIUS], test):
             unlink(neighbors, numbers, a, j)
             numbers[a, CUT] = numbers[b, CUT] = counters[LAST_CUT] = counters[EVENTS]
         else:
@@ -254,14 +271,14 @@ def _prune(neighbors, numbers, agents, counters, a):
 
 
 @helper
-def _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1):
+def _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1, test):
     """Ask random agents to become neighbors, until a has as many as wanted or has asked `tries` agents."""
     event, n = u64(counters[EVENTS]), u64(counters[PRESENT])
     for number in range(tries):
         if numbers[a, DEGREE] >= wanted or n == u64(0):
             break
         word, _, _, _ = philox(event & u64(0xFFFFFFFF), event >> u64(32), LINK, number, key_0, key_1)
-        link(neighbors, numbers, agents, a, roster[(u64(word) * n) >> u64(32)])
+        link(neighbors, numbers, agents, a, roster[(u64(word) * n) >> u64(32)], test)
 
 
 @helper
@@ -302,7 +319,7 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 @kernel
 def learn_events(
     slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
-    key_0, key_1,
+    root, key_0, key_1,
 ):  # fmt: skip
     """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter).
 
@@ -311,6 +328,7 @@ def learn_events(
     half_life       of a sample's weight, in the unit of times; negative: nothing is forgotten
     sigma           the known scale of a sample; NaN: estimated
     parameters      of the method
+    root            of the difference test, see `colme.confidence.DifferenceTest`; None: intervals are compared
     key_0, key_1    the seed of the random choice of neighbors
     """
     degree = parameters.degree
@@ -327,12 +345,13 @@ def learn_events(
         if neighbors is not None:
             level = parameters.gamma / counters[ARRIVED] if parameters.shared else parameters.gamma
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            row[RADIUS] = radius_of(n, scale_of(row, sigma, pool, BURN_IN), level, parameters.kurtosis)
-            _prune(neighbors, numbers, agents, counters, a)
+            test = test_of(root, level)
+            row[RADIUS] = spread_of(n, scale_of(row, sigma, pool, BURN_IN), level, parameters.kurtosis, test)
+            _prune(neighbors, numbers, agents, counters, a, test)
             if degree > 0:
                 half = (degree + 1) // 2
                 wanted, tries = (half, TRIES * half) if is_new else (degree, 1)
-                _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1)
+                _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1, test)
             alpha = _rate(neighbors, numbers, agents, counters, a, parameters.clock, parameters.alpha)
             _average(neighbors, numbers, agents, a, alpha, parameters.step, parameters.metropolis)
         if is_new:

@@ -3,7 +3,8 @@
 There is no common step. An event is one sample x of one agent a, and the state changes only at events:
 
 (1) a updates its count and mean:                   n_a <- n_a + 1,  X_a <- X_a + (x - X_a) / n_a
-(2) edges to neighbors whose interval does not overlap a's are cut, at both ends: |X_a - X_b| > R_a + R_b
+(2) edges to neighbors whose interval does not overlap a's are cut, at both ends: |X_a - X_b| > R_a + R_b; with
+    cut="difference" those whose mean differs, by the test for any counts (`colme.confidence`)
 (3) a's clock gives                                 alpha = k / (k + 1), k own samples since the last restart
 (4) a moves towards the kept neighbors:             z = y_a + b * sum over kept j of (y_j - y_a)
 (5) and towards its own mean:                       y_a <- (1 - alpha) X_a + alpha z
@@ -25,8 +26,11 @@ Scale. If sigma is not known, each agent estimates its own, moderated by the poo
 (`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
 in one process, so the pooled variance is simply available.
 
-Level. "edge" and "population" divide delta by the number of agents so far, at the time when an agent computes its
-radius; intervals that hold at all times need no more for edges that are added later.
+Level. All but "agent" divide delta by the number of agents so far, at the time when an agent computes its radius;
+intervals that hold at all times need no more for edges that are added later. Difference tests (cut="difference") at
+level "edge" divide it by the 0.75 degree N edges for which N agents so far have room, or by those of `graph`. To them
+each edge that is made counts: while N_0 agents become N, at most delta (1 + ln(N / N_0)) edges of one class are lost on
+average, and alpha more for each edge that replaces another.
 
 Forgetting. With `half_life` a sample's weight halves in this time, in units of `t` (seconds for dates); n is then the
 effective number (sum w)^2 / sum w^2, and k is at most n.
@@ -184,7 +188,8 @@ class CollaborativeMean:
         table = self._table
         learn_events(
             slots, values, times, table.agents, table.numbers, table.roster, table.places, table.counters, table.pool,
-            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, *key_of(self.seed),
+            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, self._rule.root,
+            *key_of(self.seed),
         )  # fmt: skip
 
     def _learn_and_forget(
@@ -242,7 +247,7 @@ class CollaborativeMean:
             merged = table.merge(came, self.half_life or -1.0)
             if table.neighbors is not None:
                 self._rule.update_radii()
-                table.merge_edges(came, *merged, given=self.has_graph)
+                table.merge_edges(came, *merged, given=self.has_graph, test=self._rule.test)
             self._rule.renew()
 
     # what it knows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_mean, posterior_quantiles
-from colme.confidence import BOUNDS
+from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
 from colme.graphs import Graph
@@ -50,6 +50,8 @@ class Rule:
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
     parameters = Parameters()
+    root: float | None = None
+    """Of the difference test, see `colme.confidence.DifferenceTest`; None: agents compare intervals."""
 
     def __init__(self, method: Method, sigma: float | None, degree: int, graph: Graph | None):
         if graph is not None and self.max_neighbors is None:
@@ -75,6 +77,11 @@ class Rule:
         """Groups, and the probability that an agent belongs to its group; NaN where the method has none."""
         return self.table.places[slots], np.full(len(slots), np.nan)
 
+    @property
+    def test(self) -> DifferenceTest | None:
+        """What compares two agents now; None: their intervals."""
+        return None
+
     def renew(self) -> None:
         """Agents were added or removed other than by an event."""
 
@@ -96,15 +103,23 @@ class ConsensusRule(Rule):
     """CL-colME and C-colME: average with the neighbors whose intervals overlap."""
 
     def __init__(self, method: ConsensusMethod, sigma: float | None, degree: int, graph: Graph | None):
+        known = method.sigma if method.sigma is not None else sigma
+        if method.cut == "difference" and method.bound != "hoeffding" and known is None:
+            raise MethodError(
+                "cut='difference' without a scale: difference tests need one that is known, not estimated. "
+                "Try sigma=..., or cut='intervals'."
+            )
         if graph is None:
-            # 4 r N directed edges, of as many agents as will have come: the kernel divides by them
-            bound, self.max_neighbors = method.bound_for(2, degree), degree + max(1, degree // 2)
+            # 4 r N directed edges, of as many agents as will have come: the kernel divides by them. Difference tests
+            # count edges, so as many as there is room for.
+            self.max_neighbors = degree + max(1, degree // 2)
+            bound = method.bound_for(2, degree if method.cut == "intervals" else self.max_neighbors)
             shared = method.gamma is None and method.level != "agent"
             gamma, auto = bound.gamma * (2.0 if shared else 1.0), 1.0 / self.max_neighbors
         else:
-            bound, self.max_neighbors = method.bound_for(graph.n_agents, graph.n_edges), max(1, graph.max_degree)
+            bound = method.bound_for(graph.n_agents, graph.n_edges, max_degree=graph.max_degree)
+            self.max_neighbors = max(1, graph.max_degree)
             shared, gamma, auto = False, bound.gamma, stable_step(graph)
-        known = method.sigma if method.sigma is not None else sigma
         scale = method.scale_for(sigma, None) if method.bound == "hoeffding" or known is not None else None
         super().__init__(method, scale, degree, graph)
         step = method.step_size(auto)
@@ -116,6 +131,8 @@ class ConsensusRule(Rule):
                 f"{2.0 / self.max_neighbors:.4g}. Try step='auto', which is {auto:.4g}."
             )
         self.bound = method.bound
+        test = method.test_for(bound, scale, None, "common")
+        self.root = None if test is None else test.root
         self.parameters = Parameters(
             gamma=gamma, shared=shared, kurtosis=bound.kurtosis if method.bound == "fourth-moment" else -1.0,
             clock=CLOCKS.index(method.clock), alpha=-1.0 if method.alpha is None else method.alpha, step=step,
@@ -143,10 +160,25 @@ class ConsensusRule(Rule):
     edges_changed = renew
 
     def update_radii(self) -> None:
-        table, level = self.table, self.parameters.gamma
-        if self.parameters.shared:
-            level /= max(1, table.counters[ARRIVED])  # there may be no agent yet
-        table.agents[table.present, RADIUS] = self.radii(table.present, level, BURN_IN)
+        table = self.table
+        radii = self.radii(table.present, self._level, BURN_IN) if self.root is None else self._errors(table.present)
+        table.agents[table.present, RADIUS] = radii
+
+    def _errors(self, slots: Slots) -> Floats:
+        out = np.empty(len(slots))
+        fill_noise(self.table.agents, slots, self.sigma, self.table.pool, out)
+        return np.sqrt(out)
+
+    @property
+    def _level(self) -> float:
+        """gamma for as many agents as have come."""
+        shared = self.parameters.shared
+        return self.parameters.gamma / (max(1, self.table.counters[ARRIVED]) if shared else 1.0)
+
+    @property
+    def test(self) -> DifferenceTest | None:
+        """What compares two agents now; None: their intervals."""
+        return None if self.root is None else DifferenceTest(self.root, -2.0 * math.log(self._level))
 
 
 _IN_FILE = {

@@ -30,7 +30,7 @@ from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.trace import Final, Trace
 from colme.spectrum import smoothness
 
-CHECKPOINT = "colme checkpoint 3"
+CHECKPOINT = "colme checkpoint 4"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
 
@@ -172,7 +172,7 @@ class Run:
         if self.world.classes_known:
             shares = state.wrong_share, state.lost_share
         coverage = nan if self.world.truth is None else state.coverage(self.world.truth, LEVEL)
-        return *errors, *shares, state.isolated, state.n_groups, coverage, state.numbers
+        return *errors, *shares, state.isolated, state.n_groups, coverage, state.numbers, state.trust
 
     def _samples_of(self, t: int) -> NDArray[np.float64]:
         """What every agent sees at step t."""

@@ -22,8 +22,8 @@ from colme.metrics import METRICS
 FORMAT = "colme trace 1"
 _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
-_LATER = ("n_groups", "coverage", "numbers")
-"""Metrics that traces of 0.3.0 lack."""
+_LATER = ("n_groups", "coverage", "numbers", "trust")
+"""Metrics that traces of 0.3.0 or 0.7.0 lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,7 @@ class Trace:
     n_groups: NDArray[np.float64]
     coverage: NDArray[np.float64]
     numbers: NDArray[np.float64]
+    trust: NDArray[np.float64]
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run: scenario, graph, tolerance, precision, version."""

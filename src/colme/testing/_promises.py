@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import BURN_IN
-from colme.errors import SampleError
+from colme.errors import SampleError, shorten
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.lockstep import lockstep
+from colme.lockstep import Carrier, Outboxes, agents_of, deliver, lockstep, step_together
+from colme.method import EVERYONE, Agent, Inbox, State
 from colme.methods import Method
 from colme.node.lockstep import lockstep_over
 from colme.node.net.memory import MemoryNetwork
@@ -148,6 +149,37 @@ def agent_form_equals_array_form(case: Case) -> None:
             known = {"sigma": sigma, "width": WIDTH, "classes": case.classes}
             bytewise = lockstep_over(MemoryNetwork(seed=1), case.method, samples - origin, case.graph, **known)
             _same(bytewise, alone, f"with {name}, messages as bytes", names=("over bytes", "as objects"))
+
+
+def messages_go_to_neighbors(case: Case) -> None:
+    """An outbox is a dictionary {neighbor: message}: no network delivers to agents that are not neighbors
+    (EVERYONE is for simulations)."""
+    if type(case.method).agent is Method.agent or case.method.by_name or case.method.baseline:
+        return
+    agents = agents_of(case.method, case.graph, sigma=SIGMA, width=WIDTH, classes=case.classes)
+    carry = _checked(agents, deliver(agents, set()))
+    for row in case.samples[:5]:
+        step_together(agents, row, carry)
+
+
+def _checked(agents: Mapping[Any, Agent], carry: Carrier) -> Carrier:
+    """Carries the same messages, and refuses those to agents that are not neighbors."""
+
+    def checked(outboxes: Outboxes, exchange: int) -> Mapping[Any, Inbox]:
+        for a, outbox in outboxes.items():
+            name = type(agents[a]).__name__
+            assert isinstance(outbox, dict), (
+                f"{name}.step yields {shorten(outbox)}: it must be a dictionary {{neighbor: message}}. Try "
+                "dict.fromkeys(self.neighbors, message)."
+            )
+            for to in outbox:
+                assert to == EVERYONE or to in agents[a].place.neighbors, (
+                    f"agent {a} ({name}) sends a message to {shorten(to)}, which is not among its neighbors "
+                    f"{agents[a].place.neighbors}. Send to neighbors only."
+                )
+        return carry(outboxes, exchange)
+
+    return checked
 
 
 def matches_the_reference(case: Case) -> None:
@@ -314,6 +346,7 @@ def false_pruning_stays_below_delta(case: Case) -> None:
 
 
 PROMISES: tuple[Callable[[Case], None], ...] = (
+    messages_go_to_neighbors,
     agent_form_equals_array_form,
     matches_the_reference,
     seed_decides_everything,
@@ -337,3 +370,18 @@ def check_method(method: Method, reference: Reference | None = None) -> None:
             promise(Case(method, reference))
         except AssertionError as error:
             raise AssertionError(f"{method!r} breaks the promise {promise.__name__!r}: {error}") from error
+        except AttributeError as error:
+            if _lacks_parent(error.obj):
+                name = type(error.obj).__name__
+                raise AssertionError(
+                    f"{name} has no {error.name!r}, which {name}.__init__ leaves to its parent class. "
+                    "Call super().__init__(...) first in it, with the arguments of the parent."
+                ) from error
+            raise
+
+
+def _lacks_parent(thing: Any) -> bool:
+    """Whether it is an agent or a state whose class does not call the constructor of its parent."""
+    return (isinstance(thing, Agent) and not hasattr(thing, "place")) or (
+        isinstance(thing, State) and "world" not in vars(thing)
+    )

@@ -18,6 +18,8 @@ NAME_LENGTH = 40
 """Width of an agent's name in a sentence, in characters."""
 VAGUE = 0.5
 """A gain with a larger standard error is not quantified."""
+NOTHING = 0.0005
+"""A gain below it, which would be printed as 0.0%, is no gain."""
 WEAK = 0.1
 """Correlations below this are not worth mentioning."""
 DOUBLE_DIGITS = 15
@@ -39,9 +41,13 @@ def headline(result: Result) -> str:
     if summary.gain_se > VAGUE and summary.gain > 0:
         vague = "Collaboration seems to help, but the gain is too uncertain to quantify: its standard error is "
         return f"{vague}{percent(summary.gain_se)}. {groups}"
-    sure = abs(summary.gain) > summary.gain_se
-    verdict = ("helps" if summary.gain > 0 else "hurts") if sure else "makes little difference"
-    than = f"{_less(summary.gain)} error than the agents' own means (standard error {percent(summary.gain_se)})"
+    if max(abs(summary.gain), summary.gain_se) < NOTHING:
+        verdict = "does not help here"
+    elif abs(summary.gain) > summary.gain_se:
+        verdict = "helps" if summary.gain > 0 else "hurts"
+    else:
+        verdict = "makes little difference"
+    than = f"{_less_error(summary.gain)} the agents' own means (standard error {percent(summary.gain_se)})"
     return f"Collaboration {verdict}: {than}. {groups}"
 
 
@@ -146,16 +152,18 @@ def _gain(result: Result) -> str:
     if summary.method == "local" or not summary.candidates:
         return ""
     folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
-    return (
-        f"{_less(summary.gain)} error than the local means (standard error {percent(summary.gain_se)}), by "
-        f"cross-validation within each agent's samples, {folds}."
+    return as_sentence(
+        f"{_less_error(summary.gain)} the local means (standard error {percent(summary.gain_se)}), by cross-validation "
+        f"within each agent's samples, {folds}"
     )
 
 
-def _less(gain: float) -> str:
-    """In cross-validation, a gain may exceed 100% by chance."""
+def _less_error(gain: float) -> str:
+    """How the error compares, up to "than" or "as". In cross-validation, a gain may exceed 100% by chance."""
+    if abs(gain) < NOTHING:
+        return "the same error as"
     gain = min(gain, 1.0)
-    return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'}"
+    return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'} error than"
 
 
 def _n_half(result: Result) -> str:

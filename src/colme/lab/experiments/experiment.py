@@ -33,19 +33,23 @@ import numpy as np
 from colme._core.structs import Configuration, read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import check_graph_names
-from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
+from colme.methods.modules import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 
 FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
-                "stability", "timing", "relative", "census")  # fmt: skip
+                "stability", "timing", "relative", "trust", "census")  # fmt: skip
 """The figures that a report can show (made in colme.lab.plots.figures)."""
 TIME_RATIO = "time_ratio"
 """A metric that only expected numbers have: the time of a method divided by that of CL-colME."""
+WORST_RATIO, MEAN_COVERAGE = "worst_ratio", "mean_coverage"
+"""Two more: the largest error relative to that of local means, from step 3 on (before, nothing could be judged), and
+the coverage of 90 % intervals, on average from step 10 on; both of means over the seeds."""
+BOUNDS = ("", "at most", "at least")
 STATISTICS = ("median", "mean")
 
 
@@ -53,11 +57,13 @@ class Expected(Configuration, frozen=True, kw_only=True):
     """A number to compare a measurement with: from theory, from an independent computation, or from a paper.
 
     method     the label of the method
-    metric     one of colme.metrics.METRICS, or "time_ratio": its time divided by that of CL-colME (with the same
-               parameters)
+    metric     one of colme.metrics.METRICS; or "time_ratio": its time divided by that of CL-colME (with the same
+               parameters); or "worst_ratio": its largest error relative to local means, from step 3 on; or
+               "mean_coverage": the coverage of 90 % intervals, on average from step 10 on
     t          the step at which it is expected; or
     below      the level below which the metric falls: the expected value is the first step at which it does
     value      the expected value
+    bound      "at most" or "at least" if the value is a promise, which the table says to hold or not
     statistic  of the seeds, "median" (default) or "mean": a mean is compared with the mean of what was measured
     source     where the value comes from ("published: ..." if a paper prints it)
     where      which parameters, where they are swept: { level = "agent" }
@@ -70,15 +76,17 @@ class Expected(Configuration, frozen=True, kw_only=True):
     t: int | None = None
     below: float | None = None
     value: float
+    bound: str = ""
     statistic: str = "median"
     source: str = ""
     where: dict[str, bool | int | float | str | tuple[float, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(self.metric, (*METRICS, TIME_RATIO), "metric", ExperimentError)
+        one_of(self.metric, (*METRICS, TIME_RATIO, WORST_RATIO, MEAN_COVERAGE), "metric", ExperimentError)
         one_of(self.statistic, STATISTICS, "statistic", ExperimentError)
-        if self.metric != TIME_RATIO and (self.t is None) == (self.below is None):
+        one_of(self.bound, BOUNDS, "bound", ExperimentError)
+        if self.metric in METRICS and (self.t is None) == (self.below is None):
             raise ExperimentError(
                 f"t={self.t} and below={self.below}: an expected number has exactly one of them. Try t=1000."
             )
@@ -164,7 +172,7 @@ class Experiment:
             raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
         head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
         modules = tuple(Path(folder) / each for each in head.modules)
-        known = methods_by_name(modules)
+        known = methods_by_name(modules, ExperimentError)
         if changes:
             table = change(table, changes, {name: method for name, (method, _) in known.items()})
             head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))

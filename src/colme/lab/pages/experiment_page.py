@@ -22,7 +22,7 @@ from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
 from colme.lab.plots.figures import draw
 from colme.lab.plots.subject import Drawing, Subject, subject_of
 from colme.lab.provenance import bibliography, versions
-from colme.lab.runs.runner import GRAPHS, with_kept_graphs
+from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.text import Row, text_of
@@ -30,6 +30,21 @@ from colme.lab.timing_runs import ratio_rows
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
+MEANINGS = {
+    "mse": "mean squared error of the estimates over all agents",
+    "error_rate": "share of agents whose error exceeds the tolerance",
+    "wrong_edges": "share of the edges between classes that remain (census: whose agents are in one group)",
+    "lost_edges": "share of the edges within a class that were cut (census: whose agents are in two groups)",
+    "isolated": "agents without a neighbor",
+    "n_groups": "groups that the method finds",
+    "coverage": "share of agents whose 90 % interval holds their true mean",
+    "numbers": "numbers sent to each neighbor per step",
+    "trust": "weight of the collaborative estimates, on average over agents, where a guard sets it",
+    "local_mse": "mean squared error of the agents' own means",
+}
+"""What the columns of final errors mean."""
+HELPS = 1.005
+"""A smaller ratio of errors, which would be printed as 1.00 times, is no gain."""
 
 
 def write_report(experiment: Experiment, store: RunStore, path: Path | None = None) -> tuple[Path, list[Drawing]]:
@@ -76,13 +91,18 @@ def _headline(subject: Subject) -> str:
     best: dict[str, float] = {}
     for row in rows:
         best[row["method"]] = max(best.get(row["method"], 0.0), row["local_mse"] / row["mse"])
-    name = REFERENCE if best.get(REFERENCE, 0.0) > 1 else max(best, key=lambda label: best[label])
+    name = REFERENCE if best.get(REFERENCE, 0.0) >= HELPS else max(best, key=lambda label: best[label])
     mine = [row for row in rows if row["method"] == name]
     gains = sorted(row["local_mse"] / row["mse"] for row in mine)
     steps = sorted({row["t"] for row in mine})
     when = f"At t = {steps[0]:,}" if len(steps) == 1 else "At the last step"
     if not gains[-1] > 1:
         return f"{when} no method has a smaller mean squared error than the agents' local means."
+    if gains[-1] < HELPS:
+        return (
+            f"Collaboration does not help here: {when[0].lower()}{when[1:]} no method has a mean squared error that is "
+            "more than 0.5 % smaller than that of the agents' local means."
+        )
     start = f"{when} the mean squared error of {name} is"
     end = "that of the agents' local means"
     if len(mine) > 1:
@@ -163,18 +183,21 @@ def _sections(subject: Subject) -> list[str]:
             "seeds; ratio: measured / expected. Expected numbers come from theory, from an independent computation or "
             "from a paper (published), as the source says."
         )
-        parts.append(table_html([_with_range(row) for row in expected], note, words=("source",)))
+        parts.append(table_html([_with_range(row) for row in expected], note, words=("quantity", "source")))
     if cases := case_rows(subject.data):
         parts.append("<h2>Every method in every case</h2>")
         note = (
             "Means over the seeds. Worst: the largest error relative to that of the local means, over all recorded "
-            "steps. Coverage: that of the 90 % intervals, smallest and largest from step 10 on. Numbers: how many are "
-            "sent to each neighbor per step."
+            "steps from the third on. Coverage: that of the 90 % intervals, smallest and largest from step 10 on. "
+            "Numbers: how many are sent to each neighbor per step."
         )
         parts.append(table_html(cases, note))
     parts.append("<h2>Final errors</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
-    parts.append(table_html(ended, "Medians over the seeds at the last step."))
+    columns = "; ".join(
+        f"{NAMES.get(name, name.replace('_', ' '))}: {MEANINGS[name]}" for name in ended[0] if name in MEANINGS
+    )
+    parts.append(table_html(ended, f"Medians over the seeds at the last step, t. {columns}."))
     times = time_table(subject.data)
     if times["ratio"].notna().any() and len(times) > 1:
         parts.append(f"<h2>Times relative to {escape(times.attrs['reference'])}</h2>")
@@ -194,8 +217,8 @@ def _with_range(row: Row) -> Row:
     return {
         "method": row["method"], "quantity": row["quantity"],
         "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
-        "expected": row["expected"],
-        "ratio": row["ratio"], "source": row["source"],
+        "expected": row["expected"], "ratio": row["ratio"],
+        **({"promise": row["promise"]} if "promise" in row else {}), "source": row["source"],
     }  # fmt: skip
 
 
@@ -222,7 +245,7 @@ def _making_of(subject: Subject) -> list[str]:
         "<h2>Reproduce it</h2>",
         f"<p>Save the file below as {escape(file)}{escape(_copies(experiment, folder))}, then run:</p>",
         f"<pre>colme run {escape(shlex.quote(file))}\ncolme report {escape(shlex.quote(folder))}</pre>",
-        f"<pre>{escape(toml_of(with_kept_graphs(experiment.table)))}</pre>",
+        f"<pre>{escape(toml_of(with_kept_files(experiment)))}</pre>",
         "<h2>Versions</h2>",
         table_html(rows, "The versions that made the runs, and those that made this page."),
         "<h2>How to cite</h2>",
@@ -232,13 +255,16 @@ def _making_of(subject: Subject) -> list[str]:
 
 
 def _copies(experiment: Experiment, folder: str) -> str:
-    """What to copy beside the file: the results keep the graph files in a folder to which the file refers."""
+    """What to copy beside the file: the results keep the graph files, and the modules with methods of the user's own,
+    in folders to which the file refers."""
     graphs = dict.fromkeys(Path(each.setting.graph_file).name for each in experiment.planned if each.setting.graph_file)
-    return f", copy the folder {folder}/{GRAPHS} (it holds {', '.join(graphs)}) beside it" if graphs else ""
+    kept = {GRAPHS: list(graphs), MODULES: kept_module_names(experiment)}
+    held = [f"{folder}/{name} (it holds {', '.join(files)})" for name, files in kept.items() if files]
+    return f", copy the folder{'s' * (len(held) > 1)} {' and '.join(held)} beside it" if held else ""
 
 
 def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = ()) -> str:
-    """A table of rows; columns of numbers are set to the right."""
+    """A table of rows; columns of numbers are set to the right, those of `words` are broken into lines."""
     if not rows:
         return ""
     names = list(rows[0])
@@ -246,7 +272,10 @@ def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = 
 
     def cell(tag: str, name: str, text: str) -> str:
         kind = "number" if name in numeric else "words" if name in words and tag == "td" else ""
-        return f'<{tag} class="{kind}">{escape(text)}</{tag}>' if kind else f"<{tag}>{escape(text)}</{tag}>"
+        marks = f' class="{kind}"' if kind else ""
+        if tag == "th" and name in MEANINGS:
+            marks += f' title="{escape(MEANINGS[name])}"'
+        return f"<{tag}{marks}>{escape(text)}</{tag}>"
 
     head = "".join(cell("th", name, NAMES.get(name, name.replace("_", " "))) for name in names)
     body = "\n".join("<tr>" + "".join(cell("td", name, text_of(row[name])) for name in names) + "</tr>" for row in rows)

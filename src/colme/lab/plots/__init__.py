@@ -18,6 +18,7 @@ from colme.lab.plots.over_time import (
     plot_error_rate,
     plot_mse,
     plot_relative,
+    plot_trust,
     plot_wrong_edges,
     relative_to_local,
 )  # fmt: skip
@@ -40,7 +41,7 @@ __all__ = [
     "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
     "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_error_rate",
     "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",
-    "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_wrong_edges", "relative_to_local", "save",
-    "scaling_table", "separation", "spectrum_table", "stability_table", "time_table", "timing_table",
-    "write_figure",
+    "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_trust", "plot_wrong_edges",
+    "relative_to_local", "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table",
+    "timing_table", "write_figure",
 ]  # fmt: skip

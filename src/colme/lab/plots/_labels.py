@@ -234,9 +234,11 @@ class MarkLabels(_Labels):
             text, x = self.texts[number], marks[number]
             size = text.get_window_extent(renderer)
             best: tuple[float, Bbox] | None = None
-            for row in range(len(marks)):
-                top = axes.bbox.y1 - row * (size.height + 2 * AIR * point)
-                for left in (x + 3 * point, x - 3 * point - size.width):
+            tops = sorted({axes.bbox.y1, *(box.y0 - 2 * AIR * point for box in placed)}, reverse=True)
+            for row, top in enumerate(tops):
+                # right of the mark, left of it, or, where both are too narrow, across it within the frame
+                across = min(max(axes.bbox.x0 + 3 * point, x - size.width / 2), axes.bbox.x1 - size.width - 3 * point)
+                for left in (x + 3 * point, x - 3 * point - size.width, across):
                     box = Bbox.from_extents(left, top - size.height, left + size.width, top)
                     inside = left >= axes.bbox.x0 and box.x1 <= axes.bbox.x1
                     crossed = sum(box.x0 - point < other < box.x1 + point for other in marks)

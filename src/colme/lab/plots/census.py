@@ -120,13 +120,13 @@ def _common(ax: Axes, title: str) -> None:
 
 def _bins(ax: Axes, found: ExplainedCensus) -> None:
     population = found.population / found.population.max()
-    _bars(ax, found, population, GREY, 0.35, "all agents, not to scale (unknown to this agent)")
+    _bars(ax, found, population, GREY, 0.35, "all agents, not to scale")
     _bars(ax, found, found.masses[0], VERMILION, 1.0, "this agent's mass")
-    ax.axvline(found.mean, color=BLACK, linewidth=0.8, label="this agent's mean")
+    ax.axvline(found.mean, ymax=1.05 / 1.8, color=BLACK, linewidth=0.8, label="this agent's mean")
     ax.set_ylabel("mass")
-    ax.set_ylim(0, 1.5)
+    ax.set_ylim(0, 1.8)  # room for the legend
     ax.legend(loc="upper right", fontsize="small")
-    _common(ax, f"1. Linear binning: unit mass on the two bins\naround an agent's own mean (t = {found.t})")
+    _common(ax, f"1. Linear binning: unit mass on the two bins\naround an agent's own mean at step {found.t}")
 
 
 def _rounds(ax: Axes, found: ExplainedCensus) -> None:
@@ -145,15 +145,16 @@ def _rounds(ax: Axes, found: ExplainedCensus) -> None:
 def _mixture(ax: Axes, found: ExplainedCensus) -> None:
     _bars(ax, found, found.masses[-1], GREY, 0.35, "this agent's histogram")
     x = np.linspace(found.center[0], found.center[-1], 600)
-    total = np.zeros(len(x))
+    total, named = np.zeros(len(x)), False
     for weight, location, spread in zip(found.weight, found.location, found.spread, strict=True):
         variance = spread**2 + found.sigma_of_mean**2
         one = weight * found.width * np.exp(-0.5 * (x - location) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
         total += one
-        ax.plot(x, one, color=VERMILION, linewidth=1.0)
-        ax.axvline(location, color=VERMILION, linewidth=0.7, linestyle=(0, (2, 2)))
+        ax.plot(x, one, color=VERMILION, linewidth=1.0, label=None if named else "its components")
+        ax.axvline(location, ymax=1.1 / 1.8, color=VERMILION, linewidth=0.7, linestyle=(0, (2, 2)))
+        named = True
     ax.plot(x, total, color=BLACK, linewidth=1.2, label="mixture, with sampling noise")
-    ax.set_ylim(0, 1.5 * found.masses[-1].max())
+    ax.set_ylim(0, 1.8 * found.masses[-1].max())
     ax.set_ylabel("mass")
     ax.legend(loc="upper right", fontsize="small")
     k = len(found.weight)

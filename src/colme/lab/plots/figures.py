@@ -17,7 +17,7 @@ from colme.lab.timing_runs import ratio_frame
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
-MOST_LINES, MOST_PANELS = 10, 8
+MOST_LINES, MOST_PANELS = 10, 12
 """Most lines in one plot; most plots in one figure."""
 PICTURED, MOST_PICTURED = 80, 300
 """Agents in a picture of a graph; most agents of a graph from a file."""
@@ -48,6 +48,21 @@ def relative(subject: Subject) -> Drawing:
     return Drawing("relative", _panels(data, plots.RELATIVE, plots.plot_relative), table, caption)
 
 
+def trust(subject: Subject) -> Drawing:
+    """Weight that the guard gives to collaborative estimates."""
+    from colme.lab import plots
+
+    if "trust" not in subject.data or not bool(subject.data["trust"].notnull().any()):
+        raise ExperimentError("the figure trust: no method of this experiment has a guard. Try guard = true in one.")
+    caption = (
+        "Weight of the collaborative estimate beside the own mean, on average over agents: median (line) and quartiles "
+        "(band) over the seeds. At 0 agents report their own means, at 1 what the method says."
+    )
+    return Drawing(
+        "trust", _panels(subject.data, "trust", plots.plot_trust), plots.curves(subject.data, "trust"), caption
+    )
+
+
 def error_rate(subject: Subject) -> Drawing:
     """Share of agents whose error exceeds the tolerance."""
     from colme.lab import plots
@@ -62,13 +77,24 @@ def error_rate(subject: Subject) -> Drawing:
 def wrong_edges(subject: Subject) -> Drawing:
     """Share of the edges between classes that remain."""
     from colme.lab import plots
+    from colme.lab.plots.output import figure_of
 
     table = plots.curves(subject.data, "wrong_edges", spacing="linear")
     caption = (
         "Share of the initial edges between different classes that remain: median (line) and quartiles (band) over the "
         "seeds."
     )
-    return Drawing("wrong_edges", _panels(subject.data, "wrong_edges", plots.plot_wrong_edges), table, caption)
+    figure = _panels(subject.data, "wrong_edges", plots.plot_wrong_edges)
+    used = [method for method in subject.experiment.methods if not method.baseline]
+    keeping = list(dict.fromkeys(method.label for method in used if not method.cuts_edges))
+    if keeping and all(not method.cuts_edges for method in used):
+        for axes in figure_of(figure).axes:
+            axes.set_ylabel("edges between classes within one group")
+        caption = caption.replace("that remain:", "whose two agents the method puts into one group (it cuts none):")
+    elif keeping:
+        names = " and ".join(keeping)
+        caption += f" Lines of methods that cut no edges ({names}): the share whose two agents are put into one group."
+    return Drawing("wrong_edges", figure, table, caption)
 
 
 def time(subject: Subject) -> Drawing:
@@ -151,6 +177,7 @@ def graph(subject: Subject) -> Drawing:
     from matplotlib.figure import Figure
 
     from colme.lab import plots
+    from colme.lab.plots.graph import panel_height
 
     picked = subject.picked.setting
     setting = with_fewer_agents(picked, MOST_PICTURED if picked.graph_file else PICTURED)
@@ -161,7 +188,7 @@ def graph(subject: Subject) -> Drawing:
         setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setup.steps,
         seed=setting.seed,
     )  # fmt: skip
-    figure = Figure(figsize=(7.2, 3.7), layout="constrained")
+    figure = Figure(figsize=(7.2, panel_height(found, 3.6)), layout="constrained")
     for axes, when in zip(figure.subplots(1, 2), ("before", "after"), strict=True):
         plots.plot_graph(found, when, axes)
     alive = {tuple(edge) for edge in found.after.edges().tolist()}
@@ -174,6 +201,8 @@ def graph(subject: Subject) -> Drawing:
         f"A small simulation with the same parameters: {setting.scenario.n_agents} agents and {len(edges)} edges, "
         f"before the first sample and after t = {setup.steps:,}. {run_shown(subject)}"
     )
+    if not setting.method.cuts_edges:
+        caption += f" On the right are the edges between agents of one group: {setting.method.label} cuts none."
     return Drawing("graph", figure, table, caption)
 
 
@@ -197,7 +226,12 @@ def census(subject: Subject) -> Drawing:
     for axes, part in zip(figure.subplots(2, 2).ravel(), plots.PARTS, strict=True):
         plots.plot_census(found, part, axes)
     words = ", ".join(part for part in (each.setting.scenario.case, f"agent {found.agent}", f"t = {found.t}") if part)
-    return Drawing("census", figure, found.table(), f"How a census works ({words}).")
+    caption = (
+        f"How a census works ({words}). 1: the agent's mass; the local means of all agents, which it does not know, "
+        "are scaled to a maximum of 1. 2: its histogram after some rounds of consensus. 3: the mixture fitted to its "
+        "last histogram; dotted lines are the locations of the components. 4: the estimate for any local mean."
+    )
+    return Drawing("census", figure, found.table(), caption)
 
 
 def spectrum(subject: Subject) -> Drawing:

@@ -37,6 +37,8 @@ class Separation:
     """(n_agents, 2), the same for both pictures, in -1..1."""
     label: str
     steps: int
+    cuts_edges: bool = True
+    """Whether `after` lacks edges that were cut; if not, those between groups that the method finds."""
 
     def wrong(self, graph: Graph) -> NDArray[np.bool_]:
         """Which of graph.edges() join two classes."""
@@ -70,7 +72,9 @@ def separation(
     assert truth is not None  # a scenario always knows
     means = tuple(float(truth[class_ == c][0] + run.stream.origin) for c in np.unique(class_))
     class_ = np.unique(class_, return_inverse=True)[1]
-    return Separation(before, after, class_, means, _positions(before, after, class_), method.label, steps)
+    return Separation(
+        before, after, class_, means, _positions(before, after, class_), method.label, steps, method.cuts_edges
+    )
 
 
 def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.float64]:
@@ -101,14 +105,26 @@ def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.
     return place / max(np.abs(place).max(), 1e-12)
 
 
+def _extent(picture: Separation) -> NDArray[np.float64]:
+    """Width and height of the picture, with room for the markers."""
+    extent: NDArray[np.float64] = np.ptp(picture.positions, axis=0) + 0.16
+    return extent
+
+
+def panel_height(picture: Separation, panel: float = 3.4) -> float:
+    """The height at which the picture, with its title and legend, fills a panel of this width (in inches)."""
+    width, height = _extent(picture)
+    return float(np.clip(0.87 + (panel - 0.1) * height / width, 1.8, 5.0))
+
+
 def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None) -> Axes:
     """Agents by class (color and shape) and the edges of the graph before or after the run; edges between classes in
     a warning color."""
     one_of(when, ("before", "after"), "when")
     graph = picture.before if when == "before" else picture.after
     edges, wrong, place = graph.edges(), picture.wrong(graph), picture.positions
-    n, (width, height) = len(place), np.ptp(place, axis=0) + 0.16
-    with canvas(ax, size=(3.4, float(np.clip(0.75 + 3.3 * height / width, 1.8, 5.0)))) as ax:
+    n, (width, height) = len(place), _extent(picture)
+    with canvas(ax, size=(3.4, panel_height(picture))) as ax:
         ax.grid(False)
         ax.set_axis_off()
         ax.set_aspect("equal")
@@ -122,7 +138,8 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
             ax.scatter(x, y, s=float(np.clip(4000 / n, 9, 42)), marker=MARKERS[c % len(MARKERS)],
                        color=COLORS[c % len(COLORS)], edgecolor="white", linewidth=0.5, zorder=3,
                        label=f"mean {number(mean)}")  # fmt: skip
-        share = f"{int(wrong.sum())} of {len(edges)} edges join different classes"
+        kind = "edges" if picture.cuts_edges or when == "before" else "edges within a group"
+        share = f"{int(wrong.sum())} of {len(edges)} {kind} join different classes"
         moment = (
             "before the first sample"
             if when == "before"

@@ -1,4 +1,4 @@
-"""Figures over time: mean squared error, error rate, wrong edges."""
+"""Figures over time: mean squared error, trust, error rate, wrong edges."""
 
 from __future__ import annotations
 
@@ -84,7 +84,20 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
         ax.set_yscale("log")
         ax.axhline(1.0, color=GREY, linewidth=0.8, zorder=1)
-        ax.set_ylabel("error / local error")
+        ax.set_ylabel("MSE / MSE of the local means")
+        draw_lines(ax, table)
+        title_of(ax, data)
+    return ax
+
+
+def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
+    """The weight of the collaborative estimates, on average over agents, over time: of methods with a guard."""
+    guarded = data["trust"].notnull().any([dim for dim in data["trust"].dims if dim != "method"])
+    table = curves(data.isel({"method": np.flatnonzero(guarded.values)}), "trust")
+    with canvas(ax) as ax:
+        step_axis(ax, table["t"].min(), table["t"].max(), log=True)
+        ax.set_ylim(-0.03, 1.03)
+        ax.set_ylabel("weight of the collaborative estimate")
         draw_lines(ax, table)
         title_of(ax, data)
     return ax

@@ -84,6 +84,10 @@ def _resize(figure: Figure, width: float) -> None:
         high = min(high, 2 * min(y, whole.height - y))
         _wrap_label(axes.yaxis.label, axes.yaxis.label.get_window_extent().height, high)
         _wrap_label(axes.xaxis.label, axes.xaxis.label.get_window_extent().width, wide)
+        _wrap_label(axes.title, axes.title.get_window_extent().width, wide)
+        left: Any = axes._left_title  # type: ignore[attr-defined]
+        column = whole.width / columns
+        _wrap_label(left, left.get_window_extent().width, 0.95 * (column - left.get_window_extent().x0 % column))
 
 
 def _wrap_label(label: Text, length: float, room: float) -> None:
@@ -91,7 +95,7 @@ def _wrap_label(label: Text, length: float, room: float) -> None:
     if length <= 0.95 * room:
         return
     words = re.findall(r"(?:\$[^$]*\$|\S)+", label.get_text())
-    longest = len(label.get_text()) * 0.9 * room / length
+    longest = max(map(len, label.get_text().split("\n"))) * 0.9 * room / length
     lines = [""]
     for word in words:
         lines = [*lines, word] if len(lines[-1]) + len(word) > longest else [*lines[:-1], f"{lines[-1]} {word}".strip()]

@@ -164,7 +164,7 @@ def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axe
     stability."""
     ends = ends_of(spectrum_table(graph))
     edge, fastest = 2.0 / ends.largest, ends.fastest_step
-    marks = {"1 / max degree": 1.0 / graph.max_degree, r"fastest: $2/(\lambda_2+\lambda_{max})$": fastest,
+    marks = {"1 / max degree": 1.0 / graph.max_degree, "fastest:\n$2/(\\lambda_2+\\lambda_{max})$": fastest,
              "unstable beyond\n$2/\\lambda_{max}$": edge}  # fmt: skip
     chosen = np.linspace(0.0, 1.4 * edge, 29)[1:] if steps_b is None else np.asarray(steps_b, float)
     # theory has a corner at the fastest step and is straight elsewhere: with it, the line is exact

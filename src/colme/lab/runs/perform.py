@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from colme.errors import CheckpointError, ColmeError, RunError
+from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
 from colme.lab.experiments.graph_files import digest_of
-from colme.lab.experiments.modules import methods_by_name
 from colme.lab.experiments.planning import PlannedTiming, Timing
 from colme.lab.experiments.setting import Setting
 from colme.lab.provenance import versions
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.warm_up import warm_up
 from colme.lab.timing_runs import measure_repeatedly
+from colme.methods.modules import methods_by_name
 from colme.metrics import METRICS
 from colme.sim.engine import Interrupted, Progress
 from colme.sim.prepare import prepare_run
@@ -203,7 +203,7 @@ def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
 
 def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> Setting:
     """A setting from its plain form, with the files that it refers to."""
-    known = methods_by_name(Path(each) for each in modules)
+    known = methods_by_name((Path(each) for each in modules), ExperimentError)
     fields = dict(configuration["method"])
     method, module = known[fields.pop("method")]
     if "timing" not in configuration and module != configuration.get("module"):

@@ -30,7 +30,7 @@ from colme.lab.runs.store import RunStore, parquet
 from colme.sim.simulation import available_cores
 
 BACKENDS = ("loky", "threading", "dask", "ray")
-GRAPHS = "graphs"
+GRAPHS, MODULES = "graphs", "modules"
 """The folder for copies of graph files, among the results."""
 
 
@@ -263,10 +263,7 @@ def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
     """Store the experiment file with its results, for reports, together with the files that it refers to. Returns the
     paths of the copies of its modules, and graph file -> path of its copy."""
     modules, graph_files = _keep_modules(plan), _keep_graphs(plan)
-    table = plan.experiment.table
-    if modules:
-        table = table | {"modules": [f"modules/{Path(each).name}" for each in modules]}
-    plan.store.save_experiment(with_kept_graphs(table) if graph_files else table)
+    plan.store.save_experiment(with_kept_files(plan.experiment))
     return modules, graph_files
 
 
@@ -281,8 +278,11 @@ def _keep_graphs(plan: RunPlan) -> dict[str, str]:
     return kept
 
 
-def with_kept_graphs(table: dict[str, Any]) -> dict[str, Any]:
-    """The table of an experiment with the copies of its graph files in place of the originals."""
+def with_kept_files(experiment: Experiment) -> dict[str, Any]:
+    """The table of an experiment with the copies of its graph files and modules in place of the originals."""
+    table, modules = experiment.table, kept_module_names(experiment)
+    if modules:
+        table = table | {"modules": [f"{MODULES}/{name}" for name in modules]}
 
     def kept(graph: Any) -> Any:
         if isinstance(graph, list):
@@ -304,17 +304,24 @@ def refusals(plan: RunPlan) -> list[str]:
 
 def _keep_modules(plan: RunPlan) -> tuple[str, ...]:
     """Copy the modules into the results, so that these can be read without the original files."""
-    folder = plan.store.folder / "modules"
     kept = []
-    for path in plan.experiment.modules:
-        target = folder / path.name
-        number = 2
-        while str(target.resolve()) in kept:  # two modules of one name
-            target, number = folder / f"{path.stem}_{number}{path.suffix}", number + 1
+    for path, name in zip(plan.experiment.modules, kept_module_names(plan.experiment), strict=True):
+        target = plan.store.folder / MODULES / name
         if target.resolve() != path.resolve():
             write_whole(target, path.read_bytes())  # another session may be reading it
         kept.append(str(target.resolve()))
     return tuple(kept)
+
+
+def kept_module_names(experiment: Experiment) -> list[str]:
+    """The names of the copies of its modules; of two modules of one name, the second gets a number."""
+    names: list[str] = []
+    for path in experiment.modules:
+        name, number = path.name, 2
+        while name in names:
+            name, number = f"{path.stem}_{number}{path.suffix}", number + 1
+        names.append(name)
+    return names
 
 
 def _report_failures(outcomes: list[RunOutcome], plan: RunPlan) -> None:

@@ -22,7 +22,8 @@
     [[neighbors]]
     name = "pi-4"
 
-Paths are relative to the file. Off loopback TLS is required. `tables` has the tables one by one; this file has the keys
+`modules = ["my_method.py"]` lists Python files that define methods of your own. Paths are relative to the file. Off
+loopback TLS is required. `tables` has the tables one by one; this file has the keys
 outside of tables and the rules that hold between tables.
 """
 
@@ -37,7 +38,8 @@ import msgspec
 
 from colme._core.structs import Configuration, convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.methods import METHODS, Method
+from colme.methods import Method
+from colme.methods.modules import methods_by_name
 from colme.node.config import presets
 from colme.node.config.tables import Estimates, HostTable, Join, Limits, Neighbor, Samples, Tls
 from colme.node.hosts.frame import MOST_BYTES
@@ -60,6 +62,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     tls        files of its identity; required off loopback
     samples    where samples come from
     estimates  where estimates go
+    modules    Python files that define methods of your own
     store      file in which its state is saved (default: the name, with .sqlite)
     n_agents   agents in the network (default: its members and itself)
     n_edges    edges in the network (default: its own)
@@ -84,6 +87,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     tls: Tls | None = None
     samples: Samples = Samples()
     estimates: Estimates = Estimates()
+    modules: tuple[str, ...] = ()
     store: str = ""
     n_agents: int | None = None
     n_edges: int | None = None
@@ -192,6 +196,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         fields = convert_fields(rest, cls, NodeError)
         home = Path(folder)
         fields["store"] = str(home / (fields.get("store") or f"{table['name']}.sqlite"))
+        fields["modules"] = tuple(str(home / each) for each in fields.get("modules", ()))
         if "tls" in fields:
             fields["tls"] = fields["tls"].within(home)
         if "samples" in fields and fields["samples"].source in ("file", "unix"):
@@ -204,7 +209,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
                 key: str(home / value) for key in ("agents", "estimates") if (value := getattr(fields["host"], key))
             }
             fields["host"] = msgspec.structs.replace(fields["host"], **files)
-        return cls(method=method_of(table["method"]), **fields)
+        return cls(method=method_of(table["method"], fields["modules"]), **fields)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -299,13 +304,13 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
 
 
-def method_of(table: Any, known: Iterable[type[Method]] = METHODS) -> Method:
-    """A method from its table, as experiment files have it."""
+def method_of(table: Any, modules: Iterable[str | Path] = ()) -> Method:
+    """A method from its table, as experiment files have it; `modules` are Python files with further methods."""
     if not isinstance(table, dict) or "method" not in table:
         raise NodeError(
             f"method={shorten(table)}: it must be a table with a name. Write [method], method = 'cl-colme'."
         )
-    by_tag = {str(kind.__struct_config__.tag): kind for kind in known}
+    by_tag = {tag: kind for tag, (kind, _) in methods_by_name(map(Path, modules), NodeError).items()}
     with located("method", NodeError):
         one_of(table["method"], by_tag, "method", NodeError)
         kind = by_tag[table["method"]]

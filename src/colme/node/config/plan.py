@@ -20,7 +20,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,11 +88,13 @@ def plan(
     agents: int | None = None,
     replace: bool = True,
     admit: str = "members",
+    modules: Sequence[str | Path] = (),
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
 
-    degree  neighbors of each agent (default: 6, or fewer if there are few agents; if too few of them can be dialed for
-            a graph of equal degrees, those that cannot be are connected to those that can)
+    degree  neighbors of each agent (default: 6, or fewer if there are few agents or few that can be dialed; if those
+            are fewer than half, degrees are unequal: agents that cannot be dialed are connected to those that can)
     graph   the graph of neighbors, instead of a random one; agents are numbered as in `hosts`
     seed    seed of the random graph
     days    validity of the certificates (default: a year)
@@ -99,6 +102,8 @@ def plan(
             folder
     replace whether lost neighbors are replaced by introduction; if not, agents keep the neighbors of the graph
     admit   which agents may become neighbors: "members" of the fleet, or all "certified" by its authority
+    modules Python files with methods of your own; a copy goes into each folder
+    say     is called with a sentence if the agents have unequal numbers of neighbors
     """
     target = Path(folder)
     if target.exists():
@@ -111,7 +116,10 @@ def plan(
     )
     if many is not None:
         degree, graph = None, many.between_hosts
-    edges = [(hosts[a], hosts[b]) for a, b in _graph(hosts, degree, graph, seed).edges()]
+    chosen = _graph(hosts, degree, graph, seed)
+    if graph is None and (unequal := _explain_degrees(hosts, chosen)):
+        say(unequal)
+    edges = [(hosts[a], hosts[b]) for a, b in chosen.edges()]
     tables = {host.name: _table(host, hosts, edges, method) for host in hosts}
     if many is not None:
         for table in tables.values():
@@ -124,7 +132,9 @@ def plan(
                         "agents=..., replace=False or Local(). Leave one out.")  # fmt: skip
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
-        config = NodeConfig.parse(table)
+        config = NodeConfig.parse(table | {"modules": [str(Path(each).absolute()) for each in modules]})
+        if modules:
+            table["modules"] = _module_names(modules)
     _check_method(config, many)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +143,9 @@ def plan(
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
     try:
         _write(draft, hosts, tables, network, days)
+        for host in hosts:
+            for each in modules:
+                shutil.copyfile(each, draft / host.name / Path(each).name)
         if many is not None:
             many.write(draft)
         os.rename(draft, target)
@@ -141,6 +154,15 @@ def plan(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return target
+
+
+def _module_names(modules: Sequence[str | Path]) -> list[str]:
+    """The names of the files in the folder of an agent."""
+    names = [Path(each).name for each in modules]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise NodeError(f"{count} modules are called {name}: they go into one folder. Rename one.")
+    return names
 
 
 def _check_method(config: NodeConfig, many: ManyAgents | None) -> None:
@@ -195,7 +217,8 @@ def _place(text: str, where: str) -> Endpoint:
 
 
 def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed: int) -> Graph:
-    """The graph given, or a random one that is connected and whose edges can all be dialed: regular if possible."""
+    """The graph given, or a random one that is connected and whose edges can all be dialed: regular, unless fewer than
+    half of the agents can be dialed."""
     n = len(hosts)
     if graph is not None:
         if degree is not None:
@@ -209,10 +232,74 @@ def _graph(hosts: Sequence[Host], degree: int | None, graph: Graph | None, seed:
         found = random_regular_graph(n, wanted, rng=seed + draw)
         if found.components().max() == 0 and _undialable(hosts, found) is None:
             return found
-    if degree is None and any(host.address is not None for host in hosts):
+    n_dialable = sum(host.address is not None for host in hosts)
+    if n <= 2 * n_dialable < 2 * n:
+        smaller = range(min(wanted, n_dialable), 0, -1) if degree is None else [wanted]
+        for each in smaller:
+            if each <= n_dialable and n * each % 2 == 0 and (found_regular := _regular_graph(hosts, each, seed)):
+                return found_regular
+    if degree is None and n_dialable:
         return _graph_around_dialable(hosts, wanted, seed)
     _check_dialable(hosts, found, "Give" if degree is None else "Leave the degree out, give")
     raise NodeError(f"degree={wanted}: {n} agents would not all be connected. Try degree={min(n - 1, wanted + 2)}.")
+
+
+def _regular_graph(hosts: Sequence[Host], degree: int, seed: int) -> Graph | None:
+    """A random connected graph of equal degrees without an edge between two agents that cannot be dialed, which are at
+    most half of all; None if none is found.
+
+    Each of them is connected to `degree` dialable agents, evenly, so that what these lack differs by at most one; a
+    graph with such degrees exists, and Havel's and Hakimi's algorithm finds it. Switching pairs of edges then makes it
+    random."""
+    dialable = [i for i, host in enumerate(hosts) if host.address is not None]
+    others = [i for i, host in enumerate(hosts) if host.address is None]
+    lacking = dict.fromkeys(dialable, degree)
+    edges: list[tuple[int, int]] = []
+    for k, other in enumerate(others):
+        for j in range(degree):
+            near = dialable[(k * degree + j) % len(dialable)]
+            edges.append((near, other))
+            lacking[near] -= 1
+    while any(lacking.values()):
+        first, *rest = sorted(lacking, key=lambda i: -lacking[i])
+        if lacking[rest[lacking[first] - 1]] < 1:
+            return None
+        for near in rest[: lacking[first]]:
+            edges.append((first, near))
+            lacking[near] -= 1
+        lacking[first] = 0
+    hidden, rng = set(others), np.random.default_rng(seed)
+    for _ in range(_DRAWS):
+        _switch_edges(edges, hidden, rng)
+        found = from_edges([(min(edge), max(edge)) for edge in edges], len(hosts))
+        if found.components().max() == 0:
+            return found
+    return None
+
+
+def _switch_edges(edges: list[tuple[int, int]], hidden: set[int], rng: np.random.Generator) -> None:
+    """Replace pairs of edges a-b, c-d by a-d, c-b many times, where that gives no double edge, no loop and no edge
+    between two hidden agents; degrees do not change."""
+    there = {frozenset(edge) for edge in edges}
+    for i, j, flip in rng.integers(0, [len(edges), len(edges), 2], (10 * len(edges), 3)).tolist():
+        (a, b), (c, d) = edges[i], edges[j][::-1] if flip else edges[j]
+        new = frozenset((a, d)), frozenset((c, b))
+        if len({a, b, c, d}) == 4 and not any(each in there or each <= hidden for each in new):
+            there -= {frozenset((a, b)), frozenset((c, d))}
+            there.update(new)
+            edges[i], edges[j] = (a, d), (c, b)
+
+
+def _explain_degrees(hosts: Sequence[Host], graph: Graph) -> str:
+    """Why the agents of a random graph have unequal numbers of neighbors; empty if they have equal ones."""
+    low, high = int(graph.degrees.min()), int(graph.degrees.max())
+    if low == high:
+        return ""
+    hidden = sum(host.address is None for host in hosts)
+    return (
+        f"Agents have {low} to {high} neighbors: {hidden} of {len(hosts)} cannot be dialed, and can only be connected "
+        "to the others. With addresses for at least half of the agents, all would have equally many."
+    )
 
 
 def _graph_around_dialable(hosts: Sequence[Host], degree: int, seed: int) -> Graph:

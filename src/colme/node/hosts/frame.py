@@ -4,11 +4,12 @@ A frame is the newest state of those agents of a host that have neighbors elsewh
 is useful on its own and fits into one batch of the transport. It does not name the host that sent it: the key of the
 transport does, and a host speaks for its own agents only. A part has a head of 32 bytes, then columns:
 
-    magic 4s, version u8, kind u8, turn u8, zero u8, incarnation u32, part u32, n_agents u32, n_items u32, epoch u64
+    magic 4s, version u8, kind u8, turn u8, errors u8, incarnation u32, part u32, n_agents u32, n_items u32, epoch u64
     hello   mean f64, radius f64, restart i64, estimate f32, degree u32, agent u32, generation u32
     loans   mean f64, radius f64, estimate f32, degree u32, agent u32, and for each of n_items edges
             flow f64, row u32, host u32, neighbor u32
 
+errors: 128 where difference tests compare standard errors, which then stand in place of radii; else 0.
 incarnation: how often the host was started; epoch: its ticks; turn: the exchange within a step, in lockstep. A loan is
 of the agent in this row of the part, to the neighbor of this number on the host with this hash. A mean or estimate is
 NaN before there is one. Cuts of edges are sent in lists of pairs (agent of the sender, agent of the receiver):
@@ -25,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.node.messages.wire import CUT, CUT_HEARD, LARGEST, MOST_NUMBER, WireError, check_beginning, name_hash
+from colme.node.messages.wire import CUT, CUT_HEARD, ERRORS, LARGEST, MOST_NUMBER, WireError, check_beginning, name_hash
 
 FRAME, CUTS = b"cmeF", b"cmeP"
 HELLO, LOANS = 1, 2
@@ -59,6 +60,7 @@ class Frame(msgspec.Struct, frozen=True):
     rows: Columns
     items: Columns
     turn: int = 0
+    errors: bool = False
 
     @property
     def age_mark(self) -> tuple[int, int, int]:
@@ -84,7 +86,7 @@ def host_hash(name: str) -> int:
 def pack_frame(frame: Frame) -> bytes:
     n, n_items = len(frame.rows["agent"]), len(frame.items.get("row", ()))
     head = _HEAD.pack(
-        FRAME, 1, frame.kind, frame.turn, 0, frame.incarnation, frame.part, n, n_items, frame.epoch
+        FRAME, 1, frame.kind, frame.turn, ERRORS * frame.errors, frame.incarnation, frame.part, n, n_items, frame.epoch
     )  # fmt: skip
     columns = [frame.rows[name].astype(form, copy=False) for name, form in _STATE[frame.kind]]
     columns += [frame.items[name].astype(form, copy=False) for name, form in _ITEMS[frame.kind]]
@@ -95,9 +97,10 @@ def unpack_frame(raw: bytes) -> Frame:
     """The frame in these bytes, or a WireError. A part with one wrong number is refused whole."""
     if not _HEAD.size <= len(raw) <= MOST_BYTES:
         raise WireError("size", f"{len(raw)} bytes")
-    magic, version, kind, turn, zero, incarnation, part, n, n_items, epoch = _HEAD.unpack_from(raw)
+    magic, version, kind, turn, errors, incarnation, part, n, n_items, epoch = _HEAD.unpack_from(raw)
     check_beginning(magic, FRAME, version)
-    if kind not in _STATE or zero or (n_items and kind == HELLO) or max(n, n_items) > MOST_BYTES or part >= MOST_PARTS:
+    large = max(n, n_items) > MOST_BYTES or part >= MOST_PARTS
+    if kind not in _STATE or errors not in (0, ERRORS) or (n_items and kind == HELLO) or large:
         raise WireError("range", f"kind {kind}, part {part} with {n} agents and {n_items} edges")
     if len(raw) != _HEAD.size + n * ROW_BYTES[kind] + n_items * ITEM_BYTES[kind] or n > MOST_AGENTS:
         raise WireError("size", f"{len(raw)} bytes")
@@ -111,7 +114,7 @@ def unpack_frame(raw: bytes) -> Frame:
             raise WireError("value", "flows that are no numbers")
         if n_items and items["row"].max() >= n:
             raise WireError("range", "an edge of no agent")
-    return Frame(kind, incarnation, epoch, part, rows, items, turn)
+    return Frame(kind, incarnation, epoch, part, rows, items, turn, bool(errors))
 
 
 def _columns(raw: bytes, at: int, n: int, forms: Any) -> tuple[Columns, int]:

@@ -71,6 +71,8 @@ class HostCore:
         self.count = np.zeros(n, np.int64)
         self.means = np.full(n_all, np.nan)
         self.radius = np.full(n_all, np.inf)
+        # what agents compare: radii, or standard errors for difference tests
+        self.spread = self.radius if self._test is None else np.full(n_all, np.inf)
         self.estimates = np.full(n, np.nan)
         self.heard = np.full(n_all, np.nan, np.float32)
         self.restart = np.full(n_all, START, np.int64)
@@ -93,15 +95,16 @@ class HostCore:
     ) -> None:
         self.kind, self.clock, self.fixed, self.step_size = HELLO, kernels.STILL, -1.0, 1.0
         if method.baseline:
-            self._bound, self._scale = None, 1.0
+            self._bound, self._scale, self._test = None, 1.0, None
             return
         if not hasattr(method, "clock") or method.clock == "global" or method.needs_moments:
             raise NodeError(
                 f"{method!r} cannot run for many agents in one process. Try CLColME() or CColME() that compare means "
                 "and have another clock than the global one, or Local()."
             )
-        self._bound = method.bound_for(n_agents, n_edges, kurtosis)
+        self._bound = method.bound_for(n_agents, n_edges, kurtosis, max_degree=degree, looks="separate")
         self._scale = method.scale_for(sigma, width)
+        self._test = method.test_for(self._bound, np.max(self._scale), width, "separate")
         self.clock = {"gossip": kernels.GOSSIP, "own": kernels.OWN}.get(method.clock, kernels.STILL)
         self.fixed = -1.0 if method.alpha is None else method.alpha
         check_device_step(method, degree)
@@ -179,9 +182,12 @@ class HostCore:
             agents, values = agents[good], values[good]
         bound = self._bound
         gamma, kurtosis, fourth = (0.5, 3.0, False) if bound is None else (
-            bound.gamma, bound.kurtosis, bound.name == "fourth-moment",
+            bound.gamma if self._test is None else 0.5 * bound.gamma, bound.kurtosis, bound.name == "fourth-moment",
         )  # fmt: skip
-        kernels.observe(agents, values, self.count, self.means, self.radius, self._scale, gamma, kurtosis, fourth)
+        spread = None if self._test is None else self.spread
+        kernels.observe(
+            agents, values, self.count, self.means, self.radius, spread, self._scale, gamma, kurtosis, fourth
+        )  # fmt: skip
 
     def hear(self, host: str, raw: bytes, now: float, *, together: bool = False) -> bool:
         """Whether these bytes are a newer part of this host's frame. Hosts that tick together mean the same by t."""
@@ -190,7 +196,7 @@ class HostCore:
         except WireError as error:
             self.refused[error.reason] += 1
             return False
-        reason = self.links.refusal(host, frame)
+        reason = self.links.refusal(host, frame) or (frame.errors != (self._test is not None) and "sense")
         if reason:
             self.refused[reason] += 1
             return False
@@ -198,7 +204,7 @@ class HostCore:
         ghosts, rows = self.links.ghosts_in(host, frame)
         at = self.n_agents + ghosts
         columns = {name: column[rows] for name, column in frame.rows.items()}
-        self.means[at], self.radius[at] = columns["mean"], columns["radius"]
+        self.means[at], self.spread[at] = columns["mean"], columns["radius"]
         self.heard[at], self.degree[at] = columns["estimate"], columns["degree"]
         self.heard_at[ghosts], self._new[ghosts] = now, True
         if frame.kind == HELLO:
@@ -212,7 +218,7 @@ class HostCore:
         return True
 
     def prune(self, ghosts: NDArray[np.bool_] | None = None) -> None:
-        """Cut the edges whose intervals part; these ghosts count (default: all)."""
+        """Cut the edges whose intervals part, or whose means differ; these ghosts count (default: all)."""
         self.use = np.ones(len(self.means), bool)
         if ghosts is not None:
             self.use[self.n_agents :] = ghosts
@@ -220,8 +226,8 @@ class HostCore:
             return
         graph, before = self.graph, self.alive if self.links.any else None
         kernels.prune(
-            graph.indptr, self.slots, graph.backs, self.use, self.means, self.radius, self.degree, self.cut_now,
-            self.flows,
+            graph.indptr, self.slots, graph.backs, self.use, self.means, self.spread, self._test, self.degree,
+            self.cut_now, self.flows,
         )  # fmt: skip
         if before is not None:
             self._parted(np.flatnonzero(before & ~self.alive))
@@ -264,7 +270,7 @@ class HostCore:
     def frame(self, turn: int = 0) -> list[bytes]:
         """The state of the agents with neighbors on other hosts, in parts."""
         return [
-            pack_frame(Frame(self.kind, self.incarnation, self.t, part, rows, items, turn))
+            pack_frame(Frame(self.kind, self.incarnation, self.t, part, rows, items, turn, self._test is not None))
             for part, (rows, items) in enumerate(self.links.parts(self))
         ]
 

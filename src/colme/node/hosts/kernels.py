@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from colme._core.jit import at, helper, kernel
-from colme.confidence import fourth_moment_radius, laplace_radius, too_far
+from colme.confidence import apart, fourth_moment_radius, laplace_radius, standard_error
 from colme.consensus import (
     START,
     add_pull,
@@ -34,8 +34,9 @@ GOSSIP, OWN, STILL = range(3)
 
 
 @kernel
-def observe(agents, values, count, mean, radius, scale, gamma, kurtosis, fourth):
-    """(1), sample by sample, and the radii that follow. There is no table of radii: it would grow with the counts."""
+def observe(agents, values, count, mean, radius, spread, scale, gamma, kurtosis, fourth):
+    """(1), sample by sample, the radii that follow, and standard errors where agents compare these (`spread`). There is
+    no table of radii: it would grow with the counts."""
     for i in range(agents.size):
         a = agents[i]
         count[a] += 1
@@ -45,6 +46,8 @@ def observe(agents, values, count, mean, radius, scale, gamma, kurtosis, fourth)
         else:
             unit = laplace_radius(count[a], 1.0, gamma)
         radius[a] = at(scale, a) * unit
+        if spread is not None:
+            spread[a] = standard_error(count[a], at(scale, a))
 
 
 @helper
@@ -73,13 +76,13 @@ def sever_all(rows, slots, backs, degree, cut_now, flows, which):
 
 
 @kernel
-def prune(indptr, slots, backs, use, mean, radius, degree, cut_now, flows):
-    """(2); returns how many edges were cut."""
+def prune(indptr, slots, backs, use, mean, spread, test, degree, cut_now, flows):
+    """(2), see `colme.confidence.apart`; returns how many edges were cut."""
     n_cut = 0
     for a in range(indptr.size - 1):
         for k in range(indptr[a], indptr[a + 1]):
             b = slots[k]
-            if use[b] and too_far(mean[a], mean[b], radius[a], radius[b]):
+            if use[b] and apart(mean[a], mean[b], spread[a], spread[b], test):
                 sever(slots, backs, degree, cut_now, flows, a, k)
                 n_cut += 1
     return n_cut

@@ -143,7 +143,7 @@ class HostLinks:
         found: list[tuple[Columns, Columns]] = []
         for agents, slots, items in self._shown:
             columns = {
-                "agent": agents, "mean": core.means[agents], "radius": core.radius[agents],
+                "agent": agents, "mean": core.means[agents], "radius": core.spread[agents],
                 "estimate": core.heard[agents], "degree": core.degree[agents],
             }  # fmt: skip
             if self.kind == LOANS:

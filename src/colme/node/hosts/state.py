@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from colme.confidence import scale_errors
 from colme.errors import CheckpointError
 from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
 
@@ -48,6 +49,8 @@ def thaw_host(core: HostCore, raw: bytes) -> None:
         core.t = int(saved["t"])
         core.believed, core.believed_at = map(int, saved["believed"])
         core.count[:], core.means[:n], core.radius[:n] = found.count, found.mean, found.radius
+        if core.spread is not core.radius:
+            scale_errors(core.spread[:n], core.count, core._scale)
         core.estimates[:], core.heard[:n] = found.estimate, found.estimate
         core.restart[:n], core.generation[:n] = found.restart, found.generation
         if core.flows is not None:

@@ -30,13 +30,13 @@ def report_of(device: Device) -> Status:
 
         return report_of_host(device)
     core = device.core
-    intervals = getattr(core.agent, "intervals", None)
+    radius = getattr(core.agent, "radius", None)
     return {
         "name": core.name,
         "tick": core.epoch,
         "samples": core.agent.count,
         "mean": _finite(core.mean),
-        "radius": None if intervals is None else _finite(intervals[0][1]),
+        "radius": None if radius is None else _finite(radius),
         "estimate": _finite(core.estimate),
         "neighbors": len(core.neighbors),
         "cut": len(core.cut_edges),

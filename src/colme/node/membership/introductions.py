@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from colme.errors import CheckpointError, NodeError, whole
-from colme.methods.intervals import AgentIntervals, parted
+from colme.methods.intervals import AgentIntervals, IntervalAgent, parted
 from colme.node.backoff import LONGEST, Backoff
 from colme.node.config.presets import DEGREE, max_degree
 from colme.node.core import Core
@@ -178,11 +178,10 @@ class Introductions:
         if name in core.neighbors:
             self.left.pop(name, None)
             return True
-        mine = _intervals(core)
-        if len(mine) != len(theirs) or name in core.cut_edges:
+        if not _understands(core, theirs) or name in core.cut_edges:
             return False
-        if not _close(mine, theirs):
-            self.address_book.avoid(name, _NEVER if parted(mine, theirs) else self.ticks + LATER)
+        if not _close(core, theirs):
+            self.address_book.avoid(name, _NEVER if _parted(core, theirs) else self.ticks + LATER)
             return False
         if len(core.neighbors) + len(self._invited(core)) >= self.most and not self._make_room(core, now):
             return False
@@ -199,8 +198,7 @@ class Introductions:
                 self._next_ask = self.ticks
             if i < message.near and other in self.address_book.endpoints:
                 self.address_book.neighbor_of[other] = name
-        mine = _intervals(core)
-        apart = len(mine) != len(message.intervals) or parted(mine, message.intervals)
+        apart = not _understands(core, message.intervals) or _parted(core, message.intervals)
         if message.kind == PEERS:
             self._end(core, name)
         elif message.kind == REJECT or (apart and name not in core.neighbors):
@@ -384,6 +382,19 @@ def _intervals(core: Core) -> AgentIntervals:
     return getattr(core.agent, "intervals", ())
 
 
-def _close(mine: AgentIntervals, theirs: AgentIntervals) -> bool:
-    """Whether the intervals overlap well: they still touch when their radii are multiplied by OVERLAP."""
-    return not parted(*([(center, OVERLAP * radius) for center, radius in each] for each in (mine, theirs)))  # type: ignore[arg-type]
+def _understands(core: Core, theirs: AgentIntervals) -> bool:
+    """Whether these intervals can be compared with the agent's."""
+    agent = core.agent
+    return agent.understands(theirs) if isinstance(agent, IntervalAgent) else not theirs
+
+
+def _parted(core: Core, theirs: AgentIntervals) -> bool:
+    return parted(_intervals(core), theirs, getattr(core.agent, "test", None))
+
+
+def _close(core: Core, theirs: AgentIntervals) -> bool:
+    """Whether the intervals overlap well: they would still touch with centers 1 / OVERLAP times as far apart."""
+    mine, theirs = (
+        tuple((center / OVERLAP, spread) for center, spread in each) for each in (_intervals(core), theirs)
+    )  # fmt: skip
+    return not parted(mine, theirs, getattr(core.agent, "test", None))

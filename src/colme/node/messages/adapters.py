@@ -160,7 +160,7 @@ class ConsensusAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        if not isinstance(body, ConsensusBody) or len(body.intervals) != self.agent.n_intervals:
+        if not isinstance(body, ConsensusBody) or not self.agent.understands(body.intervals):
             return None
         estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
         generation, restart = self.restarts.told(body.generation, max(record.epoch - body.restart, 0), t)
@@ -237,7 +237,7 @@ class FlowAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, FlowBody) and len(body.intervals) == self.agent.n_intervals
+        fits = isinstance(body, FlowBody) and self.agent.understands(body.intervals)
         return record if fits else None
 
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
@@ -305,7 +305,7 @@ class CensusAdapter(Adapter):
 
     def end_tick(self, used: Mapping[str, Record], cut: bool) -> None:
         agent = self.agent
-        agent.estimate = near(agent.estimate, agent.current_mean, SURPRISE * math.sqrt(agent.noise))
+        agent.estimate = near(agent.estimate, agent.own_mean, SURPRISE * math.sqrt(agent.noise))
 
 
 class AnyAdapter(Adapter):

@@ -15,7 +15,17 @@ import msgspec
 
 from colme.errors import NodeError, shorten
 from colme.methods.intervals import AgentIntervals
-from colme.node.messages.wire import MOST_INTERVALS, PAIR, VERSION, WireError, check_beginning, intervals_in
+from colme.node.messages.wire import (
+    ERRORS,
+    MOST_INTERVALS,
+    PAIR,
+    VERSION,
+    WireError,
+    check_beginning,
+    intervals_code,
+    intervals_in,
+    pack_intervals,
+)  # fmt: skip
 from colme.node.names import Endpoint, check_name
 
 MEMBERSHIP = b"cmeL"
@@ -44,7 +54,7 @@ class MembershipMessage(msgspec.Struct, frozen=True):
 
 def pack_membership(message: MembershipMessage) -> bytes:
     """The bytes of a message. If not all agents fit, the first ones are sent."""
-    pairs = b"".join(PAIR.pack(*pair) for pair in message.intervals)
+    pairs = pack_intervals(message.intervals)
     tail, n_agents = b"", 0
     for name, endpoint in message.agents[:MOST_PEERS]:
         texts = name.encode(), (endpoint or "").encode()
@@ -53,7 +63,7 @@ def pack_membership(message: MembershipMessage) -> bytes:
             break
         tail, n_agents = tail + more, n_agents + 1
     near = min(message.near, n_agents)
-    head = (MEMBERSHIP, VERSION, message.kind, len(message.intervals), n_agents, near, message.token)
+    head = (MEMBERSHIP, VERSION, message.kind, intervals_code(message.intervals), n_agents, near, message.token)
     return _HEAD.pack(*head) + pairs + tail
 
 
@@ -61,14 +71,15 @@ def unpack_membership(raw: bytes) -> MembershipMessage:
     """The message in these bytes; raises WireError if they are none."""
     if not _HEAD.size <= len(raw) <= MOST_MEMBERSHIP_BYTES:
         raise WireError("size", f"{len(raw)} bytes")
-    magic, version, kind, n_intervals, n_agents, near, token = _HEAD.unpack_from(raw)
+    magic, version, kind, code, n_agents, near, token = _HEAD.unpack_from(raw)
+    n_intervals = code & ~ERRORS
     check_beginning(magic, MEMBERSHIP, version)
     if not FIND_PEERS <= kind <= LEAVE or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_PEERS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {near} of {n_agents} agents")
     at = _HEAD.size + n_intervals * PAIR.size
     if len(raw) < at:
         raise WireError("size", f"{len(raw)} bytes")
-    intervals = intervals_in(raw, _HEAD.size, n_intervals)
+    intervals = intervals_in(raw, _HEAD.size, code)
     agents: list[tuple[str, str | None]] = []
     for _ in range(n_agents):
         name, at = _text(raw, at)

@@ -12,6 +12,7 @@ needs:
                n_items x mass of the round before f32
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
 
+128 is added to n_intervals where difference tests compare standard errors, which then stand in place of radii.
 incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
 bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
 18 bytes:
@@ -37,6 +38,8 @@ RECORD, CONTROL = b"cmeR", b"cmeC"
 LARGEST = 1e30
 """The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
+ERRORS = 128
+"""Added to the number of intervals where standard errors stand in place of radii: versions before 0.8 refuse it."""
 CUT, CUT_HEARD = 1, 2
 """Kinds of control messages: this edge is cut; acknowledged."""
 
@@ -160,10 +163,10 @@ def pack(record: Record) -> bytes:
                 f"a message of {len(tail)} bytes: a record holds at most {MOST_BYTES - _HEAD.size}. Send less per step."
             )
     head = _HEAD.pack(
-        RECORD, VERSION, kind, record.turn, len(intervals), record.incarnation, record.epoch, record.count,
+        RECORD, VERSION, kind, record.turn, intervals_code(intervals), record.incarnation, record.epoch, record.count,
         record.mean, record.degree, items,
     )  # fmt: skip
-    return head + b"".join(PAIR.pack(*pair) for pair in intervals) + tail
+    return head + pack_intervals(intervals) + tail
 
 
 def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -178,7 +181,8 @@ def unpack(raw: bytes) -> Record:
     agent could not send."""
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw)} bytes")
-    magic, version, kind, turn, n_intervals, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
+    magic, version, kind, turn, code, *numbers, mean, degree, items = _HEAD.unpack_from(raw)
+    n_intervals = code & ~ERRORS
     check_beginning(magic, RECORD, version)
     incarnation, epoch, count = numbers
     if kind >= len(_KINDS) or n_intervals > MOST_INTERVALS or items > MOST_ITEMS:
@@ -195,7 +199,7 @@ def unpack(raw: bytes) -> Record:
     if count == 0 and mean == mean:
         raise WireError("value", f"mean {mean} of no samples")
     at = _HEAD.size + n_intervals * PAIR.size
-    intervals = intervals_in(raw, _HEAD.size, n_intervals)
+    intervals = intervals_in(raw, _HEAD.size, code)
     body: Body = None
     if kind == 1:
         estimate, restart, generation = _CONSENSUS.unpack_from(raw, at)
@@ -248,13 +252,23 @@ def unpack_control(raw: bytes) -> Control:
     return Control(kind, incarnation, epoch)
 
 
-def intervals_in(raw: bytes, at: int, n: int) -> AgentIntervals:
-    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(n))
+def intervals_code(intervals: AgentIntervals) -> int:
+    """The number of intervals, and whether standard errors stand in place of radii."""
+    return len(intervals) | (ERRORS if any(radius < 0.0 for _, radius in intervals) else 0)
+
+
+def pack_intervals(intervals: AgentIntervals) -> bytes:
+    return b"".join(PAIR.pack(center, abs(radius)) for center, radius in intervals)
+
+
+def intervals_in(raw: bytes, at: int, code: int) -> AgentIntervals:
+    """The intervals from this byte on, of which there are as many as the code says."""
+    intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(code & ~ERRORS))
     for center, radius in intervals:
         _check_number(center, "center", missing=True)
         if radius < 0.0:
             raise WireError("value", f"radius {radius}")
-    return intervals
+    return tuple((center, -radius) for center, radius in intervals) if code & ERRORS else intervals
 
 
 def check_beginning(magic: bytes, wanted: bytes, version: int) -> None:

@@ -2,7 +2,7 @@
 false values.
 
 From the perspective of agent a, whose own samples say that its mean is in X +- r, at all times with probability
-1 - 2 gamma:
+1 - 2 gamma (1 - alpha where edges are cut by difference tests):
 
 (1) its estimate y stays in its own interval:                 |y - X| <= r
 (2) a neighbor pulls no harder than a's own samples can:      |y_j - y| <= 2 (1 - alpha) r, else y_j is clipped to it
@@ -25,7 +25,6 @@ import math
 from typing import Any, ClassVar
 
 from colme._core.jit import equation
-from colme.confidence import MEAN, interval_of
 from colme.consensus import START
 from colme.methods.intervals import IntervalAgent
 
@@ -44,11 +43,8 @@ MOST_NEWS = 2**20
 
 
 def own_interval(agent: IntervalAgent) -> tuple[float, float]:
-    """(X, r), also if the method does not compare means; r is infinite as long as nothing is known."""
-    if not agent.statistics:
-        return agent.intervals[0]
-    second, _, fourth = agent.moments
-    return interval_of(MEAN, agent.count, agent.mean, second, fourth, agent.bound.radius(agent.count))
+    """(X, r), also if the method does not compare intervals of means; r is infinite as long as nothing is known."""
+    return agent.mean, agent.radius
 
 
 @equation

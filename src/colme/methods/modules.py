@@ -1,4 +1,7 @@
-"""`methods_by_name`: all methods, including those defined in the Python files that an experiment lists."""
+"""`methods_by_name`: all methods, including those defined in Python files of the user's own.
+
+Experiment files and node.toml list such files under `modules`.
+"""
 
 from __future__ import annotations
 
@@ -9,52 +12,56 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from colme.errors import ExperimentError
+from colme.errors import ColmeError
 from colme.methods import METHODS, Method
 
 
-def methods_by_name(modules: Iterable[Path] = ()) -> dict[str, tuple[type[Method], str | None]]:
+def methods_by_name(
+    modules: Iterable[Path] = (), refusal: type[ColmeError] = ColmeError
+) -> dict[str, tuple[type[Method], str | None]]:
     """tag -> (method, hash of the file that defines it, or None if it comes with colme)."""
     known: dict[str, tuple[type[Method], str | None]] = {str(m.__struct_config__.tag): (m, None) for m in METHODS}
     for path in modules:
-        digest, module = _load(path)
+        digest, module = _load(path, refusal)
         found = [
             each
             for each in vars(module).values()
             if isinstance(each, type) and issubclass(each, Method) and each.__module__ == module.__name__
         ]
         if not found:
-            raise ExperimentError(f"{path.name} has no method: it must define one. Copy colme/methods/skeleton.py.")
+            raise refusal(f"{path.name} has no method: it must define one. Copy colme/methods/skeleton.py.")
         for method in found:
             tag = method.__struct_config__.tag
             if not isinstance(tag, str):
-                raise ExperimentError(
+                raise refusal(
                     f"{path.name}: {method.__name__} has no tag, its name in files. "
                     f"Try class {method.__name__}(..., tag='my-method')."
                 )
             if tag in known:
-                raise ExperimentError(f"{path.name}: the tag {tag!r} is taken. Give {method.__name__} another tag.")
+                raise refusal(f"{path.name}: the tag {tag!r} is taken. Give {method.__name__} another tag.")
             known[tag] = (method, digest)
     return known
 
 
-def _load(path: Path) -> tuple[str, ModuleType]:
+def _load(path: Path, refusal: type[ColmeError]) -> tuple[str, ModuleType]:
     """Import a file under a name made from its contents: equal files are one module, wherever they are."""
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise ExperimentError(f"cannot read module {path}: {error.strerror}. Paths are relative to the file.") from None
+        raise refusal(
+            f"cannot read module {path}: {error.strerror}. Paths in a file are relative to the file."
+        ) from None
     digest = hashlib.sha256(source).hexdigest()[:16]
     name = f"colme_module_{path.stem}_{digest}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise ExperimentError(f"module {path} is not a Python file. Name a file that ends in .py.")
+            raise refusal(f"module {path} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise ExperimentError(f"module {path} cannot be imported: {type(error).__name__}: {error}.") from error
+            raise refusal(f"module {path} cannot be imported: {type(error).__name__}: {error}.") from error
     return digest, sys.modules[name]

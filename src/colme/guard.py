@@ -1,0 +1,421 @@
+"""The guard: a weight between an agent's own mean X and its collaborative estimate y, learned from unused samples.
+
+A guarded agent reports X + lambda (y - X), with one lambda in [0, 1] for all agents. Let d = y - X at step t, and x the
+sample of step t + 1. Given all that happened up to t, the expectation of x is the true mean, so g = (x - X) d has the
+expectation (mean - X) d, whatever the law of the noise, and over all agents
+
+    squared error of X + lambda d  -  squared error of X  =  lambda^2 D - 2 lambda A,    D = sum of d^2,  A = sum of g,
+
+in expectation. From the perspective of agent a, at step t:
+
+(1) when its sample x arrives, it judges the step before:    A_a += g,  D_a += d^2,  Q_a += g^2
+(2) it hands its sums in, begins new ones, and averages them with its neighbors for some rounds (`colme.gossip`)
+(3) the averages, times the number of agents heard, are the likelihood of lambda:
+                                                             p(lambda) *= exp(-(lambda^2 D - 2 lambda A) / (2 Q / D))
+    on a grid of weights; before, a part of each probability moves to the neighbors on the grid, and a part to zero
+(4) lambda is 1 if p(1) >= 1/2, else the mean of p, reduced for the age of the evidence and, for methods that are
+    not trusted from the start, in the first steps
+
+Intervals of a method that has them are widened if they claim too little. With the variance (x - X)^2 / (n + 1) that a
+sample shows of the mean X of the n samples before it, summed to V, the squared error that can be shown is
+R = V - 2 lambda A + lambda^2 D. If it exceeds the claimed one, C, by two of its standard errors, intervals are widened
+by sqrt(R / C).
+
+The method itself is not touched: y is what it would be without a guard. Trust is lost in one vote, by the part that
+falls to zero, and regained step by step. What holds, and for whom (the average over agents, not each class), is in
+docs/guard.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from statistics import NormalDist
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import kernel
+from colme.gossip import Gossip, agents_heard, consensus_round
+from colme.graphs import Graph
+from colme.method import Agent, Method, Posterior, Round, State, World
+from colme.spectrum import stable_step
+
+GRID = np.array([0.0, 0.03, 0.1, 0.3, 0.6, 1.0])
+"""The weights that lambda may have."""
+TRUSTING, WARY = (0.8, 0.05), (0.1, 0.6)
+"""Probabilities of lambda = 1 and lambda = 0 before anything was judged; the rest is even."""
+MOVE, FALL = 0.3, 0.1
+"""Rates, per e-fold of the step, at which probability moves to neighbors on the grid, and falls to zero."""
+MEMORY = 15
+"""Votes whose surprise is remembered."""
+MEDIAN, SURPRISING = 0.455, 3.0
+"""The median of a squared standard normal; surprises beyond this multiple of it temper the likelihood."""
+HESITATION = 8
+"""Up to this step a wary guard halves its weights: the first votes have heard few agents."""
+EARLY = 32
+"""Up to this step, averages that are still under way count, too."""
+SUMS, INTERVAL_SUMS = 3, 5
+"""Numbers that are averaged: A, D, Q, and for intervals also V and C."""
+FORGET = 4.0
+"""Rate, per e-fold of the step, at which the sums behind the width of intervals are forgotten."""
+_TINY = 1e-300
+
+
+class GuardedMethod(Method, frozen=True, kw_only=True):
+    """A method with neighbors whose estimates can be guarded.
+
+    guard     report X + lambda (y - X), with a weight lambda that the agents learn from their next samples, so that on
+              average over all agents the estimates are not worse than their own means
+    """
+
+    trusting: ClassVar[bool] = False
+    """The guard believes the method until it sees harm; else only what it has seen to help."""
+    has_intervals: ClassVar[bool] = False
+    """Its states have a posterior, and the guard sees to its width."""
+    guard_refresh: ClassVar[float] = 1.0
+    """Sums are handed in again when t is this many times the step at which they last were."""
+
+    guard: bool = False
+
+    def guarded_state(self, state: State, world: World, graph: Graph) -> State:
+        """This array form, with a guard if the method asks for one."""
+        return GuardedState(self, state, world, graph) if self.guard else state
+
+    def guarded_agent(self, agent: Agent) -> Agent:
+        """This per-agent form, with a guard if the method asks for one."""
+        return GuardedAgent(self, agent) if self.guard else agent
+
+
+class TrustFilter:
+    """The probabilities of each weight, and what they were learned from, for one agent or all."""
+
+    saved: ClassVar[tuple[str, ...]] = ("probability", "total", "surprises", "votes")
+
+    def __init__(self, n_agents: int, *, trusting: bool):
+        one, zero = TRUSTING if trusting else WARY
+        self.trusting = trusting
+        self.probability = np.full((n_agents, len(GRID)), (1.0 - one - zero) / len(GRID))
+        self.probability[:, -1] += one
+        self.probability[:, 0] += zero
+        self.total = np.zeros((n_agents, 2))  # all D and all Q so far
+        self.surprises = np.full((n_agents, MEMORY), MEDIAN)
+        self.votes = 0  # learned from
+
+    def learn(self, sums: NDArray[np.float64], log_time: float, trust: NDArray[np.float64], *, keep: bool) -> None:
+        """Equations (3) and (4): trust[a] = lambda after these sums over all agents heard, `log_time` after the last.
+        They are remembered if `keep`."""
+        slot = self.votes % MEMORY
+        _learn(sums, log_time, self.probability, self.total, self.surprises, slot, self.trusting, keep, trust)
+        self.votes += keep
+
+
+@kernel
+def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, trust):
+    p, moved, in_order = np.empty(GRID.size), np.empty(GRID.size), np.empty(MEMORY)
+    move, fall = 0.5 * (1.0 - math.exp(-MOVE * log_time)), 1.0 - math.exp(-FALL * log_time)
+    last = GRID.size - 1
+    for a in range(sums.shape[0]):
+        A, D, Q = sums[a, 0], sums[a, 1], sums[a, 2]
+        judged = D > 0.0 and Q > 0.0
+        if not judged:
+            A = D = Q = 0.0
+        noise = max((total[a, 1] + Q) / max(total[a, 0] + D, _TINY), Q / max(D, _TINY), _TINY)
+        mean = square = 0.0
+        for i in range(GRID.size):
+            mean += probability[a, i] * GRID[i]
+            square += probability[a, i] * GRID[i] * GRID[i]
+        surprise = MEDIAN
+        if judged:
+            surprise = (A - mean * D) ** 2 / max(noise * D + (square - mean * mean) * D * D, _TINY)
+        for i in range(MEMORY):
+            in_order[i] = surprise if i == slot else surprises[a, i]
+        in_order.sort()
+        temper = in_order[MEMORY // 2] / MEDIAN
+        temper = temper if temper > SURPRISING else 1.0
+        for i in range(GRID.size):
+            below, above = probability[a, max(i - 1, 0)], probability[a, min(i + 1, last)]
+            moved[i] = (1.0 - fall) * ((1.0 - 2.0 * move) * probability[a, i] + move * below + move * above)
+        moved[0] += fall
+        largest = -np.inf
+        for i in range(GRID.size):
+            change = GRID[i] * GRID[i] * D - 2.0 * GRID[i] * A
+            p[i] = math.log(max(moved[i], _TINY)) - change / (2.0 * temper * noise)
+            largest = max(largest, p[i])
+        everything = mean = 0.0
+        for i in range(GRID.size):
+            p[i] = math.exp(p[i] - largest)
+            everything += p[i]
+        for i in range(GRID.size):
+            p[i] /= everything
+            mean += p[i] * GRID[i]
+        believed = trusting or judged or total[a, 0] > 0.0
+        trust[a] = (1.0 if p[last] >= 0.5 else mean) if believed else 0.0
+        if keep:
+            for i in range(GRID.size):
+                probability[a, i] = p[i]
+            surprises[a, slot] = surprise
+            total[a, 0] += D
+            total[a, 1] += Q
+
+
+class Judgement:
+    """Equations (1) to (4) for one agent or all, except the messages: own sums, their average, and the weights."""
+
+    saved: ClassVar[tuple[str, ...]] = (
+        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "window", "recent",
+        "learned", "trust", "began", "last", "rounds",
+    )  # fmt: skip
+
+    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], n_agents: int):
+        self.gossip, self.heard, self.refresh = gossip, heard, method.guard_refresh
+        self.filter = TrustFilter(n_agents, trusting=method.trusting)
+        self.has_intervals = method.has_intervals
+        n_sums = INTERVAL_SUMS if method.has_intervals else SUMS
+        self.own, self.now, self.before = np.zeros((3, n_agents, n_sums))  # own sums; z(k), z(k - 1) of the average
+        self.mean, self.estimate, self.variance = np.full((3, n_agents), np.nan)  # X, y and its claimed variance
+        self.count = np.zeros(n_agents, np.int64)  # samples behind X
+        self.square = np.zeros(n_agents)  # their squared deviations from it
+        self.window = np.zeros((n_agents, n_sums))  # sums over all agents heard, of about the last quarter of the steps
+        self.recent = self.window  # the same, with an average that is still under way
+        self.learned = np.full(n_agents, 1.0 if method.trusting else 0.0)  # lambda after the last vote
+        self.trust = self.learned.copy()  # lambda now
+        self.began = 0  # the step at which sums were last handed in
+        self.last = 1  # that of the sums that were last learned from
+        self.rounds = -1  # rounds done of the average under way; -1: none is
+
+    def observe(self, sample: Any) -> None:
+        """Equation (1), when the samples of a step arrive (NaN: none)."""
+        away, d = sample - self.mean, self.estimate - self.mean
+        g = away * d
+        shown = away * away / (self.count + 1.0)
+        judged = ~np.isnan(g)
+        claimed = np.where(np.isfinite(self.variance), self.variance, shown)
+        sums = np.stack([g, d * d, g * g, shown, claimed][: self.own.shape[1]], axis=-1)
+        self.own[judged] += sums[judged]
+        self.square = np.where(judged, self.square + self.count * shown, self.square)
+
+    def starts(self, t: int) -> bool:
+        """Equation (2): hand in the own sums if it is time to. Returns whether step t has a round of gossip."""
+        if self.rounds < 0 and t >= 2 and t >= self.refresh * self.began:
+            self.now[:], self.before[:], self.own[:] = self.own, 0.0, 0.0
+            self.began, self.rounds = t, 0
+        return self.rounds >= 0
+
+    def end_round(self, t: int) -> None:
+        """Equations (3) and (4), after a round of gossip."""
+        self.rounds += 1
+        done = self.rounds >= self.gossip.rounds_from(self.began)
+        since, found = self.last, self.learned
+        if done or t <= EARLY:
+            since, found = self.began, np.empty_like(self.trust)
+            sums = self.now * self.heard[self.rounds - 1][:, None]
+            self.filter.learn(sums, math.log(self.began / self.last), found, keep=done)
+            self.recent = self.window * (self.last / self.began) ** FORGET + sums
+        if done:
+            self.window = self.recent
+            self.rounds, self.last, self.learned[:] = -1, self.began, found
+        self._read(found, since, t)
+
+    def end_step(
+        self, mean: Any, estimate: Any, t: int, *, gossiped: bool, count: Any = 0, variance: Any = math.nan
+    ) -> None:
+        """Keep what the next samples will judge; `count` and `variance`: samples behind the mean, and the variance that
+        the method claims for its estimate, where it has intervals."""
+        began_anew = np.asarray(count) < self.count  # at a detected change
+        self.square[began_anew] = 0.0
+        self.mean[:], self.estimate[:], self.count[:], self.variance[:] = mean, estimate, count, variance
+        if not gossiped:
+            self._read(self.learned, self.last, t)
+
+    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+        """A weight below one may be falling as 1 / t: reduce it for evidence from step `since`."""
+        if t <= HESITATION and not self.filter.trusting:
+            weight = 0.5 * weight
+        self.trust[:] = np.where(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
+
+    def widening(self) -> NDArray[np.float64]:
+        """The factor by which intervals must be widened, at least 1."""
+        A, D, Q, V, C = np.maximum(self.recent.T, np.array([[-np.inf], [0.0], [0.0], [0.0], [0.0]]))
+        shown = V - 2.0 * self.trust * A + self.trust**2 * D
+        claimed = ((1.0 - self.trust) * np.sqrt(V) + self.trust * np.sqrt(C)) ** 2
+        error = np.hypot(np.sqrt(2.0 / self.heard[-1]) * V, 2.0 * self.trust * np.sqrt(Q))
+        too_narrow = shown - claimed > 2.0 * error
+        return np.sqrt(np.where(too_narrow, shown / np.maximum(claimed, _TINY), 1.0))
+
+    def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
+        n = self.count.astype(np.float64)
+        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        own = np.where(n > 1.0, (1.0 - self.trust) * _student(level, n - 1.0) * error, np.inf)
+        own = np.where(self.trust < 1.0, own, 0.0)
+        factor, estimate = self.widening(), self.guarded
+        below = factor * (own + self.trust * (self.estimate - lower))
+        above = factor * (own + self.trust * (upper - self.estimate))
+        return estimate - below, estimate + above
+
+    @property
+    def guarded(self) -> NDArray[np.float64]:
+        """X + lambda (y - X): y itself, without rounding, where lambda is 1, and X where there is no estimate."""
+        moved = self.mean + self.trust * (self.estimate - self.mean)
+        return np.where((self.trust == 1.0) | np.isnan(self.mean), self.estimate, moved)
+
+
+def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
+    else to .1 % up to level .95 (Cornish and Fisher's expansion)."""
+    p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
+    n = np.maximum(freedom, 1.0)
+    terms = (
+        (z**3 + z) / 4.0, (5 * z**5 + 16 * z**3 + 3 * z) / 96.0, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160.0,
+    )  # fmt: skip
+    expanded = z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
+    one, two = math.tan(math.pi * (p - 0.5)), (2.0 * p - 1.0) * math.sqrt(0.5 / (p * (1.0 - p)))
+    return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
+
+
+class GuardedState(State):
+    """Array form: the state of a method, and the guard around it."""
+
+    saved: ClassVar[tuple[str, ...]] = ("inner", "judgement", "sent")
+
+    def __init__(self, method: GuardedMethod, inner: State, world: World, graph: Graph):
+        super().__init__(method, world)
+        gossip = Gossip.of(graph.n_agents, graph.n_edges, stable_step(graph))
+        self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph)
+        heard = np.broadcast_to(agents_heard(graph, gossip), (gossip.rounds, graph.n_agents))
+        self.judgement = Judgement(method, gossip, heard, graph.n_agents)
+        self.sent = 0  # numbers, to each neighbor
+
+    def step(self, world: World) -> None:
+        judgement, graph = self.judgement, self._graph
+        judgement.observe(world.newest)
+        self.inner.step(world)
+        gossiped = judgement.starts(world.t)
+        judgement.end_step(
+            self.inner.own_mean, self.inner.estimate, world.t, gossiped=gossiped, count=self.inner.own_count,
+            variance=self.inner.variance,
+        )  # fmt: skip
+        if gossiped:
+            consensus_round(
+                graph.indptr, graph.indices, self._edge_weights, judgement.now, judgement.before,
+                judgement.gossip.momentum, judgement.rounds == 0, world.arrived(len(graph.indices)), 0.0,
+            )  # fmt: skip
+            judgement.now, judgement.before = judgement.before, judgement.now
+            self.sent += judgement.own.shape[1]
+            judgement.end_round(world.t)
+
+    @property
+    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
+        return self.judgement.guarded
+
+    @property
+    def own_mean(self) -> NDArray[np.float64]:
+        return self.inner.own_mean
+
+    @property
+    def trust(self) -> float:  # type: ignore[override]
+        """lambda, on average over agents."""
+        return float(self.judgement.trust.mean())
+
+    @property
+    def numbers(self) -> float:  # type: ignore[override]
+        return self.inner.numbers + self.sent / max(self.world.t, 1)
+
+    @property
+    def n_groups(self) -> float:  # type: ignore[override]
+        return self.inner.n_groups
+
+    @property
+    def wrong_share(self) -> float:  # type: ignore[override]
+        return self.inner.wrong_share
+
+    @property
+    def lost_share(self) -> float:  # type: ignore[override]
+        return self.inner.lost_share
+
+    @property
+    def isolated(self) -> int:
+        return self.inner.isolated
+
+    def graph(self) -> Graph:
+        return self.inner.graph()
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return self.inner.groups(graph)
+
+    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
+        judgement = self.judgement
+        known = ~np.isnan(judgement.mean)
+        if not judgement.has_intervals or not known.any():
+            return math.nan
+        if (judgement.trust == 1.0).all() and (judgement.widening() == 1.0).all():
+            return self.inner.coverage(truth, level)
+        found = self.posterior(level)
+        assert found is not None
+        return float(((found.lower <= truth) & (truth <= found.upper))[known].mean())
+
+    def posterior(self, level: float) -> Posterior | None:
+        found = self.inner.posterior(level)
+        if found is None:
+            return None
+        return Posterior(found.probability, *self.judgement.interval(found.lower, found.upper, level))
+
+
+class SumsMessage(NamedTuple):
+    """What a guarded agent sends to its neighbors beside its method's messages: z(k), and its degree."""
+
+    sums: NDArray[np.float64]
+    degree: int
+
+
+class GuardedAgent(Agent):
+    """Per-agent form: the agent of a method, and the guard around it. The sums go to all neighbors, also those that the
+    method no longer uses."""
+
+    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "inner", "judgement")
+
+    def __init__(self, method: GuardedMethod, inner: Agent):
+        place = inner.place
+        super().__init__(place)
+        gossip = Gossip.of(place.n_agents, place.n_edges, place.auto_step)
+        heard = place.heard or tuple(gossip.agents_reached(k + 1) for k in range(gossip.rounds))
+        self.inner = inner
+        self.judgement = Judgement(method, gossip, np.array(heard[: gossip.rounds])[:, None], 1)
+
+    @property
+    def neighbors(self) -> list[Any]:
+        """The neighbors that the method still uses."""
+        return list(getattr(self.inner, "neighbors", self.place.neighbors))
+
+    def step(self, sample: float) -> Round:
+        judgement = self.judgement
+        judgement.observe(np.array([sample]))
+        yield from self.inner.step(sample)
+        self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean
+        gossiped = judgement.starts(self.t)
+        judgement.end_step(
+            self.inner.own_mean, self.inner.estimate, self.t, gossiped=gossiped, count=self.inner.own_count,
+            variance=self.inner.variance,
+        )  # fmt: skip
+        if gossiped:
+            neighbors = self.place.neighbors
+            inbox = yield dict.fromkeys(neighbors, SumsMessage(judgement.now[0].copy(), len(neighbors)))
+            self._average({b: inbox[b] for b in neighbors if b in inbox})
+            judgement.end_round(self.t)
+        self.estimate = judgement.guarded.item()
+
+    def _average(self, heard: dict[Hashable, SumsMessage]) -> None:
+        """`colme.gossip.consensus_round` for one agent."""
+        judgement, gossip = self.judgement, self.judgement.gossip
+        own, total, degree = 1.0, np.zeros_like(judgement.own[0]), len(self.place.neighbors)
+        for message in heard.values():
+            weight = gossip.weight(degree, message.degree)
+            own -= weight
+            total += weight * message.sums
+        value = total + own * judgement.now[0]
+        if judgement.rounds > 0:
+            value = gossip.momentum * (value - judgement.before[0]) + judgement.before[0]
+        judgement.before[0], judgement.now[0] = judgement.now[0], value
