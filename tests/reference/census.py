@@ -252,8 +252,9 @@ def census(
                         if told[a] <= 1e-8 or r[a] <= 0.0 or r[a] ** 2 * 0.999 > told[a] * r2[a] or n_told < 8.0:
                             continue
                         average = r[a] / told[a]
-                        variance = max(r2[a] / told[a] - average**2, 2.0 / max(count[t - 1, a] - 1.0, 1.0))
-                        fits = abs(average - 1.0) <= max(4.0 * math.sqrt(variance / n_told), 0.03)
+                        spread, normal = r2[a] / told[a] - average**2, 2.0 / max(count[t - 1, a] - 1.0, 1.0)
+                        fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
+                        fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
                         factor[a] = 1.0 if fits else min(max(average, 1e-4), 100.0)
                 finished = fit_all(factor / binned)
                 if ("variance",) in columns:

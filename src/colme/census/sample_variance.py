@@ -20,6 +20,8 @@ from colme.census.histogram import LARGEST_RATIO
 
 SCALE_ERRORS, SCALE_TOLERANCE = 4.0, 0.03
 """A known sigma is corrected if the average r is off 1 by more than both: standard errors, and this."""
+ALIKE = 0.25
+"""The largest squared variation of r between agents, beyond that of normal samples, if they are alike."""
 FEWEST_RATIOS = 8.0
 """Agents whose r are averaged at least."""
 MODERATION = 4.0
@@ -40,9 +42,12 @@ def variance_of_mean(square: Any, n: Any, average: Any) -> Any:
 
 def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any, before: Any) -> NDArray[np.float64]:
     """The factor of sigma^2, by the mean and variance of the r of so many agents; `before` if there are too few. They
-    have about `count` samples, and the r of normal samples vary by 2 / (count - 1)."""
-    error = np.sqrt(np.maximum(variance, 2.0 / np.maximum(count - 1.0, 1.0)) / np.maximum(agents, 1.0))
+    have about `count` samples, and the r of normal samples vary by 2 / (count - 1). A factor above 1 shrinks estimates
+    more, so it also needs agents that are alike."""
+    normal = 2.0 / np.maximum(count - 1.0, 1.0)
+    error = np.sqrt(np.maximum(variance, normal) / np.maximum(agents, 1.0))
     off = np.abs(mean - 1.0) > np.maximum(SCALE_ERRORS * error, SCALE_TOLERANCE)
+    off &= (mean < 1.0) | (variance < (normal + ALIKE) * mean * mean)
     return np.where(
         agents >= FEWEST_RATIOS, np.where(off, np.clip(mean, 1.0 / LARGEST_RATIO**2, LARGEST_RATIO), 1.0), before
     )
