@@ -85,9 +85,9 @@ WORLDS = {
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", [colme.Census, colme.CLColME])
 def test_where_a_method_is_worse_than_alone_the_guard_is_not(kind: Any, world: str) -> None:
-    """Unguarded, CL-colME is 1.6 to 30 times worse; the census corrects its sigma, so it need not be. The mean of 8 x 300
-    squared errors has a relative standard error of sqrt(2 / 2400) = .03, and the ratio of two that share their samples
-    far less."""
+    """Unguarded, CL-colME is 1.6 to 30 times worse; the census corrects its sigma, so it need not be. The mean of
+    8 x 300 squared errors has a relative standard error of sqrt(2 / 2400) = .03, and the ratio of two that share their
+    samples far less."""
     scenario, told = WORLDS[world]
     scene = colme.Scenario(n_agents=300, **scenario)
     unguarded, _ = relative(kind(**told, guard=False), scene, steps=150, degree=10)

@@ -81,7 +81,7 @@ def test_against_the_slow_reference(clock: str, cut: str) -> None:
     model = CollaborativeMean(CLColME(cut=cut, gamma=0.2, sigma=1.0, step=0.1, clock=clock), graph=graph)
     model.learn_many(agent=agent, value=value)
     events = list(zip(agent.tolist(), value.tolist(), strict=True))
-    estimate, kept = online(events, graph.adjacency(), sigma=1.0, gamma=0.2, step=0.1, clock=clock, cut=cut)
+    *_, (estimate, kept) = online(events, graph.adjacency(), sigma=1.0, gamma=0.2, step=0.1, clock=clock, cut=cut)
     np.testing.assert_allclose([model.estimate_[a] for a in range(12)], estimate, rtol=1e-12)
     for a in range(12):
         assert sorted(model.neighbors(a)) == np.flatnonzero(kept[a]).tolist()

@@ -21,7 +21,10 @@ from colme.errors import ColmeError, SampleError
 labels = st.one_of(st.integers(-3, 6), st.sampled_from(["a", "b", "é ☃"]), st.just(3_000_000_000))
 samples = st.floats(-1e3, 1e3, allow_subnormal=False).map(lambda x: round(x, 3))
 batches = st.lists(st.tuples(labels, samples), max_size=12)
-METHODS = (colme.Census(), colme.CLColME(), colme.CColME(), colme.Local())
+METHODS = (
+    colme.Census(), colme.CLColME(), colme.CColME(), colme.Local(), colme.Census(guard=True),
+    colme.CLColME(guard=True),
+)  # fmt: skip
 FORMS = ("arrays", "dict", "pandas", "polars")
 
 

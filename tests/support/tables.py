@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from colme.data.read.table import Names, Table
 
@@ -27,3 +27,21 @@ def drawn(rng: np.random.Generator, means: ArrayLike, n: ArrayLike, sigma: float
     mean = np.asarray(means, np.float64)
     counts = np.broadcast_to(n, mean.shape)
     return table_of([rng.normal(m, sigma, k) for m, k in zip(mean, counts, strict=True)], **parts)
+
+
+def noise(rng: np.random.Generator, law: str, n: int) -> NDArray[np.float64]:
+    """n samples of variance 1 and mean 0: normal, t(3) or lognormal."""
+    if law == "lognormal":
+        return np.asarray((np.exp(rng.normal(size=n)) - np.exp(0.5)) / np.sqrt((np.e - 1.0) * np.e))
+    return np.asarray(rng.standard_t(3, n) / np.sqrt(3.0) if law == "t(3)" else rng.normal(size=n))
+
+
+def noisy(
+    rng: np.random.Generator, law: str, means: ArrayLike, n: ArrayLike, sigma: float = 1.0, **parts: Any
+) -> Table:
+    """As `drawn`, with another law of noise; "0/1": the means are probabilities."""
+    mean = np.asarray(means, np.float64)
+    each = list(zip(mean, np.broadcast_to(n, mean.shape), strict=True))
+    if law == "0/1":
+        return table_of([rng.binomial(1, m, k) for m, k in each], **parts)
+    return table_of([m + sigma * noise(rng, law, k) for m, k in each], **parts)

@@ -62,8 +62,8 @@ def bin_means(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
 def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The histogram of all these means, computed in one place: its codes, and the average of all contributions."""
     each, masses = bin_means(mean, noise, unit)
-    codes, column = np.unique(each, return_inverse=True)
-    return codes, np.bincount(column.ravel(), masses.ravel()) / len(mean)
+    codes = np.unique(each)  # return_inverse would take four times as long as to search
+    return codes, np.bincount(np.searchsorted(codes, each).ravel(), masses.ravel()) / len(mean)
 
 
 def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:

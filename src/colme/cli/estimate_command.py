@@ -96,7 +96,9 @@ def command(
         output.check_ending(Path(path))
     _check_figures(plot, report)
     from colme.data.estimate import estimate
+    from colme.data.read.batches import pyarrow
 
+    pyarrow.enable_signal_handlers(False)  # Arrow's own would lose a Ctrl-C that comes while it opens a table
     with row_progress(quiet) as progress:
         result: Result = estimate(
             file, agent=agent if len(agent) > 1 else agent[0], value=value, progress=progress, **options

@@ -34,9 +34,9 @@ from colme.data.fit.cross_validation import (
 from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
 from colme.data.fit.groups import Groups
-from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
+from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.moments import fold_moments
-from colme.data.fit.noise import measure_noise, t_quantile
+from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.read.table import Table, read_table
 from colme.data.report.result import FLAGS, Result, Summary
@@ -47,6 +47,13 @@ LOG_N = "log n"
 """The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
 """Values are rescaled unless the largest is between this and its inverse, so that fourth powers stay finite."""
+_DOUBT = 0.5
+"""Standard errors added to the error that is shown for a census, whose posterior may be very narrow: its own errors are
+small where the model of groups and noise is right, and large where it is not."""
+_PERSISTENT = 0.5
+"""Groups are found with the variances of the estimator if so much of the differences between own variances persists."""
+_SOME = 10_000
+"""Samples that tell to which step all are rounded."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
 _VALIDATED = 100_000
@@ -205,6 +212,7 @@ class _Measured:
         self.moments = self.folds.merged(slice(None))
         self.noise = measure_noise(self.folds, options.sigma, ordered=self.forward)
         self.prior = _prior(table, self.n, log_n=options.log_n).select(self.present)
+        self.variance = judging_variances(table, self.moments, self.noise, ordered=self.forward)
         self.alone = self._alone(options)
         self._statistics: dict[str, AgentStatistics] = {}
 
@@ -219,7 +227,8 @@ class _Measured:
         """The cross-validation, on every k-th agent if there are very many."""
         n = len(self.moments.n)
         used = np.arange(n) % (n // _VALIDATED + 1) == 0
-        return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), forward=self.forward)
+        return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), self.variance[used],
+                               forward=self.forward)  # fmt: skip
 
     def _alone(self, options: EstimateOptions) -> str | None:
         if self.present.sum() < 2:
@@ -263,9 +272,18 @@ def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | 
         best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
         return _Choice(best, f"{method} was requested", scores)
     if not scores:
-        return _Choice(LocalMean(), f"fewer than {FEWEST} agents have two samples, too few for cross-validation", [])
+        return _Choice(LocalMean(), _too_few(measured), [])
     winner, why = best_of(scores)
     return _Choice(winner.estimator, why, scores)
+
+
+def _too_few(measured: _Measured) -> str:
+    """Why there is no cross-validation."""
+    n, able = int(measured.present.sum()), int((measured.n > 1).sum())
+    if n < FEWEST:
+        return f"there are only {n} agents, and comparing methods takes at least {FEWEST} with two samples each"
+    has = "has" if able == 1 else "have"
+    return f"only {_count(able, 'agent')} of {n:,} {has} two samples, and comparing methods takes at least {FEWEST}"
 
 
 # fit
@@ -275,7 +293,9 @@ class _Fitted(NamedTuple):
     """Estimates and intervals; `widened` is the factor on standard errors that cross-validation asked for."""
 
     agents: AgentStatistics
+    variance: str
     fit: Fit
+    estimate: Floats
     lower: Floats
     upper: Floats
     widened: float
@@ -288,21 +308,28 @@ def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) ->
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, fit, fit.estimate - radius, fit.estimate + radius, 1.0)
-    widened = measured.validation.interval_factor(estimator, options.level)
+        return _Fitted(agents, "pooled", fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
     agents = measured.statistics(estimator.variance)
     fit = estimator.fit(agents)
+    statistics = {kind: measured.statistics(kind) for kind in KINDS}
+    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
+    doubt = _DOUBT if estimator.name == "census" else 0.0
+    variance = claimed * measured.validation.calibrate(estimator, doubt=doubt).of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
-    most = np.maximum(np.sqrt(agents.noise) / np.maximum(fit.error(), 1e-300), 1.0)
-    factor = np.minimum(widened, most) if estimator.name != "local" else np.full(len(most), widened)
+    local = LocalMean(variance=estimator.variance)
+    own = local.claimed(statistics, measured.noise.persistence)[1]
+    own = own * measured.validation.calibrate(local).of(measured.moments.worth)
+    error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
     if isinstance(fit, MixtureFit):
         lower, upper = fit.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
+        factor = error / np.maximum(fit.error(), 1e-300)
         below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
     else:
-        below = above = factor * _radius(measured, estimator.variance, fit.error(), options.level)
-    return _Fitted(agents, fit, fit.estimate - below, fit.estimate + above, widened)
+        below = above = _radius(measured, estimator.variance, error, options.level)
+    stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
+    return _Fitted(agents, estimator.variance, fit, estimate, estimate - below, estimate + above, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -321,12 +348,19 @@ def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions)
         return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    if fitted.fit.groups is not None:
+    if fitted.fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
         found = Groups.parts(fitted.fit.groups)
     else:
-        census = fitted.fit if isinstance(fitted.fit, MixtureFit) else MixtureEstimator().fit(fitted.agents)
-        found = Groups.of(census, options.groups)
+        own = fitted.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+        agents = measured.statistics("moderated" if own else "pooled")
+        found = Groups.of(mixture_fit(agents), options.groups, _step(measured))
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
+
+
+def _step(measured: _Measured) -> Floats:
+    """The smallest difference between two means that each agent could have: that of two samples, by its count."""
+    some = np.unique(measured.table.value[:_SOME])
+    return np.asarray((float(np.diff(some).min()) if len(some) > 1 else 0.0) / measured.n[measured.present])
 
 
 def _count(n: int, what: str) -> str:
@@ -356,7 +390,7 @@ def _summarize(
         autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
         count_correlation=diagnosis.count_correlation, faulty=_named(measured, diagnosis, "faulty"),
         dominant=_named(measured, diagnosis, "dominant sample"), zero_variance=flagged["zero variance"],
-        flagged=flagged, half_life=options.half_life, notes=measured.table.notes,
+        flagged=flagged, half_life=options.half_life, log_n=options.log_n, notes=measured.table.notes,
     )  # fmt: skip
 
 
@@ -374,11 +408,11 @@ def _result(
         out[measured.present] = values
         return out
 
-    n = len(fitted.fit.estimate)
+    n = len(fitted.estimate)
     group, probability = (np.full(n, -1), np.zeros(n)) if groups is None else groups[:2]
     return Result(
         agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
-        estimate=full(fitted.fit.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
+        estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
         summary=summary, names=measured.table.names,
     )  # fmt: skip

@@ -44,6 +44,8 @@ _ASKED = 10_000
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
+SNAPSHOT = 4
+"""Columns of `snapshots`: mean, estimate, weight and time (as in `agents`) at the last vote of a guard."""
 _EMPTY_NUMBERS = np.zeros(8, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
@@ -62,11 +64,11 @@ class _Index(dict[Label, int]):
 class AgentTable:
     """The agents of a model. A slot is a row of its arrays; `roster[:n_agents]` are the slots in use."""
 
-    arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors")
+    arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors", "snapshots")
     """Arrays with one row per slot."""
 
-    def __init__(self, width: int | None):
-        """`width`: neighbors that an agent has room for; None: there is no graph."""
+    def __init__(self, width: int | None, *, guarded: bool = False):
+        """`width`: neighbors that an agent has room for; None: there is no graph. `guarded`: there is a guard."""
         self.index = _Index(self)
         self.labels: list[Label | None] = []
         self.free: list[int] = []
@@ -74,6 +76,7 @@ class AgentTable:
         self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
+        self.snapshots = np.empty((0, SNAPSHOT)) if guarded else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     @property
@@ -140,7 +143,7 @@ class AgentTable:
         if need <= have:
             return
         size = max(need, 2 * have, 16)
-        empty = {"agents": _EMPTY_AGENT, "numbers": _EMPTY_NUMBERS, "places": -1}
+        empty = {"agents": _EMPTY_AGENT, "numbers": _EMPTY_NUMBERS, "places": -1, "snapshots": np.nan}
         for name in self.arrays:
             old = getattr(self, name)
             if old is not None:
@@ -158,6 +161,8 @@ class AgentTable:
         self.roster[self.places[slot]], self.places[last] = last, self.places[slot]
         self.places[slot] = -1
         self.agents[slot], self.numbers[slot] = _EMPTY_AGENT, _EMPTY_NUMBERS
+        if self.snapshots is not None:
+            self.snapshots[slot] = np.nan
         sum_pool(self.agents, self.present, self.pool)  # subtracting would leave rounding errors behind
         del self.index[label]  # type: ignore[arg-type]
         self.labels[slot] = None
@@ -210,6 +215,8 @@ class AgentTable:
             self.numbers[mine, HEARD], self.counters[EVENTS] + other.numbers[theirs, HEARD]
         )
         self.counters[EVENTS] += other.counters[EVENTS]
+        if self.snapshots is not None:
+            self.snapshots[mine] = np.nan
         sum_pool(self.agents, self.present, self.pool)
         return mine, theirs, new
 

@@ -12,7 +12,7 @@ from colme._core.columns import Label
 from colme.errors import CheckpointError
 from colme.method import Method
 from colme.methods import method_from
-from colme.online.agents import AgentTable, lines
+from colme.online.agents import SNAPSHOT, AgentTable, lines
 from colme.online.kernel import PRESENT
 
 FORMAT = "colme online 1"
@@ -45,7 +45,7 @@ def unpack(table: AgentTable, arrays: dict[str, NDArray[Any]], path: Path) -> No
         for name, key in (*((name, name) for name in table.arrays), ("counters", "book"), ("pool", "pool")):
             empty = getattr(table, name)
             if empty is not None:
-                found = arrays[key]
+                found = arrays[key] if key in arrays or key != "snapshots" else np.full((len(labels), SNAPSHOT), np.nan)
                 if found.dtype != empty.dtype or found.shape[1:] != empty.shape[1:] or len(found) < len(empty):
                     raise ValueError(f"{name} has shape {found.shape} and type {found.dtype}")
                 own = lines(found.shape, found.dtype)

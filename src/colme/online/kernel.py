@@ -319,9 +319,10 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 @kernel
 def learn_events(
     slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
-    root, key_0, key_1,
+    root, stops, key_0, key_1,
 ):  # fmt: skip
-    """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter).
+    """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter). Returns how many events
+    were learned: all, or those until there are stops[0] events or stops[1] agents.
 
     agents .. pool  as described at the top of this file, updated in place
     neighbors       None: only samples are counted
@@ -329,6 +330,7 @@ def learn_events(
     sigma           the known scale of a sample; NaN: estimated
     parameters      of the method
     root            of the difference test, see `colme.confidence.DifferenceTest`; None: intervals are compared
+    stops           events and agents at which to stop for a vote
     key_0, key_1    the seed of the random choice of neighbors
     """
     degree = parameters.degree
@@ -357,3 +359,6 @@ def learn_events(
         if is_new:
             roster[counters[PRESENT]], places[a] = a, counters[PRESENT]
             counters[PRESENT] += 1
+        if counters[EVENTS] >= stops[0] or counters[PRESENT] >= stops[1]:
+            return i + 1
+    return slots.size

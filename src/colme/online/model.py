@@ -10,8 +10,9 @@ There is no common step. An event is one sample x of one agent a, and the state 
 (5) and towards its own mean:                       y_a <- (1 - alpha) X_a + alpha z
 
 X_b, R_b and y_b are what b published at its own last event. These are the equations of CL-colME; C-colME has
-Metropolis' weights in (4). Local has only (1), and so has the census, whose other equations are evaluated when an
-estimate is asked for (`colme.online.rules`).
+Metropolis' weights in (4). Local has only (1), and so has the census, whose other equations are evaluated at votes and
+when an estimate is asked for (`colme.online.rules`). At a vote, between two events, estimates are judged by the samples
+since the last one (`colme.online.guard`).
 
 Clocks. A step is an own sample. A cut is dated by the number of its event. "own": an agent restarts at its first event
 after it lost a neighbor to a cut, made by either end. "gossip": it also restarts when a kept neighbor knows of a later
@@ -38,6 +39,7 @@ effective number (sum w)^2 / sum w^2, and k is at most n.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,7 +70,7 @@ _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
 class CollaborativeMean:
     """An estimate of each agent's mean from a stream of samples, better than its own samples give.
 
-    method      Census() (the default), CLColME(..), CColME(..) or Local()
+    method      Census(guard=True) (the default), Census(..), CLColME(..), CColME(..) or Local()
     degree      neighbors that an agent looks for (CL-colME and C-colME)
     graph       instead of degree: a `colme.Graph`, whose agents are 0, 1, .., or pairs of labels
     sigma       the scale of the samples, if it is known and the method does not carry it; else it is estimated
@@ -78,7 +80,8 @@ class CollaborativeMean:
     seed        of the random choice of neighbors
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
-    agent. Memory is that of the agents, a few hundred bytes each; samples are not kept.
+    agent; `trust_` is the weight that a guard gives to estimates. Memory is that of the agents, a few hundred bytes
+    each; samples are not kept.
 
     Threads may share a model: calls are atomic. Compiled work releases the GIL.
 
@@ -86,7 +89,7 @@ class CollaborativeMean:
     >>> for day in range(20):
     ...     for sensor in range(50):
     ...         model.learn_one(sensor, float(sensor % 2) + (0.5 if (day + sensor // 2) % 2 else -0.5))
-    >>> round(model.mean_[7], 2), round(model.estimate_[7], 2), model.count_[7]
+    >>> round(model.mean_[7], 1), round(model.estimate_[7], 1), model.count_[7]
     (1.0, 1.0, 20)
     """
 
@@ -102,7 +105,7 @@ class CollaborativeMean:
         max_agents: int | None = None,
         seed: int = 0,
     ):
-        self.method = Census() if method is None else method
+        self.method = Census(guard=True) if method is None else method
         if not isinstance(self.method, Method):
             raise MethodError(f"method={shorten(method)}: it must be a method. Try colme.Census().")
         self.degree = whole(degree, "degree", "degree=10", MethodError, low=1)
@@ -121,7 +124,8 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._table = self._rule.table = AgentTable(self._rule.max_neighbors)
+        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, guarded=self._rule.guard is not None)
+        self._rule.half_life = self.half_life or -1.0
         if edges is not None:
             self._table.settle(labels, edges.edges())
 
@@ -185,12 +189,16 @@ class CollaborativeMean:
         self._run(slots, values, times)
 
     def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
-        table = self._table
-        learn_events(
-            slots, values, times, table.agents, table.numbers, table.roster, table.places, table.counters, table.pool,
-            table.neighbors, self.half_life or -1.0, self._rule.sigma, self._rule.parameters, self._rule.root,
-            *key_of(self.seed),
-        )  # fmt: skip
+        table, rule, keys = self._table, self._rule, key_of(self.seed)
+        done = 0
+        while done < len(slots):
+            done += learn_events(
+                slots[done:], values[done:], None if times is None else times[done:], table.agents, table.numbers,
+                table.roster, table.places, table.counters, table.pool, table.neighbors, rule.half_life, rule.sigma,
+                rule.parameters, rule.root, rule.stops, *keys,
+            )  # fmt: skip
+            if rule.due:
+                rule.vote()
 
     def _learn_and_forget(
         self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
@@ -244,17 +252,25 @@ class CollaborativeMean:
             if self.max_agents is not None and together > self.max_agents:
                 raise RunError(f"cannot merge: there would be {together} agents, and max_agents={self.max_agents}. "
                                "Forget some first.")  # fmt: skip
-            merged = table.merge(came, self.half_life or -1.0)
+            merged = table.merge(came, self._rule.half_life)
             if table.neighbors is not None:
                 self._rule.update_radii()
                 table.merge_edges(came, *merged, given=self.has_graph, test=self._rule.test)
             self._rule.renew()
+            self._rule.vote()
 
     # what it knows
 
     @property
     def n_agents(self) -> int:
         return self._table.n_agents
+
+    @property
+    def trust_(self) -> float:
+        """The weight that the guard gives to collaborative estimates now, on average over agents; 1 without a guard."""
+        with self._lock:
+            trust = self._rule.trust(self._table.present)
+            return float(trust.mean()) if len(trust) else math.nan
 
     @property
     def mean_(self) -> AgentView[float]:
@@ -273,9 +289,9 @@ class CollaborativeMean:
 
     @property
     def interval_(self) -> AgentView[tuple[float, float]]:
-        """(lower, upper). For the census where the true mean lies with probability `level`, given everything; for the
-        others around the own mean, holding with that probability at all times together, so that early on a
-        collaborative estimate may lie outside."""
+        """(lower, upper). For the census where the true mean lies with probability `level`, given everything, and
+        widened where a guard finds it too narrow; for the others around the own mean, holding with that probability at
+        all times together, so that early on a collaborative estimate may lie outside."""
 
         def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
             lower, upper = self._rule.interval(slots, self.level)

@@ -6,14 +6,16 @@ A method names its rule (`Method.online_rule`).
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.saved_state import from_arrays, to_arrays
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_mean, posterior_quantiles
+from colme.census.posterior import FittedMixtures, MixturePrior, borrowing, posterior_mean, posterior_quantiles
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
@@ -21,6 +23,7 @@ from colme.graphs import Graph
 from colme.method import Method, named
 from colme.methods.consensus import ConsensusMethod
 from colme.online.agents import AgentTable
+from colme.online.guard import OnlineGuard, blended
 from colme.online.kernel import (
     ARRIVED,
     BURN_IN,
@@ -31,12 +34,18 @@ from colme.online.kernel import (
     PRESENT,
     RADIUS,
     SQUARES,
+    WEIGHT,
     Parameters,
     fill_noise,
     fill_radii,
 )
 from colme.spectrum import stable_step
 
+GROWTH = 0.05
+"""A vote is due when there are this many times more samples, and at least one per agent"""
+ARRIVALS = 1.2
+"""or when there are this many times as many agents."""
+NEVER = np.iinfo(np.int64).max
 _BOUND_FAILS = dict(zip(BOUNDS, (2.0, 1.29, 2.0), strict=True))
 """A bound at level gamma fails at any time with at most gamma times this factor as probability."""
 Slots = NDArray[np.int64]
@@ -50,6 +59,9 @@ class Rule:
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
     parameters = Parameters()
+    guard: OnlineGuard | None = None
+    half_life: float = -1.0
+    """Of a sample's weight; negative: nothing is forgotten."""
     root: float | None = None
     """Of the difference test, see `colme.confidence.DifferenceTest`; None: agents compare intervals."""
 
@@ -58,14 +70,52 @@ class Rule:
             raise MethodError(f"{type(method).__name__} with graph=: in one place it needs no edges. Leave graph out.")
         self.sigma = math.nan if sigma is None else float(sigma)
         self.table: AgentTable
+        self.stops = np.full(2, NEVER)  # the next vote is at so many events, or agents
 
     def radii(self, slots: Slots, gamma: float, least: float = 1.0) -> Floats:
         table, out = self.table, np.empty(len(slots))
         fill_radii(table.agents, slots, self.sigma, table.pool, least, gamma, self.parameters.kurtosis, out)
         return out
 
-    def estimate(self, slots: Slots) -> Floats:
+    def raw(self, slots: Slots) -> Floats:
+        """Estimates without a guard."""
         return self.table.agents[slots, MEAN]
+
+    def trust(self, slots: Slots) -> Floats:
+        """The weight of these estimates that the guard allows."""
+        return np.ones(len(slots)) if self.guard is None else self.guard.trust(self.table, slots)
+
+    def estimate(self, slots: Slots) -> Floats:
+        return blended(self.table.agents[slots, MEAN], self.raw(slots), self.trust(slots))
+
+    @property
+    def due(self) -> bool:
+        """It is time for a vote."""
+        return bool((self.table.counters[[EVENTS, PRESENT]] >= self.stops).any())
+
+    def vote(self) -> None:
+        """Between events: let new samples judge the estimates of the last vote, and keep those of now for the next."""
+        if self.stops[0] == NEVER:
+            return
+        table, guard = self.table, self.guard
+        if guard is not None:
+            guard.learn(table, self.half_life)
+        self.refit()
+        slots = table.present
+        size = float(table.agents[slots, WEIGHT].sum())
+        if guard is not None:
+            guard.keep(table, size, *self.claims(slots))
+        events, agents = table.counters[[EVENTS, PRESENT]].tolist()
+        self.stops[:] = events + max(agents, math.ceil(GROWTH * size), 1), max(math.ceil(ARRIVALS * agents), agents + 1)
+
+    def refit(self) -> None:
+        """Learn from all agents together, where a method does."""
+
+    def claims(self, slots: Slots) -> tuple[Floats, Floats, Floats]:
+        """Estimates without a guard, the variances of the own means, and those that the method claims for its
+        estimates; infinite where intervals are not to be calibrated."""
+        unknown = np.full(len(slots), np.inf)
+        return self.raw(slots), unknown, unknown
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """An interval around the own mean; it holds at all times simultaneously with this probability."""
@@ -93,10 +143,14 @@ class Rule:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """What a saved file must hold beside the agents."""
-        return {}
+        return {"stops": self.stops} | ({} if self.guard is None else to_arrays(self.guard, "guard"))
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Put back what `snapshot` returned."""
+        """Put back what `snapshot` returned. Files of 0.7 have neither votes nor a guard: the next event is a vote."""
+        if "stops" in arrays:
+            self.stops[:] = arrays["stops"]
+            if self.guard is not None:
+                from_arrays(self.guard, "guard", arrays)
 
 
 class ConsensusRule(Rule):
@@ -138,9 +192,11 @@ class ConsensusRule(Rule):
             clock=CLOCKS.index(method.clock), alpha=-1.0 if method.alpha is None else method.alpha, step=step,
             metropolis=method.metropolis, degree=0 if graph is not None else degree,
         )  # fmt: skip
+        if method.guard:
+            self.guard, self.stops[:] = OnlineGuard(method.trusting), 1
         self._found: tuple[int, NDArray[np.int64]] | None = None
 
-    def estimate(self, slots: Slots) -> Floats:
+    def raw(self, slots: Slots) -> Floats:
         return self.table.agents[slots, ESTIMATE]
 
     def group(self, slots: Slots) -> tuple[NDArray[np.int64], Floats]:
@@ -189,8 +245,7 @@ _IN_FILE = {
 
 
 class CensusRule(Rule):
-    """The census in one process: the histogram of all means is fitted anew when an estimate is asked for and the last
-    fit is old."""
+    """The census in one process: the histogram of all means is fitted anew at a vote, if the last fit is old."""
 
     saved: ClassVar[tuple[str, ...]] = ("origin", "counted")
 
@@ -202,18 +257,19 @@ class CensusRule(Rule):
         known = method.sigma if method.sigma is not None else sigma
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
+        self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
         self.renew()
 
     def renew(self) -> None:
         self.fitted = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
 
-    def _noise(self, slots: Slots) -> Floats:
+    def _noise(self, slots: Slots, sigma: float) -> Floats:
         out = np.empty(len(slots))
-        fill_noise(self.table.agents, slots, self.sigma, self.table.pool, out)
+        fill_noise(self.table.agents, slots, sigma, self.table.pool, out)
         return out
 
-    def _census(self) -> None:
+    def refit(self) -> None:
         """Equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
         table = self.table
         now = table.counters[[EVENTS, PRESENT]]
@@ -221,7 +277,7 @@ class CensusRule(Rule):
         if not (grown.any() or now[1] * self.refresh <= self.counted[1]) or (now == self.counted).all():
             return
         slots = table.present
-        mean, noise = table.agents[slots, MEAN], self._noise(slots)
+        mean, noise = table.agents[slots, MEAN], self._noise(slots, self.sigma)
         binned = (noise > 0.0) & (noise < np.inf)
         self.renew()
         self.counted[:] = now
@@ -238,8 +294,7 @@ class CensusRule(Rule):
 
     def _known(self, slots: Slots) -> tuple[Floats, Floats, MixturePrior]:
         """Means from the origin, their variances, and the prior."""
-        self._census()
-        noise = self._noise(slots)
+        noise = self._noise(slots, self.sigma)
         has_prior = (noise > 0.0) & (noise < np.inf) & (self.fitted.n_components[0] > 0)
         prior = self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
         return self.table.agents[slots, MEAN] - self.origin[0], noise, prior
@@ -249,7 +304,7 @@ class CensusRule(Rule):
         posterior_mean(*self._known(slots), *out)
         return out
 
-    def estimate(self, slots: Slots) -> Floats:
+    def raw(self, slots: Slots) -> Floats:
         """Equation (5)."""
         return self._posterior(slots)[0] + self.origin[0]
 
@@ -257,20 +312,42 @@ class CensusRule(Rule):
         return self._posterior(slots)[1:]
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
-        """Between the quantiles of the posterior."""
+        """Between the quantiles of the posterior; with a guard blended with the interval of the own mean, as the
+        estimate is, and calibrated (`colme.online.guard`)."""
         mean, noise, prior = self._known(slots)
-        lower, upper = np.empty((2, len(slots)))
-        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+        ends = np.empty((2, len(slots)))
+        for end, tail in zip(ends, (0.5 - 0.5 * level, 0.5 + 0.5 * level), strict=True):
             posterior_quantiles(tail, mean, noise, prior, end)
             end[noise == 0.0] = mean[noise == 0.0]
             end += self.origin[0]
-        return lower, upper
+        if self.guard is not None:
+            trust, widened, own = self.trust(slots), self.guard.widened(self.table, slots), self._own_variance(slots)
+            here = np.flatnonzero(((trust < 1.0) | (widened > 1.0)) & (own < np.inf))  # else ends are infinite already
+            raw, estimate = self.raw(slots[here]), self.estimate(slots[here])
+            local = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(own[here])
+            for end, reach in zip(ends, (-local, local), strict=True):
+                end[here] = estimate + widened[here] * blended(reach, end[here] - raw, trust[here])
+        return ends[0], ends[1]
+
+    def _own_variance(self, slots: Slots) -> Floats:
+        """The variance of the own mean by its samples, whatever sigma was told; the told one where they say nothing."""
+        own = self._noise(slots, math.nan)
+        known = own < np.inf
+        return own if known.all() else np.where(known, own, self._noise(slots, self.sigma))
+
+    def claims(self, slots: Slots) -> tuple[Floats, Floats, Floats]:
+        mean, noise, prior = self._known(slots)
+        raw, kept, claimed = np.empty((3, len(slots)))
+        posterior_mean(mean, noise, prior, raw, np.zeros(len(slots), np.int64), kept)
+        borrowing(mean, noise, prior, raw, kept, claimed)
+        return raw + self.origin[0], self._own_variance(slots), claimed
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        arrays = {name: getattr(self, name) for name in self.saved}
+        arrays = super().snapshot() | {name: getattr(self, name) for name in self.saved}
         return arrays | {in_file: getattr(self.fitted, name) for name, in_file in _IN_FILE.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        super().restore(arrays)
         for name in self.saved:
             setattr(self, name, arrays[name])
         for name, in_file in _IN_FILE.items():

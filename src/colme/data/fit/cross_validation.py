@@ -1,4 +1,4 @@
-"""Choose an estimator by cross-validation within each agent's samples; the local mean is the default.
+"""Choose an estimator by cross-validation within each agent's samples, and calibrate its intervals.
 
 Each split trains on some folds of all agents and predicts their other folds. With random folds, all but one predict
 that one. In time order, the earlier folds predict all later ones. Agents have equal weight. The loss of an estimator
@@ -6,19 +6,28 @@ for agent a is (its estimate - mean of the held-out folds)^2. Subtracting the lo
 
     ratio = 1 + mean of the differences / error of the local means
 
-is the error of the estimator relative to that of the local means; its standard error comes from the agents.
+is the error of the estimator relative to that of the local means; its standard error comes from the agents. Without
+time, the error of the local means is the one that counts and variances imply: an observed risk may be near zero or
+negative by chance. In time order the noise of the later samples is estimated by successive differences, which drift
+does not inflate (`colme.data.fit.noise.judging_variances`). The error of the local means is their loss minus that
+noise; but as far as it exceeds what counts imply (agents drift, or samples are correlated), nothing is subtracted, and
+the ratio is that of the prediction errors as they are.
+
+Training on fewer samples flatters every collaborative estimator. What is reported is the ratio for all samples, if the
+other agents add as much to the precision of an estimate as they did in training:
+
+    1 / error (all samples) = 1 / error (training) + 1 / local error (all samples) - 1 / local error (training)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage
+from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
 from colme.data.fit.moments import N_FOLDS, FoldMoments
 from colme.data.fit.noise import KINDS, Noise
@@ -26,6 +35,7 @@ from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
 from colme.data.report.result import Candidate
 
+Floats = NDArray[np.float64]
 CANDIDATES: tuple[Estimator, ...] = (
     LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
     MixtureEstimator(variance="pooled"), MixtureEstimator(), OverlapPooling(variance="pooled"),
@@ -34,13 +44,19 @@ CANDIDATES: tuple[Estimator, ...] = (
 """The estimators that `auto` chooses from, the simplest first."""
 FEWEST = 5
 """Fewest agents with two samples for a cross-validation."""
-_WIDEST = 20.0
-"""Largest factor by which intervals are widened."""
 Progress = Callable[[int, int | None], object]
-_VAGUE = 0.5
-"""If the standard error of a ratio is larger, cross-validation is inconclusive."""
+_CLEAR = 0.1
+"""If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
+_LEAD = {"census": 1.0}
+"""Standard errors by which another estimator must be better than shrinkage; 2 for those that are not listed."""
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
+_STRATUM = 25
+"""Fewest agents of a stratum of similar counts in which intervals are calibrated."""
+_STRATA = 4
+_NARROW, _NARROWEST = 1.0, 0.6
+"""Claimed variances are made smaller only as far as they exceed the shown errors by more than so many standard errors,
+and not by a smaller factor."""
 
 
 class Scored(NamedTuple):
@@ -48,6 +64,23 @@ class Scored(NamedTuple):
 
     estimator: Estimator
     candidate: Candidate
+    away: Floats
+    """For each agent: its loss minus that of the agent's own mean."""
+
+
+class Calibration(NamedTuple):
+    """By which factors claimed variances are multiplied, for agents of similar effective sample sizes.
+
+    (Strata must not depend on the means: given a mean, the error of an agent's own mean is not what counts imply.)"""
+
+    edges: Floats
+    """The largest effective sample size of each stratum but the last."""
+    factor: Floats
+    """For each stratum."""
+
+    def of(self, worth: Floats) -> Floats:
+        """The factors for agents with these effective sample sizes."""
+        return self.factor[np.searchsorted(self.edges, worth)]
 
 
 def statistics_of(moments: FoldMoments, noise: Noise, kind: str, prior: Prior) -> AgentStatistics:
@@ -79,13 +112,51 @@ class _Split(NamedTuple):
 class CrossValidation:
     """All splits in which at least `FEWEST` agents have samples on both sides.
 
-    forward  the folds are periods of time, and earlier ones predict later ones; else each fold is held out once
+    variance  the variance of a sample of each agent, to judge by
+    forward   the folds are periods of time, and earlier ones predict later ones; else each fold is held out once
     """
 
-    def __init__(self, folds: FoldMoments, noise: Noise, prior: Prior, *, forward: bool):
-        self.n_agents, self.noise = len(folds.n), noise
+    def __init__(self, folds: FoldMoments, noise: Noise, prior: Prior, variance: Floats, *, forward: bool):
         every = (_Split.of(train, test, noise, prior) for train, test in _train_and_test(folds, forward=forward))
+        self.noise = noise
         self.splits = [split for split in every if len(split.agents) >= FEWEST]
+        self._times = np.zeros(len(folds.n))
+        for split in self.splits:
+            self._times[split.agents] += 1.0
+        self._there = self._times > 0.0
+        self._worth = folds.merged(slice(None)).worth[self._there]
+        self._local = self._losses([LocalMean()])[0]
+        # the error of the local mean of all samples, and of the training samples
+        self._full = variance[self._there] / self._worth
+        self._implied = self._averaged(lambda split: variance[split.agents] / split.train.worth[split.scored])[0]
+        self._error = self._reference = self._implied
+        if forward and self._there.any():
+            noise_of_test = self._averaged(lambda split: variance[split.agents] / split.test.worth)[0]
+            seen = self._local - noise_of_test
+            more = 1.0 - float(self._implied.mean()) / max(float(seen.mean()), 1e-300)
+            if more > 0.0:
+                self._error, self._reference = seen, seen + more * noise_of_test
+
+    def _averaged(self, values: Callable[[_Split], Floats], rows: int = 1) -> Floats:
+        """(rows, agents): the mean over splits of what is known of the scored agents of a split."""
+        total = np.zeros((rows, len(self._times)))
+        for split in self.splits:
+            total[:, split.agents] += values(split)
+        return np.asarray(total[:, self._there] / self._times[self._there])
+
+    def _losses(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> Floats:
+        """(estimators, agents): the squared loss."""
+        done = 0
+
+        def of_split(split: _Split) -> Floats:
+            nonlocal done
+            done += 1
+            fits = [each.estimates(split.statistics[each.variance])[split.scored] for each in estimators]
+            if progress is not None:
+                progress(done, len(self.splits))
+            return np.square(np.stack(fits) - split.test.mean)
+
+        return self._averaged(of_split, len(estimators))
 
     def score(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> list[Scored]:
         """The score of each estimator (the first is local); empty if too few agents have two samples.
@@ -97,58 +168,65 @@ class CrossValidation:
         scores = self._score(quick, progress)
         slow = [each for each in estimators if each.name == "census"]
         if len(quick) > 1:
-            best = min(scores[1:], key=lambda each: each.candidate.ratio).estimator.variance
+            best = _smallest(scores[1:]).estimator.variance
             slow = [each for each in slow if each.variance == best]
-        return scores + self._score([quick[0], *slow], progress)[1:] if slow else scores
+        return scores + self._score(slow, progress) if slow else scores
 
     def _score(self, estimators: Sequence[Estimator], progress: Progress | None) -> list[Scored]:
-        loss = np.zeros((len(estimators), self.n_agents))
-        times, expected = np.zeros((2, self.n_agents))
-        for done, split in enumerate(self.splits):
-            for each, total in zip(estimators, loss, strict=True):
-                fit = each.fit(split.statistics[each.variance])
-                total[split.agents] += np.square(fit.estimate[split.scored] - split.test.mean)
-            loss[:, split.agents] -= self.noise.of_mean(split.test, "pooled")  # the loss of the true mean
-            expected[split.agents] += self.noise.of_mean(split.train.select(split.scored), "pooled")
-            times[split.agents] += 1.0
-            if progress is not None:
-                progress(done + 1, len(self.splits))
-        there = times > 0.0
-        loss = loss[:, there] / times[there]
-        # the observed error of the local means, or the expected one where outliers hide most of it
-        error, expected_error = float(loss[0].mean()), float((expected[there] / times[there]).mean())
-        error = error if error > 0.5 * expected_error else expected_error
-        return [
-            Scored(each, _candidate(each.label, own - loss[0], error))
-            for each, own in zip(estimators, loss, strict=True)
-        ]
+        losses = self._losses(estimators, progress)
+        return [self._scored(each, loss - self._local) for each, loss in zip(estimators, losses, strict=True)]
 
-    def interval_factor(self, estimator: Estimator, level: float) -> float:
-        """The factor on standard errors with which intervals, widened by the noise of the held-out means, hold a share
-        `level` of these means; 1 if they do without it, up to chance."""
-        off, claimed, unknowable = [], [], []
-        for split in self.splits:
-            fit = estimator.fit(split.statistics[estimator.variance])
-            off.append(np.abs(fit.estimate[split.scored] - split.test.mean))
-            claimed.append(np.square(fit.error()[split.scored]))
-            sample = self.noise.of_sample(split.train.select(split.scored), estimator.variance)
-            unknowable.append(self.noise.factor * sample / split.test.worth)
-        if not off:
-            return 1.0
-        z = NormalDist().inv_cdf(0.5 + 0.5 * level)
-        distance, square, blur = (np.concatenate(part) for part in (off, claimed, unknowable))
+    def _scored(self, estimator: Estimator, away: Floats) -> Scored:
+        error = float(self._reference.mean())
+        gain = -float(away.mean()) / error if error > 0.0 else 0.0
+        # the standard error of a ratio of two means over agents
+        se = _standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
+        # an error is not negative, and a judge of this standard error cannot show that it is zero
+        gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
+        share = float(self._full.mean() / self._implied.mean()) if self._implied.any() else 1.0
+        if gain > 0.0:
+            own = 1.0 - (1.0 - share) * gain
+            gain, se = share * gain / own, share * se / (own * own)
+        return Scored(estimator, Candidate(estimator.label, 1.0 - gain, se), away)
 
-        def covered(factor: float) -> float:
-            return float((distance <= z * np.sqrt(factor * factor * square + blur)).mean())
+    def calibrate(self, estimator: Estimator, *, doubt: float = 0.0) -> Calibration:
+        """The factors on claimed variances with which they are as large as the errors that held-out samples show.
 
-        chance = (level * (1.0 - level) / len(off[0])) ** 0.5
-        if covered(1.0) >= level - chance:
-            return 1.0
-        low, high = 1.0, _WIDEST
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if covered(middle) < level else (low, middle)
-        return high
+        doubt  how many standard errors of these errors are added to them"""
+        if not self.splits:
+            return Calibration(np.empty(0), np.ones(1))
+
+        def both(split: _Split) -> Floats:
+            estimate, variance = estimator.claimed(split.statistics, self.noise.persistence)
+            return np.stack([variance[split.scored], np.square(estimate[split.scored] - split.test.mean)])
+
+        claimed, loss = self._averaged(both, 2)
+        shown = self._error + (loss - self._local)
+        strata = min(_STRATA, max(1, len(claimed) // _STRATUM))
+        edges = np.unique(np.quantile(self._worth, np.arange(1, strata) / strata)) if strata > 1 else np.empty(0)
+        stratum = np.searchsorted(edges, self._worth)
+        factor = np.ones(len(edges) + 1)
+        for k in range(len(factor)):
+            if (stratum == k).sum() > 1:
+                factor[k] = _rescaling(shown[stratum == k], claimed[stratum == k], doubt)
+        return Calibration(edges, factor)
+
+
+def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
+    """The factor on claimed variances: little of a difference within its standard error, all of a clear one."""
+    middle = float(claimed.mean())
+    if middle <= 0.0:
+        return 1.0
+    excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
+    if excess > 0.0:
+        sure = excess / (1.0 + (se / excess) ** 2)
+    else:
+        sure = min(excess + _NARROW * se, 0.0)
+    return max(1.0 + (max(sure, 0.0) + doubt * se if doubt else sure) / middle, _NARROWEST)
+
+
+def _standard_error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / len(values) ** 0.5
 
 
 def _train_and_test(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[FoldMoments, FoldMoments]]:
@@ -160,27 +238,44 @@ def _train_and_test(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[Fold
             yield folds.merged([other for other in range(N_FOLDS) if other != k]), folds.merged([k])
 
 
-def _candidate(name: str, away: NDArray[np.float64], error: float) -> Candidate:
-    return Candidate(name, 1.0 + float(away.mean()) / error, float(away.std(ddof=1)) / len(away) ** 0.5 / error)
-
-
 def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
-    """The estimator to use, and why: local (the first), unless another gains more than one standard error."""
-    best = min(scores, key=lambda each: each.candidate.ratio)
-    local, gain = scores[0], 1.0 - best.candidate.ratio
+    """The estimator to use, and why. The first score is that of the local mean.
+
+    Shrinkage has the fewest parameters, so another must be better by standard errors of the difference (`_LEAD`). It
+    is also the default where cross-validation cannot tell."""
+    local, best = scores[0], _smallest(scores)
+    plain = _smallest([each for each in scores if each.estimator.name == "shrinkage"] or [local])
+    others = "has the smallest error in cross-validation:"
+    if plain is not local:
+        ahead = [each for each in scores if each is not plain and _leads(each, plain)]
+        best = _smallest([plain, *ahead])
+        if best is plain and _smallest(scores) is not plain:
+            others = "is not beaten beyond chance in cross-validation; its error is"
+    gain, se = 1.0 - best.candidate.ratio, best.candidate.se
+    if best is not local and gain > se:
+        return best, (
+            f"{best.candidate.name} {others} {best.candidate.ratio:.2f} times that of the local mean (standard error "
+            f"{se:.2f})"
+        )
+    default, error = 1.0 - plain.candidate.ratio, plain.candidate.se
+    if plain is not local and error > _CLEAR and default > -error:
+        return plain, (
+            f"cross-validation is inconclusive, so {plain.candidate.name} is used, which has the fewest parameters: "
+            f"{plain.candidate.ratio:.2f} times the error of the local mean (standard error {error:.2f})"
+        )
     if best is local:
         return local, "no collaborative estimator beats the local mean in cross-validation"
-    if best.candidate.se > _VAGUE:
-        return local, (
-            f"cross-validation is inconclusive: the error of the best alternative, {best.candidate.name}, relative to "
-            f"the local mean's has a standard error of {best.candidate.se:.2f}"
-        )
-    if gain <= best.candidate.se:
-        return local, (
-            f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "
-            f"standard error of {best.candidate.se:.1%}"
-        )
-    return best, (
-        f"{best.candidate.name} has the smallest error in cross-validation: {best.candidate.ratio:.2f} times that of "
-        f"the local mean (standard error {best.candidate.se:.2f})"
+    return local, (
+        f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "
+        f"standard error of {se:.1%}"
     )
+
+
+def _leads(one: Scored, other: Scored) -> bool:
+    """Whether an estimator is better than another beyond chance."""
+    lead = other.away - one.away
+    return float(lead.mean()) > _LEAD.get(one.estimator.name, 2.0) * _standard_error(lead)
+
+
+def _smallest(scores: Sequence[Scored]) -> Scored:
+    return min(scores, key=lambda each: float(each.away.mean()))

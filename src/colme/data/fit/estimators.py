@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -20,6 +22,10 @@ from colme.data.fit.prior import Prior
 Floats = NDArray[np.float64]
 ESTIMATORS = ("local", "pooled", "shrinkage", "census", "one-hop", "cl-colme")
 """The names of all estimators."""
+
+
+_BEYOND = 2.0
+"""Standard errors by which the mean of all estimates may differ from that of all own means."""
 
 
 class AgentStatistics(msgspec.Struct, frozen=True, eq=False):
@@ -66,6 +72,33 @@ class PlainFit(msgspec.Struct, frozen=True):
         return np.sqrt(self.variance)
 
 
+def balanced(fit: Fit, agents: AgentStatistics) -> Floats:
+    """The estimates, shifted so that they agree on average with the agents' own means, which are unbiased.
+
+    An estimator that weights agents by their own variances is biased if means and variances depend on each other, as
+    under skewed noise. The shift is proportional to what an estimate borrows, and it keeps the sum of all samples. If
+    then the averages over agents still differ beyond chance, counts tell the mean, and that average is kept instead."""
+    estimate, borrowed = fit.estimate, fit.borrowed
+    total = float((agents.worth * borrowed).sum())
+    if total <= 0.0 or len(estimate) < 2:
+        return estimate
+    shift = float((agents.worth * (agents.mean - estimate)).sum()) / total
+    away = agents.mean - estimate - shift * borrowed
+    middle = float(away.mean())
+    if abs(middle) > _BEYOND * float(away.std(ddof=1)) / len(away) ** 0.5:
+        shift += middle / float(borrowed.mean())
+    low, high = min(agents.mean.min(), estimate.min()), max(agents.mean.max(), estimate.max())
+    return np.clip(estimate + shift * borrowed, low, high)
+
+
+def mean_above_zero(value: float, error: float) -> float:
+    """The mean of a normal variable with this mean and standard deviation, given that it is positive."""
+    if error <= 0.0:
+        return max(value, 0.0)
+    z = value / error
+    return error * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / NormalDist().cdf(z))
+
+
 class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
@@ -75,6 +108,25 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     @abstractmethod
     def fit(self, agents: AgentStatistics) -> Fit:
         """The estimates for these agents."""
+
+    def estimates(self, agents: AgentStatistics) -> Floats:
+        """The balanced estimates for these agents."""
+        return balanced(self.fit(agents), agents)
+
+    def claimed(self, agents: Mapping[str, AgentStatistics], persistence: float) -> tuple[Floats, Floats]:
+        """(balanced estimates, variances of their errors); statistics by kind of variance.
+
+        As far as agents' own variances do not persist (`colme.data.fit.noise.Noise.persistence`), the errors are those
+        seen from the same estimator with one variance for all agents."""
+        own = agents[self.variance]
+        fit = self.fit(own)
+        estimate, variance = balanced(fit, own), np.square(fit.error())
+        if self.variance != "pooled" and persistence < 1.0:
+            common = msgspec.structs.replace(self, variance="pooled")
+            other = common.fit(agents["pooled"])
+            wide = np.square(other.error()) + np.square(balanced(other, agents["pooled"]) - estimate)
+            variance = persistence * variance + (1.0 - persistence) * wide
+        return estimate, variance
 
     @property
     def label(self) -> str:
@@ -97,7 +149,10 @@ class Pooled(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> Fit:
         found = agents.prior.fit(agents.mean, agents.noise, spread=0.0)
-        return PlainFit(found.mean, np.ones(len(agents.mean)), found.variance)
+        # agents may differ: the posterior of shrinkage, seen from the common mean
+        near = Shrinkage().fit(agents)
+        variance = np.square(near.error()) + np.square(near.estimate - found.mean)
+        return PlainFit(found.mean, np.ones(len(agents.mean)), variance)
 
 
 class Shrinkage(Estimator, frozen=True, kw_only=True):
@@ -109,8 +164,7 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
         found = agents.prior.fit(agents.mean, agents.noise)
         kept = found.spread / (found.spread + agents.noise)
         away = agents.mean - found.mean
-        # if the estimated spread is zero, the true one may be as large as the mean of a half-normal distribution
-        spread = max(found.spread, math.sqrt(2.0 / math.pi) * found.spread_error)
+        spread = mean_above_zero(found.spread, found.spread_error)  # the true spread may be larger than a small one
         believed = spread / (spread + agents.noise)
         from_spread = np.square((1.0 - believed) * (found.spread_error / (spread + agents.noise)))
         variance = believed * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)

@@ -1,31 +1,51 @@
 """`Groups`: whether there is evidence of groups, and the group of each agent.
 
-A mixture can fit any continuum, so mixture components alone are no evidence of groups. A table has groups if, somewhere
-between two neighboring components, there are significantly fewer means than around both: the rates of means in the gap
-and around each component are compared by a binomial test. In such a table, components belong to different groups where
-the density of means has a valley between them.
+A mixture can fit any continuum, so mixture components alone are no evidence of groups. The null hypothesis is that true
+means have a density with a single mode, of whatever shape: it rises up to the mode and falls from there. Such a density
+is a mixture of uniform densities that begin or end at the mode (Khinchin), so its largest likelihood is that of a
+non-parametric mixture, for each place of the mode. A table has groups if the mixture of the census is more likely than
+all of these, by more than `_EVIDENCE`. In such a table, components belong to different groups where the density of
+means has a valley between them.
 """
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.census.histogram import Bins, histogram_of
 from colme.data.fit.mixture_estimator import MixtureFit
+from colme.errors import missing_extra
+
+try:
+    from scipy import special
+except ImportError:
+    raise missing_extra("scipy", "data", "estimating from a table") from None
 
 Floats = NDArray[np.float64]
-_SURELY = 1e-3
-"""Level of the test that a table has groups."""
+_EVIDENCE = 2.75
+"""Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the
+99.5 % quantile for uniform means, the hardest continuum (by simulation, see docs/estimate.md)."""
+_TYPICAL, _MORE, _FEWER = 40.0, 0.5, 2.0
+"""This grows with the logarithm of the number of agents, and faster if there are fewer."""
+_SMALL = 0.01
+"""Groups with a smaller share of the agents are no evidence: a few means in the tail of skewed noise look like one."""
 _VALLEY = 0.9
 """Depth of a valley: the density between two groups is below this share of that at the lower one."""
 _POINTS = 64
 """Points between two components at which the density is evaluated."""
-_MANY = 1000
-"""Number of means above which the binomial distribution is approximated by a normal one."""
+_FEW = 500
+"""Up to so many agents, means are not binned."""
+_TINY = 1e-300
+_KNOTS = 100
+"""Places where a density with a single mode may change, half at quantiles of the means and half equally spaced."""
+_ROUNDS = 2000
+"""Rounds of expectation and maximization at most, for each place of the mode."""
+_CHECK = 20
+"""Rounds between two checks."""
 
 
 class Groups(NamedTuple):
@@ -46,14 +66,19 @@ class Groups(NamedTuple):
         return cls(names, (names >= 0).astype(np.float64), int((size > 1).sum()))
 
     @classmethod
-    def of(cls, fit: MixtureFit, most: int | None = None) -> Groups:
-        """The groups found by a census, at most `most`."""
+    def of(cls, fit: MixtureFit, most: int | None = None, step: Floats | float = 0.0) -> Groups:
+        """The groups found by a census, at most `most`. `step`: the smallest difference between two means that each
+        agent could have, if samples are rounded or counts."""
         k = int(fit.mixture.n_components[0])
         share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
         variance = width + float(np.median(fit.noise))
         depth = _valleys(share, place, variance)
-        evidence = min(_chances(np.sort(fit.mean), place, np.sqrt(variance)), default=1.0) < _SURELY
-        apart = (depth < _VALLEY) & evidence
+        apart = depth < _VALLEY
+        if apart.any():
+            group = np.concatenate([[0], np.cumsum(apart)])[fit.component]
+            large = ~fit.isolated & (np.bincount(group) >= _SMALL * len(group))[group]
+            if len(np.unique(group[large])) < 2 or not several_modes(fit, large, step):
+                apart[:] = False
         if most is not None and apart.sum() >= max(most, 1):  # keep the deepest valleys
             apart &= depth <= np.sort(depth)[max(most, 1) - 2] if most > 1 else False
         of_component = np.concatenate([[0], np.cumsum(apart)])
@@ -61,6 +86,7 @@ class Groups(NamedTuple):
         found = cls.parts(group)
         if not found.n_groups:
             return found
+        found = found._replace(group=np.where(fit.isolated, -1, found.group))
         return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_component, group), 0.0))
 
 
@@ -91,27 +117,59 @@ def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArra
     return np.asarray(inside / np.maximum(total, 1e-300))
 
 
-def _chances(mean: Floats, place: Floats, deviation: Floats) -> list[float]:
-    """For each pair of neighbors: the probability of so few means in the gap between them if the density there were the
-    same as within one deviation of either. Means are sorted."""
-
-    def count(low: float, high: float) -> int:
-        return int(np.searchsorted(mean, high) - np.searchsorted(mean, low))
-
-    beside = [count(m - d, m + d) for m, d in zip(place, deviation, strict=True)]
-    out = []
-    for i in range(len(place) - 1):
-        low, high = place[i] + deviation[i], place[i + 1] - deviation[i + 1]
-        seen = count(low, high) if high > low else 0
-        shares = [(high - low) / (high - low + 2.0 * deviation[j]) for j in (i, i + 1)]
-        both = zip((i, i + 1), shares, strict=True)
-        out.append(max(_at_most(seen, seen + beside[j], share) for j, share in both) if high > low else 1.0)
-    return out
+def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float = 0.0) -> bool:
+    """Whether the mixture is more likely than every density of true means with a single mode, judged by some agents."""
+    center, count, noise = _histogram(fit, agents, step)
+    k = int(fit.mixture.n_components[0])
+    share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
+    log = np.log(_density(center, share, place, width + noise[:, None]) / math.sqrt(2.0 * math.pi) + _TINY)
+    relative = math.log(float(count.sum()) / _TYPICAL)
+    bound = float((count * log).sum()) - _EVIDENCE - max(_MORE * relative, -_FEWER * relative)
+    modes = np.concatenate([place[np.argsort(-share)], np.quantile(center, np.linspace(0.05, 0.95, 10))])
+    return not any(_reaches(bound, mode, center, count, noise) for mode in modes)
 
 
-def _at_most(k: int, n: int, p: float) -> float:
-    """P(X <= k) for X binomial(n, p)."""
-    if n > _MANY:
-        return NormalDist().cdf((k + 0.5 - n * p) / math.sqrt(n * p * (1.0 - p)))
-    logs = (math.log(math.comb(n, i)) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
-    return sum(map(math.exp, logs))
+def _histogram(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float) -> tuple[Floats, Floats, Floats]:
+    """(center, number of agents, noise) of bins of means. Means on a grid of `step` are spread over its cells."""
+    jitter = np.random.default_rng(0).uniform(-0.5, 0.5, len(fit.mean)) * step
+    mean, noise = (fit.mean + jitter)[agents], fit.noise[agents]
+    if len(mean) <= _FEW:
+        return mean, np.ones(len(mean)), noise
+    unit = float(np.sqrt(np.median(noise)))
+    codes, masses = histogram_of(mean, noise, unit)
+    bins = Bins.of(codes, unit)
+    channel = np.isnan(bins.center)
+    n_grids = int(bins.grid.max()) + 1
+    mass = np.bincount(bins.grid[~channel], masses[~channel], n_grids)
+    blur = np.bincount(bins.grid[channel], masses[channel], n_grids) / np.maximum(mass, _TINY)
+    here = ~channel & (masses > 0.0)
+    # linear binning adds a variance of h^2 / 6
+    return bins.center[here], len(mean) * masses[here], (bins.squared_width * (blur[bins.grid] + 1.0 / 6.0))[here]
+
+
+def _reaches(bound: float, mode: float, center: Floats, count: Floats, noise: Floats) -> bool:
+    """Whether a density of true means with its only mode there has a log-likelihood of at least `bound`.
+
+    Expectation and maximization raise the likelihood, and from the growth of the weights follows how far it is from its
+    maximum at most (as in `colme.census.mixture.nonparametric_mixture`), so the answer is mostly known early."""
+    deviation = np.sqrt(noise)[:, None]
+    knots = np.concatenate([np.quantile(center, np.linspace(0.0, 1.0, _KNOTS // 2)),
+                            np.linspace(center.min(), center.max(), _KNOTS // 2)])  # fmt: skip
+    width = knots - mode
+    knots, width = knots[width != 0.0], width[width != 0.0]
+    below = special.ndtr((center[:, None] - mode) / deviation)
+    like = (below - special.ndtr((center[:, None] - knots) / deviation)) / width
+    point = np.exp(-0.5 * np.square((center[:, None] - mode) / deviation)) / (math.sqrt(2.0 * math.pi) * deviation)
+    like = np.maximum(np.concatenate([like, point], axis=1), 0.0)
+    weight, total = np.full(like.shape[1], 1.0 / like.shape[1]), float(count.sum())
+    for k in range(_ROUNDS):
+        density = like @ weight + _TINY
+        growth = like.T @ (count / density) / total
+        weight *= growth
+        if k % _CHECK == 0:
+            value = float((count * np.log(density)).sum())
+            if value >= bound:
+                return True
+            if value + total * math.log(float(growth.max())) < bound:
+                return False
+    return True

@@ -20,6 +20,13 @@ _FINEST = 300.0
 """About how many of the narrowest bins span the range of all means. Finer bins cost time, and an agent whose mean is
 known better than that has little to gain."""
 
+_FAR = 20.0
+"""Standard errors between an isolated agent and the next one."""
+_PAIR = 2
+"""The largest number of agents that are isolated together."""
+_RARE = 0.02
+"""If a larger share of agents is isolated (and more than one), they are a part of the population."""
+
 
 class MixtureEstimator(Estimator, frozen=True, kw_only=True):
     """Empirical Bayes with a mixture of point masses and normal components as the prior."""
@@ -31,7 +38,11 @@ class MixtureEstimator(Estimator, frozen=True, kw_only=True):
 
 
 class MixtureFit:
-    """The mixture, and every agent's posterior. `component`: the most probable one of each agent."""
+    """The mixture, and every agent's posterior.
+
+    component  the most probable one of each agent
+    isolated   agents far from all others, which the mixture is fitted without; they keep their own means
+    """
 
     groups: NDArray[np.int64] | None = None
 
@@ -39,9 +50,11 @@ class MixtureFit:
         offset = agents.prior.fit(agents.mean, agents.noise).offset
         self._center = offset + float(np.median(agents.mean - offset))
         self.mean = agents.mean - self._center
-        low, high = np.quantile(self.mean, [0.001, 0.999])
+        self.isolated = isolated(self.mean, agents.noise)
+        rest = self.mean[~self.isolated]
+        low, high = np.quantile(rest, [0.001, 0.999])
         self.noise = np.maximum(agents.noise, np.square((high - low) / _FINEST))
-        self.mixture = _fitted(self.mean, self.noise)
+        self.mixture = _fitted(rest, self.noise[~self.isolated])
         n = len(self.mean)
         self.mixture.row = np.zeros(n, np.int64)
         # the posterior uses the noise itself, however small; only binning has a floor
@@ -70,6 +83,16 @@ class MixtureFit:
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
             posterior_quantiles(tail, *self._args, end)
         return lower + self._center, upper + self._center
+
+
+def isolated(mean: Floats, noise: Floats) -> NDArray[np.bool_]:
+    """Agents that are alone or in pairs `_FAR` standard errors away from all others, if few agents are."""
+    order = np.argsort(mean)
+    gap, blur = np.diff(mean[order]), np.sqrt(noise[order])
+    block = np.concatenate([[0], np.cumsum(gap > _FAR * np.maximum(blur[1:], blur[:-1]))])
+    alone = np.empty(len(mean), bool)
+    alone[order] = (np.bincount(block) <= _PAIR)[block]
+    return alone if alone.sum() <= max(1.0, _RARE * len(mean)) else np.zeros(len(mean), bool)
 
 
 def mixture_fit(agents: AgentStatistics) -> MixtureFit:

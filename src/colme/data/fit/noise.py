@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit.moments import FoldMoments
+from colme.data.read.table import Table
 from colme.errors import missing_extra
 
 try:
@@ -27,6 +28,8 @@ _MOST = 1e6
 """Degrees of freedom that are treated as infinitely many."""
 _LEAST = 2.0
 """Fewest degrees of freedom of the common variance, so that few equal samples never give a variance of zero."""
+_FEW = 20
+"""Fewest agents to tell whether own variances persist."""
 _FLOOR = 1e-3
 """Own variances below this share of the median are raised to it: they come from rounding."""
 
@@ -44,6 +47,9 @@ class Noise(NamedTuple):
     """The variance of a mean relative to that of as many independent samples (autocorrelation, common shocks)."""
     known: bool = False
     """Whether the variance was given, so that it has no error."""
+    persistence: float = 1.0
+    """The part of the differences between agents' own variances that is found again in other samples, 0 to 1: low if
+    own variances differ by chance only, as under skewed noise, where an agent of small variance has a small mean."""
 
     def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of a sample of each agent."""
@@ -73,7 +79,23 @@ def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> 
     if not some.any():
         return Noise(math.nan, math.nan, _MOST, factor)
     pooled = float(every.square[some].sum() / every.freedom[some].sum())
-    return Noise(pooled, *_common(every.square[some] / every.freedom[some], every.freedom[some]), factor)
+    common, freedom = _common(every.square[some] / every.freedom[some], every.freedom[some])
+    return Noise(pooled, common, freedom, factor, persistence=_persistence(folds, common, freedom))
+
+
+def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
+    """The slope of agents' variances in some of their samples against the moderated ones of their other samples. It is
+    1 for normal samples."""
+    one, two = folds.merged([0, 1, 2]), folds.merged([3, 4])
+    both = (one.n > 1) & (two.n > 1)
+    if both.sum() < _FEW:
+        return 0.0
+    moderated = ((freedom * common + one.square) / (freedom + one.freedom))[both]
+    weight = two.freedom[both] / two.freedom[both].sum()
+    away = moderated - float((weight * moderated).sum())
+    size = float((weight * away * away).sum())
+    slope = float((weight * away * (two.square / np.maximum(two.freedom, 1e-300))[both]).sum()) / size if size else 1.0
+    return min(max(slope, 0.0), 1.0)
 
 
 def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[float, float]:
@@ -86,6 +108,33 @@ def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[flo
     d = _MOST if between <= 2.0 / _MOST else min(max(2.0 * _inverse_trigamma(between), _LEAST), _MOST)
     half = np.array([0.5 * d])
     return float(np.exp(log.mean() + special.digamma(half)[0] - math.log(0.5 * d))), d
+
+
+def judging_variances(table: Table, moments: FoldMoments, noise: Noise, *, ordered: bool) -> NDArray[np.float64]:
+    """The variance of a sample of each agent to judge estimates by: its own, which is unbiased for any law of noise,
+    or that of all agents for an agent with one sample.
+
+    In time order it is half the mean squared difference of successive samples. Drift hardly changes that, and positive
+    autocorrelation makes it smaller, so a judge errs on the side of the local means. Negative autocorrelation would
+    make it larger, so it is then multiplied by the variance of a mean relative to independent samples (for AR(1))."""
+    if noise.known:
+        return np.full(len(moments.n), noise.pooled)
+    square, freedom = moments.square, moments.freedom
+    if ordered:
+        n = np.diff(table.start)
+        agent = np.repeat(np.arange(len(n)), n)
+        inner = np.diff(agent) == 0
+        share = 2.0 if table.weight is None else (1.0 / table.weight[1:] + 1.0 / table.weight[:-1])[inner]
+        each = np.square(np.diff(table.value)[inner]) / share
+        steps: NDArray[np.float64] = np.bincount(agent[1:][inner], each, len(n))[n > 0].astype(np.float64)
+        pairs = (n - 1.0)[n > 0]
+        within = float(square.sum()) / max(float(freedom.sum()), 1e-300)
+        relative = float(steps.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
+        if relative > 1.0:  # 1 - rho; the variance of a mean is (1 + rho) / (1 - rho) of that of independent samples
+            steps = steps * max(2.0 - relative, 0.0) / (relative * relative)
+        square, freedom = steps, pairs
+    every = float(square.sum()) / max(float(freedom.sum()), 1e-300)
+    return np.where(freedom > 0.0, square / np.maximum(freedom, 1e-300), every)
 
 
 def inflation(folds: FoldMoments) -> float:

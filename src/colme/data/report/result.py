@@ -27,7 +27,7 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An estimator's cross-validated error relative to that of the local means, with its standard error."""
+    """An estimator's error relative to that of the local means by cross-validation, and its standard error; above 0."""
 
     name: str
     ratio: float
@@ -43,7 +43,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The variances that it uses: "pooled" or "moderated"."""
     why: str
     gain: float
-    """1 - cross-validated error / error of the local means."""
+    """1 - error / error of the local means, for all samples, by cross-validation; at most 1."""
     gain_se: float
     candidates: tuple[Candidate, ...]
     folds: str
@@ -51,7 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     level: float
     """The level of the intervals."""
     stretch: float
-    """The factor by which standard errors were multiplied to reach this level in cross-validation."""
+    """The factor by which standard errors were multiplied, as cross-validation asked for; the median over agents."""
     n_agents: int
     n_samples: int
     n_groups: int | None
@@ -82,6 +82,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     flagged: dict[str, int]
     """The number of agents with each flag."""
     half_life: float | None
+    log_n: bool = False
+    """Whether the logarithm of the counts is a covariate."""
     notes: tuple[str, ...]
 
 

@@ -37,7 +37,7 @@ def headline(result: Result) -> str:
         return f"Collaboration does not help here: every agent keeps its own mean. {as_sentence(summary.why)}"
     groups = as_sentence(summary.groups_sentence)
     if not summary.candidates:
-        return f"Whether collaboration helps is unknown: too few agents have two samples. {groups}"
+        return f"Whether collaboration helps is unknown: comparing methods takes more agents with two samples. {groups}"
     if summary.gain_se > VAGUE and summary.gain > 0:
         vague = "Collaboration seems to help, but the gain is too uncertain to quantify: its standard error is "
         return f"{vague}{percent(summary.gain_se)}. {groups}"
@@ -46,7 +46,7 @@ def headline(result: Result) -> str:
     elif abs(summary.gain) > summary.gain_se:
         verdict = "helps" if summary.gain > 0 else "hurts"
     else:
-        verdict = "makes little difference"
+        verdict = "makes little difference" if summary.gain_se <= WEAK else "may help or not"
     than = f"{_less_error(summary.gain)} the agents' own means (standard error {percent(summary.gain_se)})"
     return f"Collaboration {verdict}: {than}. {groups}"
 
@@ -62,7 +62,7 @@ def sentences(result: Result) -> dict[str, str]:
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
         "Drift": _drift(summary.drift, summary.half_life),
-        "Counts": _count_dependence(summary.count_correlation, summary.n_agents),
+        "Counts": "" if summary.log_n else _count_dependence(summary.count_correlation, summary.n_agents),
         "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
                           "{n} agents look faulty"),
         "Zero variance": _zero_variance(summary.zero_variance),
@@ -159,10 +159,10 @@ def _gain(result: Result) -> str:
 
 
 def _less_error(gain: float) -> str:
-    """How the error compares, up to "than" or "as". In cross-validation, a gain may exceed 100% by chance."""
+    """How the error compares, up to "than" or "as"."""
     if abs(gain) < NOTHING:
         return "the same error as"
-    gain = min(gain, 1.0)
+    gain = min(gain, 1.0)  # no error is less than none
     return f"{percent(abs(gain))} {'less' if gain >= 0 else 'more'} error than"
 
 

@@ -1,0 +1,175 @@
+"""The guard of `colme.guard` where all agents are in one process: exact sums, and samples that judge in batches.
+
+At a vote the model keeps of each agent its mean X0, its estimate y0 as the method gives it, and the weight W0 of its
+samples. At the next vote the samples since then, k = W - W0 of them with the mean x = X0 + W (X - X0) / k, judge these:
+
+(1) d = y0 - X0,  g = (x - X0) d;    A = c sum of g,  D = c sum of d^2,  Q = c^2 sum of g^2,    over agents with k > 0
+
+c = sum of d^2 / sum of d^2 / k counts in samples, so that Q / D is the variance of one. Each agent counts once, however
+many samples it has, for what is promised concerns the average over agents. (2) is not needed, and (3) and (4) are those
+of `colme.guard`. The clock of (3) and (4), there ln t, advances by ln(1 + new samples / samples at hand) from vote to
+vote, so that with forgetting it keeps its pace.
+
+Agents with less than a quarter of the mean number of samples, such as newcomers, are judged apart and have a weight of
+their own: what old agents gain says little about them. Until some of them were judged, they have the smaller one of the
+weight at the start and that of the others.
+
+Intervals lie between that of the method and the own one, and are wider where the judges contradict them: the mean
+squared error of the estimates is R = V - 2 lambda A + lambda^2 D per agent, V the variance of own means. If it is more
+than two standard errors above the mean variance C that intervals claim, they are widened by sqrt(R / C). The same is
+done with V in the place of A: A = V - Cov(X, y) cannot be more if y does not fall as X rises, and V is known well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import kernel
+from colme.guard import SUMS, TrustFilter
+from colme.online.agents import AgentTable
+from colme.online.kernel import EVENTS, MEAN, TIME, WEIGHT
+
+NEWCOMER = 0.25
+"""Agents with less than this part of the mean number of samples are judged apart."""
+MEMORY = 0.5
+"""Intervals remember judged sums for this time, on the clock."""
+Floats = NDArray[np.float64]
+
+
+def blended(own: Floats, other: Floats, trust: Floats) -> Floats:
+    """own + trust (other - own): the other itself, without rounding, where it is trusted."""
+    return np.where(trust == 1.0, other, own + trust * (other - own))
+
+
+@kernel
+def judge(agents, present, snapshots, half_life, few, sums, inverse):
+    """Equation (1): sums[s] = A, D, Q without c, inverse[s] = sum of d^2 / k; s = 0: agents with less than `few`
+    samples, 1: others."""
+    for i in range(present.size):
+        row, before = agents[present[i]], snapshots[present[i]]
+        mean, weight = before[0], before[2]
+        d = before[1] - mean
+        kept = weight
+        if half_life > 0.0:
+            kept *= 0.5 ** ((row[TIME] - before[3]) / half_life)
+        k = row[WEIGHT] - kept
+        if d == d and k > 0.0:
+            g = row[WEIGHT] / k * (row[MEAN] - mean) * d
+            s = 0 if weight < few else 1
+            sums[s, 0] += g
+            sums[s, 1] += d * d
+            sums[s, 2] += g * g
+            inverse[s] += d * d / k
+
+
+@kernel
+def keep_estimates(agents, present, raw, own, claimed, few, trust, snapshots, moments):
+    """Snapshots of all agents present; and moments[s], over agents of stratum s with known variances of the own mean
+    and of the estimate: their number, and the sums of V, d^2, d^4 and of the variance that their intervals claim."""
+    for i in range(present.size):
+        row, out = agents[present[i]], snapshots[present[i]]
+        out[0], out[1], out[2], out[3] = row[MEAN], raw[i], row[WEIGHT], row[TIME]
+        s, d = 0 if row[WEIGHT] < few else 1, raw[i] - row[MEAN]
+        if d == d and own[i] < np.inf and claimed[i] < np.inf:
+            moments[s, 0] += 1.0
+            moments[s, 1] += own[i]
+            moments[s, 2] += d * d
+            moments[s, 3] += d * d * d * d
+            moments[s, 4] += ((1.0 - trust[s]) * math.sqrt(own[i]) + trust[s] * math.sqrt(claimed[i])) ** 2
+
+
+class Stratum:
+    """Agents that have a weight in common."""
+
+    saved: ClassVar[tuple[str, ...]] = ("filter", "recent", "learned", "last", "judged", "widened")
+
+    def __init__(self, trusting: bool):
+        self.filter = TrustFilter(1, trusting=trusting)
+        self.recent = np.zeros(SUMS)  # sums of late, for intervals
+        self.learned = 1.0 if trusting else 0.0  # lambda after the last vote
+        self.last = 0.0  # the clock at that vote
+        self.judged = 0.0  # the clock when what it judged was estimated
+        self.widened = 1.0  # the factor of the intervals
+
+    def learn(self, sums: Floats, inverse: float, clock: float, judged: float) -> None:
+        """Equations (3) and (4), if there is anything to learn from."""
+        c = sums[1] / inverse if inverse > 0.0 else 0.0
+        if c > 0.0 and sums[2] > 0.0:
+            sums, trust = sums * (c, c, c * c), np.empty(1)
+            passed = clock - (self.last if self.filter.votes else judged)
+            most = sums[1] + math.sqrt(sums[2])  # more is no surprise that would put later judges in doubt
+            self.filter.learn(np.array([[min(sums[0], most), *sums[1:]]]), passed, trust, keep=True)
+            self.recent = math.exp((self.last - clock) / MEMORY) * self.recent + sums
+            self.learned, self.last, self.judged = trust.item(), clock, judged
+
+    def trust(self, clock: float) -> float:
+        """lambda; below one it may be falling as the number of samples grows."""
+        return self.learned if self.learned == 1.0 else self.learned * math.exp(self.judged - clock)
+
+    def calibrate(self, trust: float, moments: Floats) -> None:
+        """Widen the intervals as far as the judges, or V alone, ask for; `moments` as in `keep_estimates`."""
+        A, D, Q = self.recent
+        self.widened = 1.0
+        if moments[0] == 0.0 or D <= 0.0:
+            return
+        n, (V, square, fourth, C) = moments[0], moments[1:] / moments[0]
+        scatter = math.sqrt(2.0 / n) * V
+        judged = square * A / D, 2.0 * trust * square * math.sqrt(Q) / D
+        at_most = V, trust * trust * math.sqrt(max(fourth - square * square, 0.0) / n)
+        for gain, error in (judged, at_most):
+            R = V + trust * (trust * square - 2.0 * gain)
+            if C > 0.0 and C + 2.0 * math.hypot(scatter, error) < R:
+                self.widened = max(self.widened, math.sqrt(R / C))
+
+
+class OnlineGuard:
+    """The weights of all agents."""
+
+    saved: ClassVar[tuple[str, ...]] = ("newcomers", "others", "clock", "size", "voted", "few")
+
+    def __init__(self, trusting: bool):
+        self.newcomers, self.others = Stratum(trusting), Stratum(trusting)
+        self.clock = 0.0  # at the last vote
+        self.size, self.voted = 1.0, 1  # samples at hand and events at the last vote
+        self.few = 0.0  # agents with less samples are newcomers
+
+    def now(self, table: AgentTable) -> float:
+        """The clock."""
+        return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
+
+    def learn(self, table: AgentTable, half_life: float) -> None:
+        """The samples since the last vote judge what was kept at it."""
+        sums, inverse = np.zeros((2, SUMS)), np.zeros(2)
+        judge(table.agents, table.present, table.snapshots, half_life, self.few, sums, inverse)
+        before, self.clock = self.clock, self.now(table)
+        for stratum, own, part in zip((self.newcomers, self.others), sums, inverse.tolist(), strict=True):
+            stratum.learn(own, part, self.clock, before)
+
+    def keep(self, table: AgentTable, size: float, raw: Floats, own: Floats, claimed: Floats) -> None:
+        """Keep the estimates of all agents present for the next samples to judge, and calibrate the intervals."""
+        self.size, self.voted = max(size, 1.0), int(table.counters[EVENTS])
+        self.few = NEWCOMER * size / max(len(raw), 1)
+        trusts, moments = self._trusts(table), np.zeros((2, 5))
+        keep_estimates(
+            table.agents, table.present, raw, own, claimed, self.few, np.array(trusts), table.snapshots, moments
+        )
+        for stratum, trust, own_moments in zip((self.newcomers, self.others), trusts, moments, strict=True):
+            stratum.calibrate(trust, own_moments)
+
+    def _trusts(self, table: AgentTable) -> tuple[float, float]:
+        """lambda of newcomers and of others."""
+        clock = self.now(table)
+        new, others = self.newcomers.trust(clock), self.others.trust(clock)
+        return (new if self.newcomers.filter.votes else min(new, others)), others
+
+    def trust(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
+        """lambda of each agent."""
+        return np.where(table.agents[slots, WEIGHT] < self.few, *self._trusts(table))
+
+    def widened(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
+        """The factor of each agent's interval."""
+        return np.where(table.agents[slots, WEIGHT] < self.few, self.newcomers.widened, self.others.widened)
