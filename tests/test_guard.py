@@ -52,8 +52,10 @@ def matrix_of(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
     ids=["wary", "trusting", "by hops"],
 )
 def test_both_forms_are_the_dense_reading_of_the_rule(method: Any, graph: Graph, gaps: bool) -> None:
-    """Sigma is told three times too large, so that weights between zero and one occur."""
+    """Sigma is told three times too large and all means change their sign at step 41, so that weights between zero and
+    one occur."""
     samples = samples_of(graph.n_agents, 70, gaps=gaps)
+    samples[40:] *= -1.0
     raw = lockstep(msgspec.structs.replace(method, guard=False), samples, graph)
     guarded = lockstep(msgspec.structs.replace(method, guard=True), samples, graph)
     gossip = Gossip.of(graph.n_agents, graph.n_edges, stable_step(graph))
@@ -83,13 +85,14 @@ WORLDS = {
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", [colme.Census, colme.CLColME])
 def test_where_a_method_is_worse_than_alone_the_guard_is_not(kind: Any, world: str) -> None:
-    """Unguarded these are 1.6 to 30 times worse. The mean of 3 x 300 squared errors has a relative standard error of at
-    most sqrt(2 / 900) = .05, and the ratio of two that share their samples far less."""
+    """Unguarded, CL-colME is 1.6 to 30 times worse; the census corrects its sigma, so it need not be. The mean of
+    8 x 300 squared errors has a relative standard error of sqrt(2 / 2400) = .03, and the ratio of two that share their
+    samples far less."""
     scenario, told = WORLDS[world]
     scene = colme.Scenario(n_agents=300, **scenario)
     unguarded, _ = relative(kind(**told, guard=False), scene, steps=150, degree=10)
-    guarded, _ = relative(kind(**told, guard=True), scene, steps=150, degree=10)
-    assert unguarded.max() > 1.5
+    guarded, _ = relative(kind(**told, guard=True), scene, steps=150, seeds=8, degree=10)
+    assert unguarded.max() > 1.5 or kind is colme.Census
     assert guarded[2:].max() < 1.1
 
 

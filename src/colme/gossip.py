@@ -47,10 +47,14 @@ class Gossip(NamedTuple):
         """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.spectrum.stable_step`)."""
         degree = 2.0 * n_edges / n_agents
         regular = degree > 2.0 and abs(auto_step * degree - 1.0) < 1e-9
-        if isinstance(rounds, str):
-            rounds = math.ceil(math.log(max(n_agents, 2) / 0.6) / math.log(max(degree - 1.0, 1.5))) + 1
-            rounds = min(rounds if regular else 2 * rounds, 40)
-        return cls(n_agents, degree, regular, rounds)
+        gossip = cls(n_agents, degree, regular, 0)
+        return gossip._replace(rounds=gossip.enough_rounds if isinstance(rounds, str) else rounds)
+
+    @property
+    def enough_rounds(self) -> int:
+        """Rounds until all agents are reached, on a random graph."""
+        rounds = math.ceil(math.log(max(self.n_agents, 2) / 0.6) / math.log(max(self.degree - 1.0, 1.5))) + 1
+        return min(rounds if self.regular else 2 * rounds, 40)
 
     @property
     def momentum(self) -> float:
@@ -122,19 +126,18 @@ def consensus_round(indptr, indices, weights, now, before, momentum, first, hear
 
 
 def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
-    """How many agents each agent hears of in k = 1, 2, .. rounds, (rounds, agents): one over the sum of the squared
-    weights with which their numbers enter its z. On a star that is few however many rounds there are.
+    """How many agents each agent hears of in k = 1, 2, .. rounds (at least `gossip.enough_rounds`), (rounds, agents):
+    one over the sum of the squared weights with which their numbers enter its z. On a star that is few however many
+    rounds there are.
 
     Random signs, averaged like any other numbers, have that sum for their variance. Agents of a regular graph are taken
     to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
     n = graph.n_agents
-    if gossip.regular:
-        n_probes = -(-REGULAR_PROBES // n)
-    else:
-        n_probes = 0 if n <= EXACT else PROBES
+    n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
     now = np.eye(n) if n_probes == 0 else _signs(n, n_probes)
     before, weights, squares = np.zeros_like(now), gossip.weights(graph), []
-    for k in range(gossip.rounds):
+    rounds = max(gossip.rounds, gossip.enough_rounds)
+    for k in range(rounds):
         consensus_round(graph.indptr, graph.indices, weights, now, before, gossip.momentum, k == 0, None, 0.0)
         now, before = before, now
         square = np.square(now)
@@ -144,7 +147,7 @@ def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
         each = each.mean(axis=1, keepdims=True)
     heard = np.clip(1.0 / np.maximum(each, 1e-300), 1.0, float(n))
     if gossip.regular:
-        random_graph = np.array([[gossip.agents_reached(k + 1)] for k in range(gossip.rounds)])
+        random_graph = np.array([[gossip.agents_reached(k + 1)] for k in range(rounds)])
         if (heard >= EXPANDER * random_graph).all():
             return random_graph
     return heard

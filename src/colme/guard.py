@@ -383,7 +383,7 @@ class GuardedAgent(Agent):
         gossip = Gossip.of(place.n_agents, place.n_edges, place.auto_step)
         heard = place.heard or tuple(gossip.agents_reached(k + 1) for k in range(gossip.rounds))
         self.inner = inner
-        self.judgement = Judgement(method, gossip, np.array(heard)[:, None], 1)
+        self.judgement = Judgement(method, gossip, np.array(heard[: gossip.rounds])[:, None], 1)
 
     @property
     def neighbors(self) -> list[Any]:

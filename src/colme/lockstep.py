@@ -68,7 +68,7 @@ def agents_of(
     looks = "common" if gaps or np.ndim(sigma) else "equal"
     n, auto_step = graph.n_agents, stable_step(graph)
     names = list(range(n)) if names is None else names
-    heard = agents_heard(graph, Gossip.of(n, graph.n_edges, auto_step))
+    heard = agents_heard(graph, Gossip.of(n, graph.n_edges, auto_step, method.gossip_rounds))
     heard = np.broadcast_to(heard, (len(heard), n))
     sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
     return {

@@ -313,6 +313,11 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
         return () if self.paper is None else (self.paper,)
 
     @property
+    def gossip_rounds(self) -> int | str:
+        """Rounds of gossip per average, or "auto", for `colme.gossip.Gossip.of`."""
+        return "auto"
+
+    @property
     def conserves(self) -> bool:
         """Agents exchange mass: while all local means stay constant, so does the mean of all estimates."""
         return False

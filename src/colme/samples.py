@@ -39,6 +39,8 @@ _KINDS = {
     "gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI,
     "exponential": EXPONENTIAL,
 }  # fmt: skip
+FAR = 1024.0
+"""Sigmas between the first mean and the last from which on the origin is the median of the means, not the middle."""
 
 
 # Unit noise: mean 0, deviation 1, from words. Each runs on scalars in the kernel and on arrays in NumPy.
@@ -236,6 +238,9 @@ class ScenarioStream:
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         every = scenario.means + (scenario.shift_means or ())
         self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
+        if kind != BERNOULLI and max(every) - min(every) > FAR * np.max(population.sigma):
+            # float32 around the middle of a wide range would be too coarse for the others
+            self.origin = float(np.median(np.asarray(scenario.means)[population.entry]))
         self._kind, self.key = kind, random.key_of(seed)
         self._era = 0
         self._location = self._means(1)

@@ -15,6 +15,7 @@ from colme.errors import MethodError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.method import arrived
 from colme.metrics import LEVEL
+from colme.samples import draw as draw_scenario
 from colme.sim.engine import Run
 from colme.sim.recorder import recorded_steps
 from colme.testing import lockstep
@@ -63,14 +64,14 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("known", ["sigma", "sigmas", "nothing"])
+@pytest.mark.parametrize("known", ["sigma", "sigmas", "wrong", "nothing"])
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float, known: str) -> None:
     graph = GRAPHS[name]
     n = graph.n_agents
-    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "wrong": 2.5, "nothing": None}[known]
     recording = recorded(draw(n, 18, late=late), sigma, loss)
     alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, loss=loss, seed=7)
     got = estimates(OWN, recording, graph)
@@ -82,13 +83,14 @@ def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float,
 @pytest.mark.parametrize(
     ("name", "late", "loss", "known"),
     [("irregular", False, 0.0, "sigma"), ("irregular", True, 0.3, "nothing"), ("regular", True, 0.3, "sigmas"),
-     ("bipartite", False, 0.3, "sigma"), ("in two", True, 0.0, "sigma")],
+     ("bipartite", False, 0.3, "sigma"), ("in two", True, 0.0, "sigma"), ("irregular", True, 0.0, "wrong"),
+     ("regular", False, 0.0, "wrong")],
 )  # fmt: skip
 def test_the_reference_agrees(name: str, late: bool, loss: float, known: str) -> None:
     """On graphs of every kind, to rounding in double precision, and to that of float32 masses otherwise."""
     graph = GRAPHS[name]
     n, steps = graph.n_agents, 14
-    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "nothing": None}[known]
+    sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "wrong": 2.5, "nothing": None}[known]
     recording = recorded(draw(n, steps, late=late), sigma, loss)
     heard = np.zeros((steps, n, n), bool)
     for t in range(steps):
@@ -269,3 +271,22 @@ def test_bad_options_are_refused(options: dict[str, Any], match: str) -> None:
     with pytest.raises(MethodError, match=match) as caught:
         colme.Census(**options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
+    """The average r of 300 agents with n samples each is known to sqrt(2 / (n - 1) / 300)."""
+    scenario = colme.Scenario(n_agents=300, means=(1.2, 2.0), sigma=2.0)
+    for told, factor in ((2.0, 1.0), (4.0, 0.25), (1.0, 4.0)):
+        for seed in range(5):
+            run = start(
+                colme.Census(sigma=told),
+                colme.Recording(draw_scenario(scenario, seed, 40)),
+                random_regular_graph(300, 10, rng=0),
+            )
+            for t in range(1, 41):
+                run.step(t)
+            found = run.states[0].factor  # type: ignore[attr-defined]
+            if told == 2.0:
+                assert (found == 1.0).all()
+            # the last check was between t = 16 and 32, where r is known to 2.1 %
+            np.testing.assert_allclose(found, factor, rtol=4.0 * 0.021)

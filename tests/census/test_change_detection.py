@@ -59,6 +59,15 @@ def test_a_change_is_found_soon_and_rarely_where_there_is_none() -> None:
     assert ((delay >= 300) & (delay <= 300 + 2 * 28 / 0.73)).mean() > 0.98  # and false alarms, see above
 
 
+def test_a_single_sample_raises_no_alarm() -> None:
+    """Of Student samples with 3 degrees of freedom, one in ten thousand is beyond 28 standard deviations; counted as 4,
+    seven would have to follow each other. The bound of false alarms is that of the test above."""
+    rng = np.random.default_rng(6)
+    samples = rng.standard_t(3.0, size=(600, 1000)) / np.sqrt(3.0)
+    _, counts = detected(samples, 1.0)
+    assert (counts[-1] < 600).mean() <= 0.02
+
+
 def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
     """All samples of agent 0 leave its mean after step 60, so for a while it contributes nothing."""
     rng = np.random.default_rng(5)

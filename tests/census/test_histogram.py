@@ -11,10 +11,14 @@ from colme.census.histogram import (
     REACH,
     WIDTH,
     Bins,
+    average_ratio,
     average_variance,
     bin_means,
+    bin_ratios,
     bin_variances,
+    clip_masses,
     disagreement,
+    plausible,
     width_exponents,
 )
 
@@ -30,7 +34,7 @@ def test_a_mean_is_a_unit_mass_on_the_two_bins_around_it(mean: float, noise: flo
     assert np.isnan(center[0]) and (square == square[0]).all()
     assert h / np.sqrt(noise) == pytest.approx(0.75 * WIDTH, abs=0.25 * WIDTH * (1 + 1e-9))
     assert values[1:].sum() == 1.0 and (values[1:] >= 0.0).all()
-    assert values[1:] @ center[1:] == pytest.approx(mean, abs=1e-9 * h * REACH)
+    assert values[1:] @ center[1:] == pytest.approx(mean, abs=1e-3 * h)
     assert values[0] * square[0] == pytest.approx(noise)
     assert center[2] - center[1] == pytest.approx(h)
 
@@ -89,3 +93,20 @@ def test_disagreement_is_measured_in_sampling_variances() -> None:
     assert out.mean() == pytest.approx(0.75, abs=4 * np.sqrt(6 / 400) / 4)
     disagreement(np.tile(whole, (2, 1)).astype(np.float32), whole, center, 200.0, out[:2])
     assert out[:2].max() < 1e-9
+
+
+def test_the_average_ratio_of_variances() -> None:
+    ratio = np.array([0.5, 1.0, 3.0, 1e9])  # the last counts as 100
+    codes, masses = bin_ratios(ratio)
+    every = masses.mean(axis=0)
+    mean, variance, part = average_ratio(codes[0], every[None])
+    cut = np.minimum(ratio, 100.0)
+    assert mean.item() == pytest.approx(cut.mean()) and variance.item() == pytest.approx(cut.var()) and part == 1.0
+    assert plausible(codes[0], every) and not plausible(codes[0], every * [5, 1, 1])
+    assert not plausible(codes[0], every * [1, 1.1, 1]) and not plausible(codes[0], every * [1, 1, 5])
+    assert plausible(codes[0], clip_masses(codes[0], 1e3 * every)) and plausible(
+        codes[0], clip_masses(codes[0], -every)
+    )
+    # forged: no numbers have this sum and this sum of squares
+    assert average_ratio(codes[0], (every * [1, 1, 0.1])[None])[2] == 0.0
+    assert average_ratio(np.array([5]), np.ones((2, 1)))[2].tolist() == [0.0, 0.0]

@@ -92,3 +92,21 @@ def test_em_is_expectation_and_maximization() -> None:
         spread = np.where(wide, np.maximum(excess, 0.0), 0.0)
     for mine, plain in zip(found, (weight, location, spread), strict=False):
         np.testing.assert_allclose(mine, plain, rtol=1e-10)
+
+
+@pytest.mark.parametrize("far", [3e2, 1e4, 1e9])
+def test_one_mean_far_away_hides_no_component(far: float) -> None:
+    """A range of 300 to 10^9 deviations has atoms near its bins only."""
+    means = drawn_means([0.5, 0.5], [0.0, 6.0], np.zeros(2), 1000, 0)
+    near, all_ = fitted(histogram_of(means, 1.0)), fitted(histogram_of(np.append(means, far), 1.0))
+    assert len(all_.weight) == 3 and all_.location[2] == pytest.approx(far, abs=0.5)
+    np.testing.assert_allclose(all_.location[:2], near.location, atol=1e-6)
+    np.testing.assert_allclose(all_.weight[:2], near.weight * 1000.0 / 1001.0, rtol=1e-6)
+
+
+def test_thirty_components_far_apart_are_found() -> None:
+    places = 12.0 * np.arange(30)
+    means = (places[:, None] + np.random.default_rng(1).normal(size=(30, 20))).ravel()
+    found = fitted(histogram_of(means, 1.0))
+    assert len(found.weight) == 30
+    assert (np.abs(found.location - places) < 4.0 / np.sqrt(20.0)).all()  # four standard errors

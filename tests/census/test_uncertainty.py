@@ -44,3 +44,26 @@ def test_the_uncertainty_is_that_of_the_curvature() -> None:
     tau2 = np.linspace(0.0, 20.0, 2_000_001)
     likelihood_of = np.exp(-0.5 * (tau2 - spread[1]) ** 2 / every[4])
     assert added[1] == pytest.approx(out[1] + likelihood_of @ tau2 / likelihood_of.sum() - spread[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("z", [2.0, 3.5, 8.0])
+def test_the_spread_of_a_lone_component_counts_with_its_probability(z: float) -> None:
+    """Two components 40 deviations apart, of 2500 agents each. The error of a spread is sqrt(2 / 2500) of the variance,
+    the prior a half at zero and a half between zero and the variance of all true means, 400: by a sum over spreads."""
+    n, noise = 2500.0, 1.0
+    e = np.sqrt(2.0 / n)
+    e /= 1.0 - z * e  # of a variance that itself is larger by z e
+    spread = np.array([z * e, 0.0])
+    center = np.arange(-8.0, 48.0, 0.25)
+    d, v = center[:, None] - np.array([0.0, 40.0]), noise + spread
+    count = 2.0 * n * 0.25 * (0.5 * np.exp(-0.5 * d * d / v) / np.sqrt(2.0 * np.pi * v)).sum(axis=1)
+    kept = count > 1e-9
+    histogram = Histogram(center[kept], count[kept], np.full(kept.sum(), noise))
+    added = np.empty(2)
+    added_variance(histogram, Mixture(np.full(2, 0.5), np.array([0.0, 40.0]), spread, spread > 0.0), 2, added)
+    tau2 = np.linspace(0.0, 30.0 * e, 300_001)
+    likelihood = np.exp(-0.5 * (tau2 / e - min(z, 6.0)) ** 2)
+    evidence = likelihood.sum() * tau2[1] / 400.0
+    probability = evidence / (evidence + np.exp(-0.5 * min(z, 6.0) ** 2))
+    expected = probability * max(likelihood @ tau2 / likelihood.sum(), spread[0])
+    assert spread[0] + added[0] == pytest.approx(expected + v[0] / n, rel=0.01)

@@ -3,7 +3,9 @@
     z(1) = W z(0),   z(k+1) = c (W z(k) - z(k-1)) + z(k-1),   y_a = posterior mean of a's own mean under its z
 
 Columns of z are bins ("bin", e, k) of center k h and width h = 2^e unit, noise channels ("noise", e), and, where sigma
-is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one.
+is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one. Where sigma
+is known, ("ratio",), ("ratios",) and ("ratio^2",) now and then: the sum of sample variances over sigma^2, their number,
+and the sum of their squares.
 """
 
 import math
@@ -22,7 +24,7 @@ def bin_mean(x: float, noise: float, unit: float) -> Masses:
     """A unit mass on the two bins around x, by nearness, and the noise in units of h^2."""
     e = math.floor(math.log2(0.84 * math.sqrt(noise) / unit))
     h = unit * 2.0**e
-    y = min(max(x / h, -(2.0**20)), 2.0**20)
+    y = min(max(x / h, -(2.0**40)), 2.0**40)
     k = math.floor(y)
     return {("noise", e): noise / h**2, ("bin", e, k): 1.0 - (y - k), ("bin", e, k + 1): y - k}
 
@@ -61,7 +63,8 @@ class WatchedAgent:
             if len(before) < 30:
                 continue
             allowed = 0.15 + 2.0 / math.sqrt(len(before))
-            total = self.sums[sign] + sign * (x - sum(before) / len(before)) / self.sigma - allowed
+            z = min(sign * (x - sum(before) / len(before)) / self.sigma, 4.0)
+            total = self.sums[sign] + z - allowed
             self.sums[sign], self.rising[sign] = (total, self.rising[sign] + 1) if total > 0.0 else (0.0, 0)
             alarm = alarm or total > 28.0
         if alarm:
@@ -74,12 +77,27 @@ class WatchedAgent:
         return max(self.sums.values()) > 12.0
 
 
+def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) -> Array:
+    """(rounds, agents): one over the sum of the squared weights with which others enter an agent's masses, as a part of
+    those reached. On a regular graph all agents are alike, and if nearly as many are heard as reached, all are."""
+    agents = len(W)
+    full = W + np.diag(1.0 - W.sum(axis=1))
+    before, now, out = np.eye(agents), full, []
+    for _ in reached:
+        squares = (now**2).sum(axis=1)
+        out.append(np.clip(1.0 / (np.full(agents, squares.mean()) if regular else squares), 1.0, agents))
+        before, now = now, momentum * (full @ now - before) + before
+    part = np.array(out) / np.array(reached)[:, None]
+    return np.ones_like(part) if regular and (part >= 0.7).all() else np.minimum(part, 1.0)
+
+
 def fitted(
-    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None
-) -> Prior | None:
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0,
+    times: float = 1.0,
+) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
-    another mean than the mixture of all."""
-    prior = fitted_to_all(masses, columns, unit, reached, agents)
+    another mean than the mixture of all. `times`: of the noise that was binned."""
+    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times)
     if grid is None or prior is None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
@@ -95,10 +113,12 @@ def fitted(
     if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
         return prior
     alone = np.where([column[1:2] == (grid,) for column in columns], masses, 0.0)
-    return fitted_to_all(alone, columns, unit, reached * mass / total, agents) or prior
+    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part, times) or prior
 
 
-def fitted_to_all(masses: Array, columns: list[Column], unit: float, reached: float, agents: int) -> Prior | None:
+def fitted_to_all(
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float, times: float
+) -> Prior | None:
     """The prior that one row of masses gives; None where it stands for less than one agent."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
     on_grid: dict[int, float] = {}
@@ -113,10 +133,10 @@ def fitted_to_all(masses: Array, columns: list[Column], unit: float, reached: fl
         if masses[j] > 1e-8:
             h = unit * 2.0**e
             noise = max(float(masses[columns.index(("noise", e))]) / max(on_grid[e], 1e-8), 1.0)
-            rows.append((k * h, n_effective * masses[j] / total, h**2 * (noise + 1 / 6)))
+            rows.append((k * h, n_effective * masses[j] / total, h**2 * (times * noise + 1 / 6)))
     c, n, v = np.array(rows).T
     small = n_effective < min(500.0, 0.99 * agents * total)
-    prior = fit_prior(Histogram(c, n, v), small=small)
+    prior = fit_prior(Histogram(c, n, v), small=small, heard=part)
     return Prior(prior.w, prior.m, prior.variance, prior.outliers * float(n.sum()) / n_effective)
 
 
@@ -136,24 +156,17 @@ def census(
     A = initial_graph(adjacency, agents)
     mean, count = running_means(samples)
     suspected = np.zeros(samples.shape, bool)
-    if restart:
-        for a, s in enumerate(per_agent(sigma, agents)):
-            watching = WatchedAgent(float(s))
-            for i in range(steps):
-                if not np.isnan(samples[i, a]):
-                    watching.observe(float(samples[i, a]))
-                mean[i, a] = np.mean(watching.samples) if watching.samples else np.nan
-                count[i, a], suspected[i, a] = len(watching.samples), watching.suspected
     squares = sums_of_squares(samples)
+    watching = [WatchedAgent(float(s)) for s in per_agent(sigma, agents)] if restart else []
     scale = None if sigma is None else per_agent(sigma, agents)
     unit = 1.0 if scale is None else max(scale)
 
     # the schedule
     degree = A.sum() / agents
     regular = is_regular(A)
-    if rounds is None:
-        rounds = math.ceil(math.log(max(agents, 2) / 0.6) / math.log(max(degree - 1, 1.5))) + 1
-        rounds = min(rounds if regular else 2 * rounds, 40)
+    enough = math.ceil(math.log(max(agents, 2) / 0.6) / math.log(max(degree - 1, 1.5))) + 1
+    enough = min(enough if regular else 2 * enough, 40)
+    rounds = enough if rounds is None else rounds
     W = A / degree if regular else metropolis(A, np.ones(agents, bool)) * A
     momentum = 1.0
     if degree > 2:
@@ -164,20 +177,26 @@ def census(
     def reached(k: int) -> float:
         return min(float(agents), 1.0 + (max(0.6 * (degree - 1) ** k, k) if degree > 1 else 1.0))
 
-    def fit_all() -> list[Prior | None]:
-        return [fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a]) for a in range(agents)]
+    part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(max(rounds, enough))])
+
+    def fit_all(times: Array) -> list[Prior | None]:
+        return [
+            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a], times[a])
+            for a in range(agents)
+        ]
 
     def noise(a: int, t: int) -> float:
         n = count[t - 1, a]
         if n == 0:
             return math.inf
         if scale is not None:
-            return scale[a] ** 2 / n
+            return float(scale[a] ** 2 * factor[a] / n)
         if math.isnan(common[a]):
             return math.inf
         return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
 
     common = [math.nan] * agents
+    factor = np.ones(agents)  # of sigma^2, where samples contradict it
     grid: list[int | None] = [None] * agents
     columns: list[Column] = []
     z = before = np.zeros((agents, 0))
@@ -186,6 +205,13 @@ def census(
     estimate = np.full((steps, agents), math.nan)
     for t in range(1, steps + 1):
         X = mean[t - 1]
+        for a, agent in enumerate(watching):
+            agent.sigma = scale[a] * math.sqrt(factor[a])
+            if not np.isnan(samples[t - 1, a]):
+                agent.observe(float(samples[t - 1, a]))
+            X[a] = np.mean(agent.samples) if agent.samples else np.nan
+            count[t - 1, a], suspected[t - 1, a] = len(agent.samples), agent.suspected
+            squares[t - 1, a] = np.square(np.array(agent.samples) - X[a]).sum()
 
         # a new census
         if not under_way and t >= refresh * began and (t > 1 or scale is not None):
@@ -198,6 +224,10 @@ def census(
                     grid[a] = next(column[1] for column in mine if column[0] == "noise")
                 if scale is None and count[t - 1, a] > 1:
                     mine |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
+                checks = math.floor(math.log2(t)) > (math.floor(math.log2(began)) if began else -1)
+                if scale is not None and checks and count[t - 1, a] > 1:
+                    r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / scale[a] ** 2, 100.0)
+                    mine |= {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2}
                 contributions.append(mine)
             every = {column for each in contributions for column in each}
             columns = sorted(every)  # bins from fine to coarse, from left to right
@@ -214,7 +244,19 @@ def census(
             done_rounds += 1
             first = scale is None and began == 2  # of variances only
             if done_rounds >= (1 if first else min(rounds, 2 + began // 3)):
-                finished = fit_all()
+                binned = factor.copy()
+                if ("ratio",) in columns:
+                    r, told, r2 = (z[:, columns.index((name,))] for name in ("ratio", "ratios", "ratio^2"))
+                    for a in range(agents):
+                        n_told = told[a] * part[done_rounds - 1, a] * reached(done_rounds)
+                        if told[a] <= 1e-8 or r[a] <= 0.0 or r[a] ** 2 * 0.999 > told[a] * r2[a] or n_told < 8.0:
+                            continue
+                        average = r[a] / told[a]
+                        spread, normal = r2[a] / told[a] - average**2, 2.0 / max(count[t - 1, a] - 1.0, 1.0)
+                        fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
+                        fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
+                        factor[a] = 1.0 if fits else min(max(average, 1e-4), 100.0)
+                finished = fit_all(factor / binned)
                 if ("variance",) in columns:
                     total, n_told = z[:, columns.index(("variance",))], z[:, columns.index(("variances",))]
                     for a in range(agents):
@@ -225,7 +267,7 @@ def census(
         # the posterior mean under the last census, or the one under way if there is none
         known = finished
         if under_way and not ever_done:
-            known = fit_all()
+            known = fit_all(np.ones(agents))
         for a in range(agents):
             prior = known[a]
             if prior is None or not A[a].any() or math.isnan(X[a]):

@@ -111,12 +111,16 @@ def by_moments(bins: Histogram) -> Mixture:
 
 
 def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
-    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization.
+    """Weights of atoms half a deviation apart, by at most 200 rounds of expectation and maximization. If there were
+    more than 160 between the first bin and the last, only those within four of a bin are used.
 
     The third value is the log-likelihood that no mixture of these atoms exceeds: l + N ln(largest growth), as the
     logarithm is concave."""
     low, high = bins.c.min(), bins.c.max()
-    atoms = np.linspace(low, high, min(160, int((high - low) / (0.5 * math.sqrt(bins.v.min()))) + 2))
+    half = 0.5 * math.sqrt(bins.v.min())
+    atoms = np.linspace(low, high, n) if (n := int((high - low) / half) + 2) <= 160 else low + half * np.array(
+        sorted({math.floor((c - low) / half + 0.5) + j for c in bins.c for j in range(-4, 5)})
+    )  # fmt: skip
     w = np.full(len(atoms), 1.0 / len(atoms))
     like = normal(bins.c[:, None] - atoms, bins.v[:, None])
     value = 0.0
@@ -130,9 +134,12 @@ def non_parametric(bins: Histogram) -> tuple[Array, Array, float]:
     return atoms, w, value
 
 
-def group_atoms(atoms: Array, w: Array, total: float) -> Mixture:
-    """One component per hill between two valleys; hills of less than 0.3 agents are dropped."""
-    valleys = [g for g in range(1, len(w)) if w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2])]
+def group_atoms(atoms: Array, w: Array, total: float, gap: float) -> Mixture:
+    """One component per hill between two valleys or gaps; hills of less than 0.3 agents are dropped."""
+    valleys = [
+        g for g in range(1, len(w))
+        if atoms[g] - atoms[g - 1] > gap or (w[g] > w[g - 1] and (g == 1 or w[g - 1] <= w[g - 2]))
+    ]  # fmt: skip
     starts = [0, *valleys]
     mass, moment = np.add.reduceat(w, starts), np.add.reduceat(w * atoms, starts)
     kept = mass * total > 0.3
@@ -184,7 +191,7 @@ def search(bins: Histogram) -> Mixture:
     atoms, weights, bound = non_parametric(bins)
     if bound + 2.0 - 2.0 * (math.log(max(bins.total, 3.0)) + 3.0) < best_score:
         return best  # no two components can score better
-    mix = em(bins, group_atoms(atoms, weights, bins.total), 30)
+    mix = em(bins, group_atoms(atoms, weights, bins.total, 4.0 * math.sqrt(bins.v.min())), 30)
     value = score(bins, mix)
     while len(mix) > 1:
         if value > best_score or len(mix) <= 4:
@@ -220,18 +227,27 @@ def added_variance(bins: Histogram, mix: Mixture) -> Array:
     k = len(mix)
     out = variances(bins, mix, mix.tau2 > 0.0)[:k].copy()
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
-    for i in range(k if bins.variance > 0.0 else 0):
-        e, tau2 = min(float(error[i]), bins.variance), float(mix.tau2[i])
-        not_noise = max(bins.variance - float((bins.n * bins.v).sum() / bins.total), e)
+    mean_noise = float((bins.n * bins.v).sum() / bins.total)
+    everything, true = bins.variance, bins.variance - mean_noise
+    large = (mix.w * bins.total >= 5.0) | (mix.w >= 0.05)
+    if large.any() and not large.all():  # smaller components are outliers
+        w, m = mix.w[large] / mix.w[large].sum(), mix.m[large]
+        true = float(w @ (mix.tau2[large] + (m - w @ m) ** 2))
+        everything = true + mean_noise
+    for i in range(k if everything > 0.0 else 0):
+        e, tau2 = min(float(error[i]), everything), float(mix.tau2[i])
+        not_noise = max(true, e)
         belongs = normal(bins.c - mix.m[i], bins.v) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
         slope = float((bins.n * belongs * ((bins.c - mix.m[i]) ** 2 / bins.v - 1.0) / bins.v).sum()) / 2.0
         z = min(max(tau2 / e if tau2 > 0.0 else slope * e, -6.0), 6.0)
         # likelihood of a spread x: N(x; z e, e^2), x > 0; prior: uniform up to what is not noise, or (unless there is
-        # only one component) zero
+        # only one component, or this one has a spread and overlaps others) zero
         upper = 0.5 * math.erfc(-z / math.sqrt(2.0))
         bump = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
-        odds = math.inf if tau2 > 0.0 or k == 1 else e / not_noise * upper / bump
-        out[i] += max(0.0, 1.0 / (1.0 + 1.0 / odds) * e * (z + bump / upper) - tau2)
+        r = normal(bins.c - mix.m[i], bins.v + tau2) * mix.w[i] / (densities(bins, mix) @ mix.w + TINY)
+        overlaps = float(error[i]) ** 2 * float((bins.n * r / (bins.v + tau2) ** 2).sum()) / 2.0 > 1.05
+        odds = math.inf if k == 1 or (tau2 > 0.0 and overlaps) else e / not_noise * upper / bump
+        out[i] += 1.0 / (1.0 + 1.0 / odds) * max(e * (z + bump / upper), tau2) - tau2
     return out
 
 
@@ -251,8 +267,10 @@ class Prior:
         return float(p @ np.append(self.m + kept * (x - self.m), x))
 
 
-def fit_prior(bins: Histogram, *, small: bool) -> Prior:
-    """The prior that a histogram gives; `small`: one of few agents, which gives a single component."""
+def fit_prior(bins: Histogram, *, small: bool, heard: float = 1.0) -> Prior:
+    """The prior that a histogram gives; `small`: one of few agents, which gives a single component; `heard`: the part
+    of the counts that standard errors count on."""
     mix = by_moments(bins) if small else search(bins)
     reach = max(float(np.ptp(bins.c)), math.sqrt(float(bins.v[0])))
-    return Prior(mix.w, mix.m, mix.tau2 + added_variance(bins, mix), 0.1 / bins.total / reach)
+    known = mix.tau2 + added_variance(Histogram(bins.c, heard * bins.n, bins.v), mix)
+    return Prior(mix.w, mix.m, known, 0.1 / bins.total / reach)

@@ -37,7 +37,7 @@ def test_bin_mean_by_hand() -> None:
     assert bin_mean(2.25, 4.0, 1.0) == {("noise", 0): 4.0, ("bin", 0, 2): 0.75, ("bin", 0, 3): 0.25}
     # in units of 2: 0.84 is below 1, so h = 2 / 2
     assert bin_mean(-0.5, 4.0, 2.0) == {("noise", -1): 4.0, ("bin", -1, -1): 0.5, ("bin", -1, 0): 0.5}
-    assert ("bin", 0, 2**20) in bin_mean(1e9, 4.0, 1.0)
+    assert ("bin", 0, 2**40) in bin_mean(1e13, 4.0, 1.0)
 
 
 def test_regular_graphs_have_momentum() -> None:
@@ -67,9 +67,11 @@ def test_scores_by_hand() -> None:
 
 
 def test_groups_of_atoms_and_merges_by_hand() -> None:
-    found = group_atoms(np.arange(5.0), np.array([0.3, 0.1, 0.0, 0.2, 0.4]), 100.0)
+    found = group_atoms(np.arange(5.0), np.array([0.3, 0.1, 0.0, 0.2, 0.4]), 100.0, 4.0)
     same(found.w, [0.4, 0.6])
     same(found.m, [0.25, 2.2 / 0.6])
+    apart = group_atoms(np.array([0.0, 1.0, 10.0]), np.array([0.5, 0.3, 0.2]), 100.0, 4.0)
+    same(apart.m, [0.375, 10.0])
     both = merged(
         Mixture(np.array([0.25, 0.75]), np.array([0.0, 4.0]), np.array([1.0, 2.0]), np.ones(2, bool)), 0, True
     )

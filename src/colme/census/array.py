@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.jit import kernel
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances, disagreement
+from colme.census.histogram import (
+    NEGLIGIBLE,
+    Bins,
+    average_ratio,
+    average_variance,
+    bin_means,
+    bin_ratios,
+    bin_variances,
+    disagreement,
+)
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
@@ -21,9 +31,9 @@ from colme.census.posterior import (
     posterior_mean,
     posterior_quantiles,
 )
-from colme.census.sample_variance import SampleVariances
+from colme.census.sample_variance import SampleVariances, corrected_scale
 from colme.census.schedule import Schedule
-from colme.gossip import consensus_round
+from colme.gossip import agents_heard, consensus_round
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
@@ -34,6 +44,23 @@ if TYPE_CHECKING:
 AGREEMENT = 0.05
 """Agents share the fit of the average histogram if their own differs from it by less than this part of the sampling
 variance. The fits of other agents start from it."""
+
+
+@kernel
+def misjudged_edges(indptr, indices, group, class_):
+    """Of the edges between classes, the share whose ends are in one group; of those within, in two groups. Zero where
+    there are none."""
+    between = wrong = within = lost = 0
+    for a in range(group.size):
+        for j in range(indptr[a], indptr[a + 1]):
+            b = indices[j]
+            if class_[a] != class_[b]:
+                between += 1
+                wrong += 1 if group[a] == group[b] else 0
+            else:
+                within += 1
+                lost += 1 if group[a] != group[b] else 0
+    return wrong / max(between, 1), lost / max(within, 1)
 
 
 class PosteriorSummary(NamedTuple):
@@ -49,8 +76,8 @@ class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "detector",
-        "sent",
+        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "factor",
+        "detector", "sent",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -60,6 +87,7 @@ class CensusState(State):
         self.schedule = Schedule.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
         self.weights: NDArray[Any] = self.schedule.gossip.weights(graph).astype(world.exchange)
+        self.heard = agents_heard(graph, self.schedule.gossip)
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
@@ -69,16 +97,17 @@ class CensusState(State):
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
         self.sent = 0.0  # numbers, to each neighbor
-        self.variances = SampleVariances(n) if self.schedule.sigma is None else None
+        self.variances = SampleVariances(n)
+        self.factor = np.ones(n)  # of a known sigma^2, see `corrected_scale`
         self.detector = ChangeDetector(n) if method.restart else None
         self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
+        self._shares: tuple[PosteriorSummary, tuple[float, float]] | None = None  # of which posterior
 
     def step(self, world: World) -> None:
         self._summary = None
-        if self.variances is not None:
-            self.variances.observe(world.mean, world.counts)
         if self.detector is not None:
-            self.detector.observe(world.mean, world.counts, self.schedule.sigma)
+            self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.factor))
+        self.variances.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
         if self.rounds >= 0:
@@ -92,10 +121,13 @@ class CensusState(State):
         binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
         agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        if self.variances is not None:
-            square, count = self.variances.square, self.variances.count
-            some = np.flatnonzero(count > 1)
-            parts.append((some, *bin_variances(square[some], count[some])))
+        some = np.flatnonzero(self.variances.count > 1)
+        square, count = self.variances.square[some], self.variances.count[some]
+        if self.schedule.sigma is None:
+            parts.append((some, *bin_variances(square, count)))
+        elif self.schedule.checks_sigma(world.t, self.began):
+            variance = np.broadcast_to(np.square(self.schedule.sigma), n)[some]
+            parts.append((some, *bin_ratios(square / (count - 1.0) / variance)))
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
         self.masses, self.previous = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for agents, codes, masses in parts:
@@ -117,25 +149,37 @@ class CensusState(State):
         self.rounds += 1
 
     def _complete_census(self) -> None:
-        self.fitted = self._fit()
-        if self.variances is not None:
+        before = self.factor
+        if self.schedule.sigma is None:
             self.variances.average = average_variance(self.codes, self.masses, self.variances.average)
+        else:
+            mean, variance, part = average_ratio(self.codes, self.masses)
+            agents = self.schedule.agents_heard(self.rounds, self.heard) * part
+            self.factor = corrected_scale(mean, variance, agents, self.variances.count, self.factor)
+        self.fitted = self._fit(self.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
-    def _fit(self) -> FittedMixtures:
-        """Equation (4), of the census under way."""
+    def _fit(self, factor: Any = 1.0) -> FittedMixtures:
+        """Equation (4), of the census under way; `factor` of the noise that was binned."""
         reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
-        bins = Bins.of(self.codes, self.unit)
+        bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
         if self._fit_all:
-            return FittedMixtures.of_agents(self.masses, bins, reached, n, np.arange(n), self.grid)
+            return FittedMixtures.of_agents(
+                self.masses, bins, reached, n, np.arange(n), self.grid, heard=part, factor=factor
+            )
         average, difference = self.masses.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.masses, average, bins.center, reached, difference)
         differ = np.flatnonzero(difference > AGREEMENT)
         rows = np.concatenate([average[None].astype(self.masses.dtype), self.masses[differ]])
         row = np.zeros(n, np.int64)
         row[differ] = np.arange(1, len(rows))
-        return FittedMixtures.of_agents(rows, bins, reached, n, row, self.grid, warm_start=True)
+        # the average histogram is that of all agents, and so are histograms like it
+        part = np.append(1.0, np.broadcast_to(part, n)[differ])
+        factor = np.append(np.mean(factor), np.broadcast_to(factor, n)[differ])
+        return FittedMixtures.of_agents(
+            rows, bins, reached, n, row, self.grid, heard=part, factor=factor, warm_start=True
+        )
 
     def summary(self) -> PosteriorSummary:
         """Equation (5), as of the current step."""
@@ -170,10 +214,10 @@ class CensusState(State):
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        if self.variances is not None:
+        if self.schedule.sigma is None:
             return self.variances.of_means()
         with np.errstate(divide="ignore"):
-            return np.broadcast_to(np.square(self.schedule.sigma) / self.own_count, self._world.n_agents)
+            return np.asarray(np.square(self.schedule.sigma) * self.factor / self.own_count, np.float64)
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
@@ -207,30 +251,27 @@ class CensusState(State):
 
     def graph(self) -> Graph:
         """The edges between neighbors of the same group."""
-        a, b = self._ends
+        a, b = np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
         same = self.groups(self._graph)[a] == self.groups(self._graph)[b]
         counts = np.bincount(a[same], minlength=self._graph.n_agents)
         return Graph(np.concatenate([[0], np.cumsum(counts)]), self._graph.indices[same], check=False)
 
     @property
-    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        return np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
-
-    @property
     def wrong_share(self) -> float:  # type: ignore[override]
         """Of the edges between classes, the share whose ends are in one group."""
-        return self._misjudged(between=True)
+        return self._misjudged()[0]
 
     @property
     def lost_share(self) -> float:  # type: ignore[override]
         """Of the edges within classes, the share whose ends are in two groups."""
-        return self._misjudged(between=False)
+        return self._misjudged()[1]
 
-    def _misjudged(self, *, between: bool) -> float:
-        a, b = self._ends
-        group, class_ = self.summary().group, self._world.class_
-        which = (class_[a] != class_[b]) == between
-        return float(((group[a] == group[b]) == between)[which].mean()) if which.any() else 0.0
+    def _misjudged(self) -> tuple[float, float]:
+        summary = self.summary()
+        if self._shares is None or self._shares[0] is not summary:
+            graph = self._graph
+            self._shares = summary, misjudged_edges(graph.indptr, graph.indices, summary.group, self._world.class_)
+        return self._shares[1]
 
     @property
     def isolated(self) -> int:

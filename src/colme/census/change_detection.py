@@ -1,6 +1,6 @@
 """Change detection: a two-sided CUSUM of an agent's samples against its own mean, and a fresh start on an alarm.
 
-With z = (x - X') / sigma, where X' is the mean of the n' samples before the sum began to rise, the sums
+With z = (x - X') / sigma, at most 4, where X' is the mean of the n' samples before the sum began to rise, the sums
 S <- max(0, S + z - d) and S <- max(0, S - z - d) rise when samples leave the mean by more than d deviations. A sum
 beyond h = 28 is an alarm. The slack d = 0.15 + 2 / sqrt(n') allows for the error of X' itself. A change by g
 deviations is found after about h / (g - d) samples. While a change is suspected (a sum beyond 12) an agent contributes
@@ -18,6 +18,8 @@ from colme._core.jit import at, helper, kernel
 from colme.samples import running_mean
 
 SLACK = 0.15
+LARGEST = 4.0
+"""A sample counts as at most so many deviations: under heavy tails no single one raises an alarm."""
 ALARM = 28.0
 SUSPICION = 12.0
 """A change is suspected beyond this sum."""
@@ -72,7 +74,7 @@ def _cusum(x, sign, sigma, mean, count, side, a):
     if before < MIN_REFERENCE:
         return False
     reference = (mean * count - side[a, 2]) / before
-    total = side[a, 0] + sign * (x - reference) / sigma - (SLACK + 2.0 / np.sqrt(before))
+    total = side[a, 0] + min(sign * (x - reference) / sigma, LARGEST) - (SLACK + 2.0 / np.sqrt(before))
     if total > 0.0:
         side[a, 0] = total
         side[a, 1] += 1.0

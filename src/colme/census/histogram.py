@@ -21,7 +21,7 @@ from colme._core.jit import kernel
 
 WIDTH = 0.84
 """The largest bin width in standard deviations of a mean; the smallest is half of it."""
-REACH = 2**20
+REACH = 2**40
 """Bins on either side of zero. Means beyond fall into the last bin."""
 NEGLIGIBLE = 1e-8
 """Masses below this are set to zero and not sent."""
@@ -32,8 +32,13 @@ _LARGEST_NOISE = 4.0 / WIDTH**2 * _ONE
 _LARGEST_EXPONENT = 200
 """The largest |e| = |log2(h / unit)|."""
 _BITS, _VARIANCES = 44, 1 << 16
-"""Bits of a code below e; the e of the two channels of sample variances."""
+"""Bits of a code below e; the e of the channels of sample variances."""
 _MIDDLE = 1 << (_BITS - 1)
+LARGEST_RATIO = 100.0
+"""The largest s^2 / sigma^2 that an agent contributes."""
+_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2])
+"""The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
+sum of ratios, their number and the sum of their squares (`bin_ratios`)."""
 
 
 def width_exponents(noise: Any, unit: float) -> Any:
@@ -68,13 +73,36 @@ def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
     return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
 
 
+def bin_ratios(ratio: Any) -> tuple[Any, Any]:
+    """What agents contribute to the average of r = s^2 / sigma^2: codes and masses of shape (..., 3), for the sum of r,
+    the number of agents that have one, and the sum of r^2."""
+    ratio = np.minimum(ratio, LARGEST_RATIO)
+    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + np.arange(2, 5), (*np.shape(ratio), 3))
+    return codes, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1)
+
+
+def _channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
+    """Channel k of sample variances of each row of masses; zeros where there is none."""
+    code = _VARIANCES * (1 << _BITS) + _MIDDLE + k
+    found = np.searchsorted(codes, code)
+    there = found < len(codes) and codes[found] == code
+    return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
+
+
 def average_variance(codes: NDArray[np.int64], masses: NDArray[Any], before: Any) -> NDArray[np.float64]:
     """The average sample variance by each row of masses; `before` where a row holds none."""
-    found = np.searchsorted(codes, _VARIANCES * (1 << _BITS) + _MIDDLE)
-    if found + 1 >= len(codes):
-        return np.broadcast_to(before, len(masses)).astype(np.float64)
-    total, agents = masses[:, found].astype(np.float64), masses[:, found + 1].astype(np.float64)
+    total, agents = (_channel(codes, masses, k) for k in range(2))
     return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
+
+
+def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
+    """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
+    It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
+    total, agents, squares = (_channel(codes, masses, k) for k in range(2, 5))
+    possible = (agents > NEGLIGIBLE) & (total > 0.0) & (squares * agents >= 0.999 * total * total)
+    agents = np.where(possible, agents, 0.0)
+    mean = total / np.maximum(agents, NEGLIGIBLE)
+    return mean, np.maximum(squares / np.maximum(agents, NEGLIGIBLE) - mean * mean, 0.0), agents
 
 
 def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
@@ -86,19 +114,21 @@ def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
     return bool(
         np.all(variances | (np.abs(e) <= _LARGEST_EXPONENT))
         and np.all(~bins | (np.abs(k) <= REACH + 1))
-        and np.all(~variances | (k == 0) | (k == 1))
+        and np.all(~variances | ((k >= 0) & (k < len(_BOUNDS))))
         and np.all(masses >= -NEGLIGIBLE)
         and np.all(masses[noise & ~variances] <= _LARGEST_NOISE)
-        and np.all(masses[variances & (k == 1)] <= _ONE)
+        and np.all(masses[variances] <= _ONE * _BOUNDS[k[variances]])
         and masses[bins].sum() <= _ONE
     )
 
 
 def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
-    """These masses with negative ones set to zero and, if the bins then sum to more than one, scaled to sum to one."""
+    """These masses with negative ones set to zero, those of channels of sample variances to at most their bounds, and
+    the bins, if they then sum to more than one, scaled to sum to one."""
     clipped = np.maximum(masses, masses.dtype.type(0.0))
-    k = codes & ((1 << _BITS) - 1)
-    bins = (codes >> _BITS != _VARIANCES) & (k != 0)
+    k, variances = codes & ((1 << _BITS) - 1), codes >> _BITS == _VARIANCES
+    clipped[variances] = np.minimum(clipped[variances], _BOUNDS[k[variances] - _MIDDLE])
+    bins = ~variances & (k != 0)
     total = clipped[bins].sum(dtype=np.float64)
     if total > 1.0:
         clipped[bins] = clipped[bins] / total

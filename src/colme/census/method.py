@@ -16,7 +16,8 @@ oracle that knows the classes; in between it is the best compromise. No edge is 
 
 W and c are those of `colme.gossip`. An agent without a sample contributes no mean, but passes on those of others. If
 sigma is not known, agents also average their sample variances (in the first census nothing else), and each moderates
-its own by the average one.
+its own by the average one. If it is known, they check it: they average s^2 / sigma^2, and where that is clearly not 1,
+they multiply sigma^2 by it.
 
 `schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5);
 docs/census.md has the derivation and the limits.
@@ -33,9 +34,17 @@ from numpy.typing import NDArray
 
 from colme.census.array import CensusState
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, Bins, average_variance, bin_means, bin_variances
+from colme.census.histogram import (
+    NEGLIGIBLE,
+    Bins,
+    average_ratio,
+    average_variance,
+    bin_means,
+    bin_ratios,
+    bin_variances,
+)
 from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
-from colme.census.sample_variance import add_square, variance_of_mean
+from colme.census.sample_variance import add_square, corrected_scale, variance_of_mean
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
@@ -105,6 +114,10 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
         return "colme.node.messages.adapters:CensusAdapter"
 
     @property
+    def gossip_rounds(self) -> int | str:
+        return self.rounds
+
+    @property
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
@@ -127,7 +140,7 @@ class CensusAgent(Agent):
     """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        *Agent.saved, "began", "completed", "fitted", "square", "average_variance", "detector",
+        *Agent.saved, "began", "completed", "fitted", "square", "average_variance", "factor", "detector",
     )  # fmt: skip
 
     def __init__(self, method: Census, place: Place):
@@ -145,13 +158,15 @@ class CensusAgent(Agent):
         self.fitted = FittedMixtures.none(1)
         self.square = 0.0  # the sum of squared deviations of the samples
         self.average_variance = math.nan  # the average sample variance of all agents
+        self.factor = 1.0  # of a known sigma^2, see `corrected_scale`
         self.detector = ChangeDetector(1) if method.restart else None
 
     @property
     def noise(self) -> float:
         """The sampling variance of this agent's mean."""
         if self.schedule.sigma is not None:
-            return float(np.square(self.schedule.sigma)) / self.own_count if self.own_count else math.inf
+            count = self.own_count
+            return float(np.square(self.schedule.sigma) * self.factor) / count if count else math.inf
         if not self.count or math.isnan(self.average_variance):
             return math.inf
         return float(variance_of_mean(self.square, self.count, self.average_variance))
@@ -168,12 +183,14 @@ class CensusAgent(Agent):
 
     def observe(self, sample: float) -> None:
         """Equation (1)."""
-        before = self.mean
+        before = self.own_mean
         super().observe(sample)
-        if self.count > 1 and sample == sample:
-            self.square = add_square(self.square, self.mean, before, self.count)
         if self.detector is not None:
-            self.detector.observe(np.array([self.mean]), np.array([self.count]), self.schedule.sigma)
+            sigma = self.schedule.sigma * np.sqrt(self.factor)
+            self.detector.observe(np.array([self.mean]), np.array([self.count]), sigma)
+        if sample == sample:
+            n = self.own_count
+            self.square = add_square(self.square, self.own_mean, before, n) if n > 1 else 0.0
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
@@ -200,6 +217,9 @@ class CensusAgent(Agent):
             self.channel = int(parts[0][0][0])
         if self.schedule.sigma is None and self.count > 1:
             parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
+        elif self.schedule.checks_sigma(self.t, self.began) and self.own_count > 1:
+            variance = self.square / (self.own_count - 1.0)
+            parts.append(bin_ratios(np.float64(variance / np.square(self.schedule.sigma))))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in parts)])
         self.masses = np.concatenate([np.empty(0), *(masses for _, masses in parts)]).astype(self.place.exchange)
         self.previous = np.zeros_like(self.masses)
@@ -227,18 +247,25 @@ class CensusAgent(Agent):
             self._complete_census()
 
     def _complete_census(self) -> None:
-        self.fitted = self._fit()
-        self.average_variance = average_variance(self.codes, self.masses[None], self.average_variance).item()
+        before = self.factor
+        if self.schedule.sigma is None:
+            self.average_variance = average_variance(self.codes, self.masses[None], self.average_variance).item()
+        else:
+            mean, variance, part = average_ratio(self.codes, self.masses[None])
+            agents = self.schedule.agents_heard(self.rounds, self.place.heard) * part
+            self.factor = corrected_scale(mean, variance, agents, self.own_count, self.factor).item()
+        self.fitted = self._fit(self.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
-    def _fit(self) -> FittedMixtures:
-        """Equation (4)."""
+    def _fit(self, factor: float = 1.0) -> FittedMixtures:
+        """Equation (4); `factor` of the noise that was binned."""
         bins = Bins.of(self.codes, self.unit)
         grid = -1 if self.channel is None else bins.grid[np.searchsorted(self.codes, self.channel)]
         return FittedMixtures.of_agents(
             self.masses[None], bins, self.schedule.gossip.agents_reached(self.rounds), self.place.n_agents,
-            np.zeros(1, np.int64), np.array([grid]),
+            np.zeros(1, np.int64), np.array([grid]), heard=self.schedule.part_heard(self.rounds, self.place.heard),
+            factor=factor,
         )  # fmt: skip
 
     def _posterior_mean(self) -> float:

@@ -27,7 +27,13 @@ i64 = np.int64  # a plain number in a call would make numba compile the callee f
 
 MAX_COMPONENTS = 40
 _MAX_ATOMS = 160
-"""Atoms of the non-parametric mixture at most."""
+"""Atoms of the non-parametric mixture all over the range. If it needs more, there are atoms near occupied bins only."""
+_NEAR = 4
+"""Atoms on either side of such a bin."""
+_MAX_NEAR = 20000
+"""Atoms near bins at most, before neighbors are left out; beyond it there is one on either side."""
+_GAP = 4.0
+"""Atoms further apart than this many standard deviations belong to different components."""
 _PENALTY = 3.0
 """Nats per component, in addition to ln N."""
 OFF_GRID = 2.0
@@ -86,8 +92,8 @@ def fit_mixture(histogram, mixture):
 
     now, trial, merged = _room(), _room(), _room()
     cost = np.empty(MAX_COMPONENTS)
-    k = _group_atoms(atoms, atom_weight, total, now)
     finest = range_of(noise)[0]
+    k = _group_atoms(atoms, atom_weight, total, _GAP * math.sqrt(finest), now)
     em(histogram, now, k, i64(30))
     score_now = _score(histogram, now, k, penalty, spread_penalty)
     while True:
@@ -266,6 +272,24 @@ def _toggle_spreads(histogram, mixture, k, penalty, spread_penalty):
 
 
 @kernel
+def _atom_locations(center, finest, low, high):
+    """Locations half a standard deviation apart between low and high, or only near the bins if those were too many."""
+    step = 0.5 * math.sqrt(finest)
+    if (high - low) / step + 2.0 < _MAX_ATOMS + 1.0:
+        n = int((high - low) / step) + 2
+        location = np.empty(n)
+        for g in range(n):
+            location[g] = low + (high - low) * g / (n - 1)
+        return location
+    near = _NEAR if center.size * (2 * _NEAR + 1) <= _MAX_NEAR else 1
+    place = np.empty(center.size * (2 * near + 1))
+    for b in range(center.size):
+        for j in range(2 * near + 1):
+            place[b * (2 * near + 1) + j] = math.floor((center[b] - low) / step + 0.5) + j - near
+    return low + step * np.unique(place)
+
+
+@kernel
 def nonparametric_mixture(histogram, total, low, high):
     """The non-parametric maximum-likelihood mixture of atoms between low and high: (locations, weights, bound), where
     no mixture of the atoms has a log-likelihood above the bound.
@@ -273,16 +297,17 @@ def nonparametric_mixture(histogram, total, low, high):
     Expectation and maximization only approach the maximum. How far it is follows from the growth of the weights: as the
     logarithm is concave, no mixture of the atoms is better by more than N ln(largest growth)."""
     center, count, noise = histogram
-    finest = range_of(noise)[0]
-    n_atoms = min(_MAX_ATOMS, int((high - low) / (0.5 * math.sqrt(finest))) + 2)
-    location, weight, growth = np.empty(n_atoms), np.empty(n_atoms), np.empty(n_atoms)
-    for g in range(n_atoms):
-        location[g], weight[g] = low + (high - low) * g / (n_atoms - 1), 1.0 / n_atoms
-    like, near = np.empty((center.size, n_atoms)), np.empty((center.size, 2), np.int64)
+    location = _atom_locations(center, range_of(noise)[0], low, high)
+    n_atoms = location.size
+    weight, growth = np.full(n_atoms, 1.0 / n_atoms), np.empty(n_atoms)
+    near, begin = np.empty((center.size, 2), np.int64), np.zeros(center.size + 1, np.int64)
     for b in range(center.size):
         near[b] = _within(location, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
-        for g in range(near[b, 0], near[b, 1]):
-            like[b, g] = normal_density(center[b] - location[g], noise[b])
+        begin[b + 1] = begin[b] + near[b, 1] - near[b, 0]
+    like = np.empty(begin[center.size])  # like[begin[b] + j]: the density of bin b at atom near[b, 0] + j
+    for b in range(center.size):
+        for j in range(begin[b + 1] - begin[b]):
+            like[begin[b] + j] = normal_density(center[b] - location[near[b, 0] + j], noise[b])
     bound = 0.0
     for _ in range(200):
         for g in range(n_atoms):
@@ -290,12 +315,12 @@ def nonparametric_mixture(histogram, total, low, high):
         bound = 0.0
         for b in range(center.size):
             f = TINY
-            for g in range(near[b, 0], near[b, 1]):
-                f += weight[g] * like[b, g]
+            for j in range(begin[b + 1] - begin[b]):
+                f += weight[near[b, 0] + j] * like[begin[b] + j]
             bound += count[b] * math.log(f)
             q = count[b] / (f * total)
-            for g in range(near[b, 0], near[b, 1]):
-                growth[g] += q * like[b, g]
+            for j in range(begin[b + 1] - begin[b]):
+                growth[near[b, 0] + j] += q * like[begin[b] + j]
         largest = 0.0
         for g in range(n_atoms):
             largest = max(largest, growth[g])
@@ -307,22 +332,34 @@ def nonparametric_mixture(histogram, total, low, high):
 
 
 @kernel
-def _group_atoms(atoms, atom_weight, total, mixture):
-    """Components from atoms: a new one starts at every valley of the atoms' weights, and components of less than 0.3
-    agents are dropped. Returns the number of components."""
-    k, mass, moment = 0, 0.0, 0.0
-    for g in range(atoms.size):
-        valley = g > 0 and atom_weight[g] > atom_weight[g - 1] and (g < 2 or atom_weight[g - 1] <= atom_weight[g - 2])
-        if valley and mass * total > 0.3 and k < MAX_COMPONENTS - 1:
-            mixture.weight[k], mixture.location[k] = mass, moment / mass
-            k += 1
-        if valley:
-            mass = moment = 0.0
-        mass += atom_weight[g]
-        moment += atom_weight[g] * atoms[g]
-    if mass * total > 0.3 or k == 0:
-        mixture.weight[k], mixture.location[k] = mass, moment / max(mass, TINY)
-        k += 1
+def _group_atoms(atoms, atom_weight, total, gap, mixture):
+    """Components from atoms: a new one starts at every valley of their weights and after every gap. If that
+    gives more than MAX_COMPONENTS, it starts only after a gap between atoms of more than 0.01 agents. Components of
+    less than 0.3 agents are dropped, and so are those beyond MAX_COMPONENTS. Returns the number of components."""
+    k = 0
+    for valleys in range(1, -1, -1):
+        k, dropped, mass, moment, last = 0, 0, 0.0, 0.0, 0
+        for g in range(atoms.size + 1):
+            starts = g == atoms.size
+            if 0 < g < atoms.size:
+                starts = atoms[g] - atoms[last] > gap
+                if valleys == 1 and atom_weight[g] > atom_weight[g - 1]:
+                    starts = starts or g < 2 or atom_weight[g - 1] <= atom_weight[g - 2]
+                if valleys == 1 or starts or atom_weight[g] * total > 0.01:
+                    last = g
+            if starts and (mass * total > 0.3 or (k == 0 and g == atoms.size)):
+                if k < MAX_COMPONENTS:
+                    mixture.weight[k], mixture.location[k] = mass, moment / max(mass, TINY)
+                    k += 1
+                else:
+                    dropped += 1
+            if starts:
+                mass = moment = 0.0
+            if g < atoms.size:
+                mass += atom_weight[g]
+                moment += atom_weight[g] * atoms[g]
+        if dropped == 0:
+            break
     kept = 0.0
     for i in range(k):
         kept += mixture.weight[i]

@@ -86,29 +86,34 @@ class FittedMixtures:
 
     @classmethod
     def of_rows(
-        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, warm_start: bool = False
-    ) -> FittedMixtures:
+        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, heard: Any = 1.0, factor: Any = 1.0,
+        warm_start: bool = False,
+    ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
 
         reached     the number of agents that a row represents at most, one number or one per row
         n_agents    the number of agents in the population
+        heard       the part of them that standard errors count on, one number or one per row: less than 1 where few
+                    agents make up most of a histogram, as around a hub
+        factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
         warm_start  fit the first row and start the others from it: they are similar"""
         n = len(masses)
         fitted = cls.none(n, n)
         if masses.shape[1]:
-            limit = np.broadcast_to(np.asarray(reached, np.float64), n)
-            _fit_rows(masses, bins, limit, float(n_agents), warm_start, fitted.prior)
+            limit, part, times = (np.broadcast_to(np.asarray(x, np.float64), n) for x in (reached, heard, factor))
+            _fit_rows(masses, bins, limit, float(n_agents), part, times, warm_start, fitted.prior)
         fitted.row[:] = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
     @classmethod
     def of_agents(
         cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: NDArray[np.int64],
-        grid: NDArray[np.int64], *, warm_start: bool = False,
+        grid: NDArray[np.int64], *, heard: Any = 1.0, factor: Any = 1.0, warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
         deviating grid get a mixture of that grid alone."""
-        fitted = cls.of_rows(masses, bins, reached, n_agents, warm_start=warm_start)
+        heard, factor = (np.broadcast_to(np.asarray(each, np.float64), len(masses)) for each in (heard, factor))
+        fitted = cls.of_rows(masses, bins, reached, n_agents, heard=heard, factor=factor, warm_start=warm_start)
         fitted.row = fitted.row[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
         share = np.zeros((len(masses), n_grids))
@@ -121,18 +126,23 @@ class FittedMixtures:
             if not len(rows):
                 continue
             own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
-            apart = cls.of_rows(own, bins, reached * share[rows, g], n_agents, warm_start=warm_start)
+            apart = cls.of_rows(
+                own, bins, reached * share[rows, g], n_agents, heard=heard[rows], factor=factor[rows],
+                warm_start=warm_start,
+            )  # fmt: skip
             found = apart.row[which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
             parts.append(apart.prior)
             n_rows += len(rows)
+        if len(parts) == 1:
+            return fitted
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
         return cls(fitted.row, *joined)
 
 
 @kernel
-def _fit_rows(masses, bins, reached, n_agents, warm_start, out):
+def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out):
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
@@ -160,7 +170,7 @@ def _fit_rows(masses, bins, reached, n_agents, warm_start, out):
                 e = grid[b]
                 c[n_bins], n[n_bins] = center[b], n_effective * masses[row, b] / total
                 # linear binning adds a variance of h^2 / 6
-                v[n_bins] = squared_width[b] * (max(noise[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
+                v[n_bins] = squared_width[b] * (factor[row] * max(noise[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
                 n_bins += 1
         histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins])
         mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
@@ -179,6 +189,8 @@ def _fit_rows(masses, bins, reached, n_agents, warm_start, out):
             k_first = k
             for i in range(k):
                 first_spread[i] = mixture.spread[i]
+        for b in range(n_bins):
+            n[b] *= heard[row]
         added_variance(histogram, mixture, k, added)
         for i in range(k):
             out.variance[row, i] += added[i]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from colme.errors import MethodError
 from colme.gossip import Gossip
 
@@ -34,9 +36,23 @@ class Schedule(NamedTuple):
         gossip = Gossip.of(n_agents, n_edges, auto_step, method.rounds)
         return cls(gossip, method.refresh, None if method.estimate_sigma else sigma)
 
+    def agents_heard(self, rounds: int, heard: Any) -> Any:
+        """Agents heard after so many rounds, at most those reached; `heard` after 1, 2, .. rounds
+        (`colme.gossip.agents_heard`), None: all that are reached."""
+        reached = self.gossip.agents_reached(rounds)
+        return reached if heard is None else np.minimum(reached, heard[min(rounds, len(heard)) - 1])
+
+    def part_heard(self, rounds: int, heard: Any) -> Any:
+        """Agents heard, as a part of those reached."""
+        return self.agents_heard(rounds, heard) / self.gossip.agents_reached(rounds)
+
     def starts(self, t: int, last: int) -> bool:
         """Whether a new census starts at step t, if the last one started at step `last` (0: there was none)."""
         return t >= self.refresh * last and (t > 1 or self.sigma is not None)
+
+    def checks_sigma(self, t: int, last: int) -> bool:
+        """Whether agents check a known sigma in a census that starts at step t: when t has passed a power of two."""
+        return self.sigma is not None and t.bit_length() > last.bit_length()
 
     def rounds_at(self, t: int) -> int:
         """Rounds of a census that starts at step t."""

@@ -15,14 +15,23 @@ from colme._core.jit import helper, kernel
 from colme.census.mixture import TINY, Mixture, moments_of
 from colme.census.normal import normal_cdf, normal_density
 
+_FEW, _SMALL = 5.0, 0.05
+"""Components of fewer agents, and of less weight, do not tell how far apart true means are."""
+_OVERLAP = 1.05
+"""A component overlaps others if its spread has more than this times the variance that it would have alone."""
+
 
 @kernel
 def added_variance(histogram, mixture, k, out):
     """out[i] = what uncertainty adds to the spread of component i: the variance of its location, and its expected
-    spread in excess of the fitted one, above all if the fitted one is zero."""
+    spread in excess of the fitted one, above all if the fitted one is zero.
+
+    A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
+    means that share most samples, one may find it. So its spread counts with its probability only."""
     center, count, noise = histogram
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
     wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
+    alone = np.zeros(k)  # information about a spread if each bin were known to belong to its component
     for i in range(k):
         wide[i] = spread[i] > 0.0
     parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
@@ -36,13 +45,42 @@ def added_variance(histogram, mixture, k, out):
         for i in range(k):
             d, q = center[b] - location[i], noise[b] + spread[i]
             slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
+            alone[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 / (q * q)
     _, everything, true = moments_of(histogram)
+    everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
             e = min(math.sqrt(variance[k + i]), everything)
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
-            out[i] += max(0.0, _expected_spread(z, e, max(true, e), positive or k == 1) - spread[i])
+            probability, expected = _expected_spread(z, e, max(true, e))
+            if k == 1 or (positive and alone[i] * variance[k + i] > _OVERLAP):
+                out[i] += max(0.0, e * expected - spread[i])
+            elif positive:
+                out[i] += probability * max(e * expected, spread[i]) - spread[i]
+            else:
+                out[i] += probability * e * expected
+
+
+@kernel
+def _without_outliers(histogram, mixture, k, everything, true):
+    """The variance of all means, and that of the true ones, without components of fewer than five agents (and less than
+    5 %), if there are any: a single agent far away would make all spreads up to its distance equally likely."""
+    total = blur = kept = middle = across = 0.0
+    for b in range(histogram.counts.size):
+        total += histogram.counts[b]
+        blur += histogram.counts[b] * histogram.noise[b]
+    for i in range(k):
+        if mixture.weight[i] >= min(_FEW / total, _SMALL):
+            kept += mixture.weight[i]
+            middle += mixture.weight[i] * mixture.location[i]
+    few = False
+    for i in range(k):
+        if mixture.weight[i] >= min(_FEW / total, _SMALL):
+            across += mixture.weight[i] * (mixture.spread[i] + (mixture.location[i] - middle / kept) ** 2)
+        else:
+            few = True
+    return (across / kept + blur / total, across / kept) if few and kept > 0.0 else (everything, true)
 
 
 @kernel
@@ -101,14 +139,14 @@ def _inverse_diagonal(matrix, k, out):
 
 
 @helper
-def _expected_spread(z, e, everything, certain):
-    """The posterior mean of a component's spread, from the likelihood N(z e, e^2) of a spread and a prior that is
-    uniform between zero and `everything`, plus, unless a spread is `certain`, a point mass of one half at zero. (A
-    single component is assumed to have one: without it all agents would have the same mean.)
+def _expected_spread(z, e, everything):
+    """(the probability of a spread, its expected value over e given that there is one), from the likelihood N(z e, e^2)
+    of a spread and a prior that is uniform between zero and `everything`, plus a point mass of one half at zero. (A
+    single component has one: without it all agents would have the same mean.)
 
     The odds of a spread are sqrt(2 pi) e / everything Phi(z) exp(z^2 / 2); given that there is one, its mean is
     e (z + phi(z) / Phi(z))."""
     z = min(max(z, -6.0), 6.0)
     phi, below = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), normal_cdf(z, 0.0, 1.0)
     odds = e / everything * below / phi
-    return (1.0 if certain else odds / (1.0 + odds)) * e * (z + phi / below)
+    return odds / (1.0 + odds), z + phi / below
