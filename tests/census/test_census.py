@@ -22,7 +22,7 @@ from colme.testing import lockstep
 from tests import reference
 from tests.support.same_bits import assert_same_bits
 
-OWN = colme.Census(fits="own")
+OWN = colme.Census(guard=False, fits="own")
 
 
 def draw(n_agents: int, n_steps: int, *, gap: float = 3.0, late: bool = False, seed: int = 1) -> NDArray[np.float64]:
@@ -131,7 +131,7 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
     np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-9)
     alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7)
     np.testing.assert_array_equal(estimates(OWN, recording, graph), alone)
-    trace = colme.simulate(colme.Census(), recording, graph=graph)
+    trace = colme.simulate(colme.Census(guard=False), recording, graph=graph)
     groups = trace.final.groups
     assert not set(groups[classes == 0]) & set(groups[classes == 1])
     # The spread of a component of 30 has a standard error of e = sqrt(2/30) of the noise; the weight of an agent's own
@@ -145,14 +145,16 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
 def test_options_are_read_alike(options: dict[str, Any]) -> None:
     graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0)
     wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=1.0, **options).estimate
-    got = estimates(colme.Census(fits="own", **options), recording, graph, exchange=np.float64)
+    got = estimates(colme.Census(guard=False, fits="own", **options), recording, graph, exchange=np.float64)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)
 
 
 SCENARIO = colme.Scenario(n_agents=100, means=(0.0, 1.5), sigma=1.0, skip_rate=0.1, late_share=0.1, late_step=15)
 
 
-@pytest.mark.parametrize("method", [colme.Census(), OWN, colme.Census(estimate_sigma=True)], ids=repr)
+@pytest.mark.parametrize(
+    "method", [colme.Census(guard=False), OWN, colme.Census(guard=False, estimate_sigma=True)], ids=repr
+)
 def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Path) -> None:
     trace = colme.simulate(method, SCENARIO, degree=6, steps=40, seed=3)
     final = trace.final
@@ -185,7 +187,7 @@ def test_other_methods_have_no_posterior(tmp_path: Path) -> None:
 
 def test_nothing_is_sent_between_censuses() -> None:
     """Zero while no census is under way, and at first three numbers: two bins and the noise channel."""
-    trace = colme.simulate(colme.Census(rounds=3), SCENARIO, degree=6, steps=60, seed=3)
+    trace = colme.simulate(colme.Census(guard=False, rounds=3), SCENARIO, degree=6, steps=60, seed=3)
     assert 2.0 < trace.numbers[0] <= 3.0  # a mean in the middle of a bin needs only one; late agents have none
     begins, t = [1], 1
     while t < 60:  # three rounds from t = 3 on, before that two; then a pause until a fifth has passed
@@ -200,7 +202,14 @@ def test_nothing_is_sent_between_censuses() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize(
-    "method", [colme.Census(), OWN, colme.Census(estimate_sigma=True), colme.Census(refresh=1.5, rounds=9)], ids=repr
+    "method",
+    [
+        colme.Census(guard=False),
+        OWN,
+        colme.Census(guard=False, estimate_sigma=True),
+        colme.Census(guard=False, refresh=1.5, rounds=9),
+    ],
+    ids=repr,
 )
 def test_a_run_resumes_in_the_middle_of_a_census(method: colme.Census, loss: float, tmp_path: Path) -> None:
     graph, recording = GRAPHS["regular"], recorded(draw(30, 40, late=True), 1.0, loss)
@@ -219,7 +228,11 @@ def test_a_run_resumes_in_the_middle_of_a_census(method: colme.Census, loss: flo
 
 def test_samples_that_never_vary() -> None:
     """All samples are equal, and so are all estimates, whether sigma is known or not."""
-    for method in (colme.Census(sigma=1.0), colme.Census(), colme.Census(sigma=1.0, fits="own")):
+    for method in (
+        colme.Census(guard=False, sigma=1.0),
+        colme.Census(guard=False),
+        colme.Census(guard=False, sigma=1.0, fits="own"),
+    ):
         trace = colme.simulate(method, np.full((12, 8), 5.0), degree=4)
         np.testing.assert_allclose(trace.final.estimate, 5.0, rtol=1e-12)
         assert trace.final.lower is not None and (trace.final.lower < 5.0).all()
@@ -237,7 +250,7 @@ def test_a_tiny_mass_far_away_spoils_nothing() -> None:
 
 
 def test_before_sigma_is_estimated_intervals_are_infinite() -> None:
-    trace = colme.simulate(colme.Census(), colme.Recording(draw(8, 1), means=np.zeros(8)), degree=4)
+    trace = colme.simulate(colme.Census(guard=False), colme.Recording(draw(8, 1), means=np.zeros(8)), degree=4)
     assert trace.final.lower is not None and np.isneginf(trace.final.lower).all()
     assert trace.final.upper is not None and np.isposinf(trace.final.upper).all()
     assert trace.coverage.tolist() == [1.0]
@@ -248,7 +261,9 @@ def test_an_unknown_sigma_is_found() -> None:
     """The average variance is near the true one, and the moderated one of each agent near that of its class."""
     scenario = colme.Scenario(n_agents=200, means=(0.0, 4.0), sigma=(1.0, 3.0))
     run = start(
-        colme.Census(), colme.Recording(colme.samples.draw(scenario, 0, 30)), random_regular_graph(200, 6, rng=0)
+        colme.Census(guard=False),
+        colme.Recording(colme.samples.draw(scenario, 0, 30)),
+        random_regular_graph(200, 6, rng=0),
     )
     for t in range(1, 31):
         run.step(t)
@@ -269,7 +284,7 @@ def test_an_unknown_sigma_is_found() -> None:
 )  # fmt: skip
 def test_bad_options_are_refused(options: dict[str, Any], match: str) -> None:
     with pytest.raises(MethodError, match=match) as caught:
-        colme.Census(**options)
+        colme.Census(guard=False, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -279,7 +294,7 @@ def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
     for told, factor in ((2.0, 1.0), (4.0, 0.25), (1.0, 4.0)):
         for seed in range(5):
             run = start(
-                colme.Census(sigma=told),
+                colme.Census(guard=False, sigma=told),
                 colme.Recording(draw_scenario(scenario, seed, 40)),
                 random_regular_graph(300, 10, rng=0),
             )

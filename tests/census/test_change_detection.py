@@ -74,8 +74,8 @@ def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
     samples = rng.normal(size=(80, 12))
     samples[60:, 0] += 1.5
     run = prepare_run(
-        [colme.Census(restart=True, refresh=1.0)], colme.Recording(samples, sigma=1.0), steps=80, seed=0, degree=4,
-        record=[80],
+        [colme.Census(guard=False, restart=True, refresh=1.0)], colme.Recording(samples, sigma=1.0), steps=80, seed=0,
+        degree=4, record=[80],
     )  # fmt: skip
     state, silent = run.states[0], []
     for t in range(1, 81):
@@ -91,7 +91,7 @@ def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
 def test_a_change_needs_a_sigma() -> None:
     samples = np.random.default_rng(0).normal(size=(5, 8))
     with pytest.raises(MethodError, match="restart=True where sigma is not known"):
-        colme.simulate(colme.Census(restart=True), colme.Recording(samples), degree=4)
+        colme.simulate(colme.Census(guard=False, restart=True), colme.Recording(samples), degree=4)
     with pytest.raises(MethodError, match="restart=True with estimate_sigma=True"):
-        colme.Census(restart=True, estimate_sigma=True)
-    colme.simulate(colme.Census(restart=True, sigma=1.0), colme.Recording(samples), degree=4)
+        colme.Census(guard=False, restart=True, estimate_sigma=True)
+    colme.simulate(colme.Census(guard=False, restart=True, sigma=1.0), colme.Recording(samples), degree=4)

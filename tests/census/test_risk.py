@@ -14,7 +14,7 @@ SOME = (1, 2, 3, 5, 8, 12, 18, 26, 36, 50, 70, 100, 140, 200, 280, 400)
 
 
 def test_never_far_from_the_local_mean_and_soon_far_below() -> None:
-    traces = colme.simulate(colme.Census(), TWO, degree=10, steps=400, seeds=range(4), record=SOME)
+    traces = colme.simulate(colme.Census(guard=False), TWO, degree=10, steps=400, seeds=range(4), record=SOME)
     ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
     assert ratio.max() < 0.6
     assert ratio[-1] < 0.02
@@ -27,7 +27,7 @@ def test_late_it_is_the_oracle() -> None:
     Rounds that end early, and the uncertainty of the fit, may add a fifth; the squared errors of two class means per
     seed, over their variances, are chi-square."""
     seeds, steps = 10, 700
-    traces = colme.simulate(colme.Census(), TWO, degree=10, steps=steps, seeds=range(seeds), record=[steps])
+    traces = colme.simulate(colme.Census(guard=False), TWO, degree=10, steps=steps, seeds=range(seeds), record=[steps])
     variance = TWO.sigma**2 / (steps * TWO.n_agents / 2)  # type: ignore[operator]
     luck = stats.chi2.ppf(0.999, 2 * seeds) / (2 * seeds)
     assert np.mean([t.mse[-1] for t in traces]) < 1.2 * 1.2 * luck * variance
@@ -37,7 +37,7 @@ def test_late_it_is_the_oracle() -> None:
 @pytest.mark.parametrize("shape", ["gaussian", "uniform"])
 def test_a_continuum_does_no_harm(shape: str) -> None:
     scenario = colme.Scenario(n_agents=1000, means=(0.0,), sigma=2.0, spread=0.4, spread_shape=shape)
-    traces = colme.simulate(colme.Census(), scenario, degree=10, steps=400, seeds=range(3), record=SOME)
+    traces = colme.simulate(colme.Census(guard=False), scenario, degree=10, steps=400, seeds=range(3), record=SOME)
     for trace in traces:
         assert (trace.mse / trace.local_mse).max() < 1.02
     # the best possible for Gaussian means: prior variance .16 against 4 / t
@@ -50,7 +50,9 @@ def test_a_continuum_does_no_harm(shape: str) -> None:
 def test_lost_messages_cost_little() -> None:
     """A fifth lost: at first fewer agents are reached, later only the rounds are a little less complete."""
     lossy, at = colme.Scenario(n_agents=1000, means=(1.2, 2.0), sigma=2.0, loss=0.2), SOME[:12]
-    perfect, poor = (colme.simulate(colme.Census(), s, degree=10, steps=100, seed=0, record=at) for s in (TWO, lossy))
+    perfect, poor = (
+        colme.simulate(colme.Census(guard=False), s, degree=10, steps=100, seed=0, record=at) for s in (TWO, lossy)
+    )
     assert (poor.mse[3:] < 1.25 * perfect.mse[3:]).all()
     assert (poor.mse < 0.75 * poor.local_mse).all()
 
@@ -61,7 +63,7 @@ def test_one_fit_for_all_is_as_good_as_one_each() -> None:
     at = (3, 10, 30, 60)
     shared, own = (
         np.mean([t.mse for t in colme.simulate(
-            colme.Census(fits=fits), TWO, degree=10, steps=30, seeds=range(2), record=at[:3]
+            colme.Census(guard=False, fits=fits), TWO, degree=10, steps=30, seeds=range(2), record=at[:3]
         )], axis=0)
         for fits in ("shared", "own")
     )  # fmt: skip
@@ -72,7 +74,7 @@ def test_one_fit_for_all_is_as_good_as_one_each() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """Two far classes: agents of a class share its mean, so 60 seeds are 120 clusters."""
     scenario = colme.Scenario(n_agents=60, means=(0.0, 3.0), sigma=1.0)
-    traces = colme.simulate(colme.Census(), scenario, degree=6, steps=40, seeds=range(60), record=[40])
+    traces = colme.simulate(colme.Census(guard=False), scenario, degree=6, steps=40, seeds=range(60), record=[40])
     coverage = np.mean([t.coverage[-1] for t in traces])
     assert coverage == pytest.approx(0.9, abs=3.0 * np.sqrt(0.9 * 0.1 / 120))
 
@@ -80,7 +82,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 def test_intervals_in_a_continuum() -> None:
     """Every agent is a cluster of its own but for the common fit: the spread of seeds tells the error."""
     scenario = colme.Scenario(n_agents=200, means=(0.0,), sigma=1.0, spread=0.5)
-    traces = colme.simulate(colme.Census(), scenario, degree=6, steps=40, seeds=range(40), record=[40])
+    traces = colme.simulate(colme.Census(guard=False), scenario, degree=6, steps=40, seeds=range(40), record=[40])
     coverage = np.array([t.coverage[-1] for t in traces])
     assert coverage.mean() == pytest.approx(0.9, abs=3.0 * coverage.std() / np.sqrt(40))
     assert coverage.std() < 3.0 * np.sqrt(0.09 / 200)
@@ -89,7 +91,7 @@ def test_intervals_in_a_continuum() -> None:
 def test_late_agents_inherit_the_prior() -> None:
     """After their first sample, late agents have the prior of all others, which is far better than one sample."""
     scenario = colme.Scenario(n_agents=500, means=(0.0, 3.0), sigma=1.0, late_share=0.1, late_step=100)
-    trace = colme.simulate(colme.Census(), scenario, degree=10, steps=100, seed=0)
+    trace = colme.simulate(colme.Census(guard=False), scenario, degree=10, steps=100, seed=0)
     late = trace.final.count == 1
     assert late.sum() == 50 and trace.final.truth is not None
     mine, theirs = (np.square(e - trace.final.truth)[late].mean() for e in (trace.final.estimate, trace.final.mean))
@@ -102,7 +104,9 @@ def test_one_faulty_sensor_spoils_nothing(far: float) -> None:
     """Two classes 2 sigma apart and one agent far from both. The oracle's error is 2 / 1000 of the local one; a census
     is up to a fifth older, and 6 squared errors of class means vary by a factor of chi2 / 6 < 4."""
     scenario = colme.Scenario(n_agents=1000, means=(0.0, 2.0, far), sizes=(500, 499, 1), sigma=1.0)
-    traces = colme.simulate(colme.Census(), scenario, degree=10, steps=700, seeds=range(3), record=[100, 500, 600, 700])
+    traces = colme.simulate(
+        colme.Census(guard=False), scenario, degree=10, steps=700, seeds=range(3), record=[100, 500, 600, 700]
+    )
     ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
     assert (ratio < 0.01).all()
 
@@ -114,8 +118,8 @@ def test_around_hubs_an_agent_does_not_trust_its_own_echo(graph: str) -> None:
     hubs = 1 if graph == "star" else 3
     edges = [(hub, leaf) for hub in range(hubs) for leaf in range(hubs, 100)]
     traces = colme.simulate(
-        colme.Census(), colme.Scenario(n_agents=100, means=(1.2, 2.0), sigma=2.0), graph=colme.graphs.from_edges(edges),
-        steps=280, seeds=range(10), record=SOME[:15],
+        colme.Census(guard=False), colme.Scenario(n_agents=100, means=(1.2, 2.0), sigma=2.0),
+        graph=colme.graphs.from_edges(edges), steps=280, seeds=range(10), record=SOME[:15],
     )  # fmt: skip
     ratio = np.mean([t.mse for t in traces], axis=0) / np.mean([t.local_mse for t in traces], axis=0)
     assert ratio.max() < 1.08
@@ -128,7 +132,7 @@ def test_a_wrong_sigma_does_no_harm(told: float) -> None:
     With it, the error is that of the right sigma from t = 30 on, as far as the means of three seeds show: 10 %."""
     right, wrong = (
         np.mean([t.mse / t.local_mse for t in colme.simulate(
-            colme.Census(sigma=sigma), TWO, degree=10, steps=280, seeds=range(3), record=SOME[:15]
+            colme.Census(guard=False, sigma=sigma), TWO, degree=10, steps=280, seeds=range(3), record=SOME[:15]
         )], axis=0)
         for sigma in (None, told)
     )  # fmt: skip
@@ -142,6 +146,8 @@ def test_one_faulty_sensor_leaves_intervals_as_they_are() -> None:
     coverage = []
     for means, sizes in (((1.2, 2.0), (500, 500)), ((1.2, 2.0, 2e6), (500, 499, 1))):
         scenario = colme.Scenario(n_agents=1000, means=means, sizes=sizes, sigma=2.0)
-        traces = colme.simulate(colme.Census(), scenario, degree=10, steps=400, seeds=range(3), record=SOME[4:])
+        traces = colme.simulate(
+            colme.Census(guard=False), scenario, degree=10, steps=400, seeds=range(3), record=SOME[4:]
+        )
         coverage.append(np.mean([t.coverage for t in traces]))
     assert coverage[0] == pytest.approx(coverage[1], abs=0.03)

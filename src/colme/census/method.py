@@ -55,6 +55,8 @@ from colme.method import Agent, Place, Round, State, World
 class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     """Every agent learns the distribution of all local means by consensus and takes its own posterior mean.
 
+    guard           report X + lambda (y - X), with a weight lambda that the agents learn from their next samples
+                    (`colme.guard`)
     sigma           the standard deviation of the samples, as the agents know it; default: that of the scenario or
                     recording
     estimate_sigma  the agents do not know sigma: each estimates its own, moderated by the average over all agents
@@ -76,6 +78,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     has_intervals: ClassVar[bool] = True
     guard_refresh: ClassVar[float] = 1.02
 
+    guard: bool = True
     sigma: float | None = None
     estimate_sigma: bool = False
     restart: bool = False
