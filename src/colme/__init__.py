@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.7.0"
+__version__ = "0.8.0"
 
 if TYPE_CHECKING:
     from colme.data.estimate import estimate as estimate
