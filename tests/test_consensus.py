@@ -54,6 +54,7 @@ class Radius:
     """In place of a state's radii: always one, and infinite for who has no sample."""
 
     numbers = 1.0
+    test = None
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
         return [(mean, 1.0 if world.count is None else np.where(world.count > 0, 1.0, np.inf))]

@@ -128,6 +128,7 @@ def sample_of(name: str) -> str:
         "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
         "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
         "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation", "cut": "difference",
+        "guard": "true",
     }  # fmt: skip
     return known.get(name, "0.2")
 
@@ -137,7 +138,8 @@ for struct in (Scenario, Setup, *METHODS):
     for field in struct.__struct_fields__:
         flag = flat_name(field) if struct in METHODS else field
         FLAGS.setdefault(flag, (struct, field))
-FLAGS["cut"] = (colme.CLColME, "cut")  # of colME, the first to have it, it has only one value
+for flag in ("cut", "guard"):  # of colME, the first to have them, they have only one value
+    FLAGS[flag] = (colme.CLColME, flag)
 NEEDS = {
     "shift_step": {"shift_step": 5, "shift_means": [1.0, 3.0]}, "shift_means": {"shift_step": 5, "shift_means": [1, 3]},
     "alpha": {"clock": "constant", "alpha": 0.5},

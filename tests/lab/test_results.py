@@ -23,9 +23,9 @@ from colme.lab.tables import expected_rows, final_rows, time_table
 from colme.methods import Method
 from colme.metrics import METRICS, OF_METHOD
 
-TOLD_OF_METHOD = [name for name in OF_METHOD if name not in ("n_groups", "coverage")]
+TOLD_OF_METHOD = [name for name in OF_METHOD if name not in ("n_groups", "coverage", "trust")]
 """CL-colME and local know of no groups and intervals."""
-TOLD = [name for name in METRICS if name not in ("n_groups", "coverage")]
+TOLD = [name for name in METRICS if name not in ("n_groups", "coverage", "trust")]
 SCENARIO = {"n_agents": 24, "means": [0.0, 3.0], "sigma": 0.5}
 METHODS = [{"method": "cl-colme", "level": ["agent", "edge"]}, {"method": "local"}]
 SWEEP: dict[str, Any] = {

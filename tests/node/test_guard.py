@@ -55,10 +55,10 @@ def relative_error(method: Any, told: float, n_steps: int, seeds: range, lies: d
 
 
 @pytest.mark.parametrize(
-    ("method", "told", "harm"), [(colme.CLColME, 2.0, 20.0), (colme.CColME, 2.0, 20.0), (colme.Census, 2.0, 1.3)]
+    ("method", "told", "harm"), [(colme.CLColME, 2.0, 20.0), (colme.CColME, 2.0, 20.0), (colme.Census, 2.0, 0.9)]
 )
 def test_where_a_method_does_harm_agents_are_as_good_as_alone(method: Any, told: float, harm: float) -> None:
-    """Sigma is told wrong."""
+    """Sigma is told wrong; the census corrects it, and must not lose by its guard."""
     seeds = range(2)
     assert relative_error(method(guard=False), told * SIGMA, 120, seeds).max() > harm
     assert relative_error(method(guard=True), told * SIGMA, 120, seeds)[20:].mean() < 1.0 + EXCESS

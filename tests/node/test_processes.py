@@ -78,7 +78,7 @@ def test_plan_writes_files_that_nodes_read(tmp_path: Path, monkeypatch: pytest.M
     assert made.exit_code == 0, made.output
     assert made.stdout.split() == [f"fleet/{name}/node.toml" for name in ("ann", "bob", "cid")]
     node = NodeConfig.read("fleet/bob/node.toml")
-    assert node.method == colme.CLColME(sigma=2.0, delta=0.05) and node.tick_rate == 20.0
+    assert node.method == colme.CLColME(sigma=2.0, delta=0.05, cut="difference", guard=True) and node.tick_rate == 20.0
     assert node.tls is not None
     check_identity("bob", node.tls)
     wrong = call("plan", "hosts.txt", "--set", "sigma")

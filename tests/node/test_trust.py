@@ -178,8 +178,8 @@ def test_near() -> None:
 
 def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
     """All neighbors send a single component, close enough to be possible and too far to be true."""
-    core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
-    liars = {b: Core(colme.Census(), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
+    core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+    liars = {b: Core(colme.Census(guard=False), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
     far = 0
     for k in range(60):
         heard = pack(core.record())
@@ -194,8 +194,8 @@ def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
 def test_censuses_cannot_be_stopped_nor_driven() -> None:
     """One neighbor tells that the census began at a step that nobody will reach; or of a new one at every tick."""
     for lie in ({"began": 2**61}, {"since": 2**61}, {"jump": 3}):
-        core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
-        other = Core(colme.Census(), "c", ["a"], n_agents=9, degree=2, sigma=SIGMA)
+        core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+        other = Core(colme.Census(guard=False), "c", ["a"], n_agents=9, degree=2, sigma=SIGMA)
         census, told = [], 0
         for k in range(200):
             heard = pack(core.record())
@@ -223,7 +223,7 @@ def test_votes_below_zero_or_above_one_are_cut_off() -> None:
 def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> None:
     """One neighbor tells of a census that began before all time, or whose number nobody can reach."""
     for census, since in ((1000, MOST_NUMBER), (MOST_NUMBER, 0)):
-        core = Core(colme.Census(), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+        core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
         code, vote = np.array([0]), np.array([1.0])
         numbers = set()
         for t in range(1, 100):

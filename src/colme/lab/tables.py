@@ -158,7 +158,8 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     if each.metric in (WORST_RATIO, MEAN_COVERAGE):
         one = data.isel(line.places)
         every = [_summary(one.isel(seed=[k]), each.metric) for k in range(one.sizes["seed"])]
-        return _summary(one, each.metric), float(np.nanmin(every)), float(np.nanmax(every))
+        every.append(_summary(one, each.metric))
+        return every[-1], float(np.nanmin(every)), float(np.nanmax(every))
     if each.metric == TIME_RATIO:
         times = time_table(data, paired=True).set_index("line")
         row = times.loc[line.label] if line.label in times.index else dict.fromkeys(times.columns, np.nan)
