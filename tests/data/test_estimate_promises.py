@@ -253,7 +253,12 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+QUICK = ("normal", "exponential")
+
+
+@pytest.mark.parametrize(
+    "shape", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in SHAPES if each not in QUICK)]
+)
 def test_continua_have_no_groups(shape: str) -> None:
     """36 tables of each shape. At 1 in 200, two or more false ones have a probability of .014 (one: .15)."""
     false = 0

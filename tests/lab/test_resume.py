@@ -153,6 +153,7 @@ def assert_nothing_is_torn(results: Path, sweep: Path) -> None:
 # Kill -9
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_the_sweep_ends_in_the_same_bits(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:

@@ -67,7 +67,8 @@ def test_where_a_method_does_harm_agents_are_as_good_as_alone(method: Any, told:
 @pytest.mark.parametrize(("method", "told", "lie", "most"), [
     (colme.CLColME(guard=True), 2.0, "praise", 1.0 + 2 * EXCESS),
     (colme.CLColME(guard=True), 2.0, "noise", 1.0 + EXCESS),
-    (colme.Census(guard=True), 1.0, "slander", 1.0 + EXCESS), (colme.Census(guard=True), 1.0, "noise", 0.6),
+    pytest.param(colme.Census(guard=True), 1.0, "slander", 1.0 + EXCESS, marks=pytest.mark.slow),
+    (colme.Census(guard=True), 1.0, "noise", 0.6),
 ])  # fmt: skip
 def test_a_liar_does_little(method: Any, told: float, lie: str, most: float) -> None:
     """Praise of a method that does 30 times harm costs as much as chance does; slander costs at most the gain."""
