@@ -17,7 +17,7 @@ from colme.lab.timing_runs import ratio_frame
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
-MOST_LINES, MOST_PANELS = 10, 12
+MOST_LINES, MOST_PANELS = 10, 24
 """Most lines in one plot; most plots in one figure."""
 PICTURED, MOST_PICTURED = 80, 300
 """Agents in a picture of a graph; most agents of a graph from a file."""
