@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 import colme
 from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.guard import GuardedMethod
+from colme.guard import GuardedMethod, _student
 from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.reference import guard as reference
@@ -117,3 +119,22 @@ def test_trust_is_recorded_only_where_there_is_a_guard() -> None:
 def test_colme_has_no_neighbors_to_average_with() -> None:
     with pytest.raises(MethodError, match=r"guard=True with colME: .*Try"):
         colme.ColME(guard=True)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_students_quantiles(level: float) -> None:
+    freedom = np.array([1.0, 2.0, 3.0, 5.0, 10.0, 1000.0])
+    tolerance = {0.9: 5e-4, 0.95: 2e-3, 0.99: 1e-2}.get(level, 5e-4)
+    np.testing.assert_allclose(_student(level, freedom), stats.t.ppf(0.5 + 0.5 * level, freedom), rtol=tolerance)
+
+
+@pytest.mark.parametrize("stop", range(4, 12))
+def test_a_run_resumes_in_the_middle_of_a_vote(stop: int, tmp_path: Path) -> None:
+    """Coverage and trust are those of a run that was not interrupted: sums of a vote under way are not counted twice.
+    The told sigma is half the true one, so that intervals are widened from the first votes on."""
+    scene = colme.Scenario(n_agents=60, means=(0.6, 1.0), told_sigma=0.5)
+    whole = colme.simulate(colme.Census(), scene, steps=16, degree=4, seed=1)
+    colme.simulate(colme.Census(), scene, steps=stop, degree=4, seed=1, checkpoint=tmp_path / "run.npz")
+    resumed = colme.simulate(colme.Census(), scene, steps=16, degree=4, seed=1, checkpoint=tmp_path / "run.npz")
+    for name in ("mse", "trust", "coverage"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name), name)

@@ -66,8 +66,8 @@ _TINY = 1e-300
 class GuardedMethod(Method, frozen=True, kw_only=True):
     """A method with neighbors whose estimates can be guarded.
 
-    guard     report X + lambda (y - X), with a weight lambda that the agents learn from their next samples, so that on
-              average over all agents the estimates are not worse than their own means
+    guard     report X + lambda (y - X), with a weight lambda that the agents learn from their next samples. It limits
+              what a wrong assumption of the method costs on average over agents (docs/guard.md)
     """
 
     trusting: ClassVar[bool] = False
@@ -160,7 +160,7 @@ def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, 
             total[a, 1] += Q
 
 
-class Judgement:
+class Judgment:
     """Equations (1) to (4) for one agent or all, except the messages: own sums, their average, and the weights."""
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -178,7 +178,7 @@ class Judgement:
         self.count = np.zeros(n_agents, np.int64)  # samples behind X
         self.square = np.zeros(n_agents)  # their squared deviations from it
         self.window = np.zeros((n_agents, n_sums))  # sums over all agents heard, of about the last quarter of the steps
-        self.recent = self.window  # the same, with an average that is still under way
+        self.recent = self.window.copy()  # the same, with an average that is still under way
         self.learned = np.full(n_agents, 1.0 if method.trusting else 0.0)  # lambda after the last vote
         self.trust = self.learned.copy()  # lambda now
         self.began = 0  # the step at which sums were last handed in
@@ -218,14 +218,11 @@ class Judgement:
             self.rounds, self.last, self.learned[:] = -1, self.began, found
         self._read(found, since, t)
 
-    def end_step(
-        self, mean: Any, estimate: Any, t: int, *, gossiped: bool, count: Any = 0, variance: Any = math.nan
-    ) -> None:
-        """Keep what the next samples will judge; `count` and `variance`: samples behind the mean, and the variance that
-        the method claims for its estimate, where it has intervals."""
-        began_anew = np.asarray(count) < self.count  # at a detected change
-        self.square[began_anew] = 0.0
-        self.mean[:], self.estimate[:], self.count[:], self.variance[:] = mean, estimate, count, variance
+    def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
+        """Keep what the next samples will judge: the means and estimates of the method, in either form."""
+        self.square[np.asarray(form.own_count) < self.count] = 0.0  # these began anew, at a detected change
+        self.mean[:], self.count[:] = form.own_mean, form.own_count
+        self.estimate[:], self.variance[:] = form.estimate, form.variance
         if not gossiped:
             self._read(self.learned, self.last, t)
 
@@ -257,14 +254,18 @@ class Judgement:
 
     @property
     def guarded(self) -> NDArray[np.float64]:
-        """X + lambda (y - X): y itself, without rounding, where lambda is 1, and X where there is no estimate."""
-        moved = self.mean + self.trust * (self.estimate - self.mean)
-        return np.where((self.trust == 1.0) | np.isnan(self.mean), self.estimate, moved)
+        """The estimates that guarded agents report."""
+        return np.where(np.isnan(self.mean), self.estimate, blended(self.mean, self.estimate, self.trust))
+
+
+def blended(own: Any, other: Any, trust: Any) -> NDArray[np.float64]:
+    """own + trust (other - own): the other itself, without rounding, where it is trusted."""
+    return np.where(trust == 1.0, other, own + trust * (other - own))
 
 
 def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
-    else to .1 % up to level .95 (Cornish and Fisher's expansion)."""
+    else by Cornish and Fisher's expansion, to .05 % at level .9, .2 % at .95 and 1 % at .99."""
     p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
     n = np.maximum(freedom, 1.0)
     terms = (
@@ -279,37 +280,34 @@ def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
 class GuardedState(State):
     """Array form: the state of a method, and the guard around it."""
 
-    saved: ClassVar[tuple[str, ...]] = ("inner", "judgement", "sent")
+    saved: ClassVar[tuple[str, ...]] = ("inner", "judgment", "sent")
 
     def __init__(self, method: GuardedMethod, inner: State, world: World, graph: Graph):
         super().__init__(method, world)
         gossip = Gossip.of(graph.n_agents, graph.n_edges, stable_step(graph))
         self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph)
         heard = np.broadcast_to(agents_heard(graph, gossip), (gossip.rounds, graph.n_agents))
-        self.judgement = Judgement(method, gossip, heard, graph.n_agents)
+        self.judgment = Judgment(method, gossip, heard, graph.n_agents)
         self.sent = 0  # numbers, to each neighbor
 
     def step(self, world: World) -> None:
-        judgement, graph = self.judgement, self._graph
-        judgement.observe(world.newest)
+        judgment, graph = self.judgment, self._graph
+        judgment.observe(world.newest)
         self.inner.step(world)
-        gossiped = judgement.starts(world.t)
-        judgement.end_step(
-            self.inner.own_mean, self.inner.estimate, world.t, gossiped=gossiped, count=self.inner.own_count,
-            variance=self.inner.variance,
-        )  # fmt: skip
+        gossiped = judgment.starts(world.t)
+        judgment.end_step(self.inner, world.t, gossiped=gossiped)
         if gossiped:
             consensus_round(
-                graph.indptr, graph.indices, self._edge_weights, judgement.now, judgement.before,
-                judgement.gossip.momentum, judgement.rounds == 0, world.arrived(len(graph.indices)), 0.0,
+                graph.indptr, graph.indices, self._edge_weights, judgment.now, judgment.before,
+                judgment.gossip.momentum, judgment.rounds == 0, world.arrived(len(graph.indices)), 0.0,
             )  # fmt: skip
-            judgement.now, judgement.before = judgement.before, judgement.now
-            self.sent += judgement.own.shape[1]
-            judgement.end_round(world.t)
+            judgment.now, judgment.before = judgment.before, judgment.now
+            self.sent += judgment.own.shape[1]
+            judgment.end_round(world.t)
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
-        return self.judgement.guarded
+        return self.judgment.guarded
 
     @property
     def own_mean(self) -> NDArray[np.float64]:
@@ -318,7 +316,7 @@ class GuardedState(State):
     @property
     def trust(self) -> float:  # type: ignore[override]
         """lambda, on average over agents."""
-        return float(self.judgement.trust.mean())
+        return float(self.judgment.trust.mean())
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -347,11 +345,11 @@ class GuardedState(State):
         return self.inner.groups(graph)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        judgement = self.judgement
-        known = ~np.isnan(judgement.mean)
-        if not judgement.has_intervals or not known.any():
+        judgment = self.judgment
+        known = ~np.isnan(judgment.mean)
+        if not judgment.has_intervals or not known.any():
             return math.nan
-        if (judgement.trust == 1.0).all() and (judgement.widening() == 1.0).all():
+        if (judgment.trust == 1.0).all() and (judgment.widening() == 1.0).all():
             return self.inner.coverage(truth, level)
         found = self.posterior(level)
         assert found is not None
@@ -361,7 +359,7 @@ class GuardedState(State):
         found = self.inner.posterior(level)
         if found is None:
             return None
-        return Posterior(found.probability, *self.judgement.interval(found.lower, found.upper, level))
+        return Posterior(found.probability, *self.judgment.interval(found.lower, found.upper, level))
 
 
 class SumsMessage(NamedTuple):
@@ -375,7 +373,7 @@ class GuardedAgent(Agent):
     """Per-agent form: the agent of a method, and the guard around it. The sums go to all neighbors, also those that the
     method no longer uses."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "inner", "judgement")
+    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "inner", "judgment")
 
     def __init__(self, method: GuardedMethod, inner: Agent):
         place = inner.place
@@ -383,7 +381,7 @@ class GuardedAgent(Agent):
         gossip = Gossip.of(place.n_agents, place.n_edges, place.auto_step)
         heard = place.heard or tuple(gossip.agents_reached(k + 1) for k in range(gossip.rounds))
         self.inner = inner
-        self.judgement = Judgement(method, gossip, np.array(heard[: gossip.rounds])[:, None], 1)
+        self.judgment = Judgment(method, gossip, np.array(heard[: gossip.rounds])[:, None], 1)
 
     @property
     def neighbors(self) -> list[Any]:
@@ -391,31 +389,28 @@ class GuardedAgent(Agent):
         return list(getattr(self.inner, "neighbors", self.place.neighbors))
 
     def step(self, sample: float) -> Round:
-        judgement = self.judgement
-        judgement.observe(np.array([sample]))
+        judgment = self.judgment
+        judgment.observe(np.array([sample]))
         yield from self.inner.step(sample)
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean
-        gossiped = judgement.starts(self.t)
-        judgement.end_step(
-            self.inner.own_mean, self.inner.estimate, self.t, gossiped=gossiped, count=self.inner.own_count,
-            variance=self.inner.variance,
-        )  # fmt: skip
+        gossiped = judgment.starts(self.t)
+        judgment.end_step(self.inner, self.t, gossiped=gossiped)
         if gossiped:
             neighbors = self.place.neighbors
-            inbox = yield dict.fromkeys(neighbors, SumsMessage(judgement.now[0].copy(), len(neighbors)))
+            inbox = yield dict.fromkeys(neighbors, SumsMessage(judgment.now[0].copy(), len(neighbors)))
             self._average({b: inbox[b] for b in neighbors if b in inbox})
-            judgement.end_round(self.t)
-        self.estimate = judgement.guarded.item()
+            judgment.end_round(self.t)
+        self.estimate = judgment.guarded.item()
 
     def _average(self, heard: dict[Hashable, SumsMessage]) -> None:
         """`colme.gossip.consensus_round` for one agent."""
-        judgement, gossip = self.judgement, self.judgement.gossip
-        own, total, degree = 1.0, np.zeros_like(judgement.own[0]), len(self.place.neighbors)
+        judgment, gossip = self.judgment, self.judgment.gossip
+        own, total, degree = 1.0, np.zeros_like(judgment.own[0]), len(self.place.neighbors)
         for message in heard.values():
             weight = gossip.weight(degree, message.degree)
             own -= weight
             total += weight * message.sums
-        value = total + own * judgement.now[0]
-        if judgement.rounds > 0:
-            value = gossip.momentum * (value - judgement.before[0]) + judgement.before[0]
-        judgement.before[0], judgement.now[0] = judgement.now[0], value
+        value = total + own * judgment.now[0]
+        if judgment.rounds > 0:
+            value = gossip.momentum * (value - judgment.before[0]) + judgment.before[0]
+        judgment.before[0], judgment.now[0] = judgment.now[0], value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 import colme
 from colme.errors import NodeError
 from colme.graphs import random_regular_graph
-from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgement, SumsRound
+from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.hosts.graph import HostGraph
@@ -75,10 +76,10 @@ def test_a_liar_does_little(method: Any, told: float, lie: str, most: float) -> 
     assert relative_error(method, told * SIGMA, 120, range(2), {3: FORGED[lie]})[20:].mean() < most
 
 
-def judgement(method: Any) -> AsynchronousJudgement:
+def judgment(method: Any) -> AsynchronousJudgment:
     agent: Any = Core(method, "a", ["b"], n_agents=9, degree=3, sigma=SIGMA).agent
     assert isinstance(agent, AsynchronousGuardedAgent)
-    return agent.judgement
+    return agent.judgment
 
 
 def test_alone_an_agent_sees_gross_harm_only() -> None:
@@ -87,11 +88,13 @@ def test_alone_an_agent_sees_gross_harm_only() -> None:
     rng, n_steps = np.random.default_rng(1), 1000
     found = []
     for off in (0.3, 2.0, 10.0):
-        guard, mean = judgement(colme.Census(guard=True)), 0.0
+        guard, mean = judgment(colme.Census(guard=True)), 0.0
         for t in range(1, n_steps + 1):
             guard.observe(np.array([rng.standard_normal()]))
             guard.t = t
-            guard.end_step(mean, mean + off / math.sqrt(n_steps), t, gossiped=False)
+            estimate = mean + off / math.sqrt(n_steps)
+            form: Any = SimpleNamespace(own_mean=mean, own_count=t, estimate=estimate, variance=math.nan)
+            guard.end_step(form, t, gossiped=False)
         found.append(guard.trust.item())
     assert found[0] == 1.0 and found[1] > 0.5 and found[2] < 4.0 / 10.0
 
@@ -100,7 +103,7 @@ def test_a_neighbor_counts_like_an_agent_or_two() -> None:
     """In a round, the sums of a liar move those of an agent by at most twice the typical difference."""
     honest = [SumsRound(np.array([k, 5.0 + k, 9.0 + k]), np.zeros(3), 6, 1, 2, 0, 0, 2) for k in range(-2, 3)]
     for forged in ((1e100, 1e100, 1e100), (-1e100, 0.0, 0.0), (math.sqrt(1e140), 0.0, 1e140)):
-        guard = judgement(colme.CLColME(guard=True))
+        guard = judgment(colme.CLColME(guard=True))
         guard.t, guard.degree, guard.number = 2, 6, 1
         guard.own[0] = 0.0, 5.0, 9.0
         guard._hand_in()
@@ -114,12 +117,12 @@ def test_all_samples_since_the_last_tick_judge_it() -> None:
     agent: Any = core.agent
     for t in range(5):
         core.tick(t * PERIOD, 10.0 + t, {})
-    agent.judgement.own[:], agent.judgement.estimate[:] = 0.0, 1.0  # as if there were neighbors
+    agent.judgment.own[:], agent.judgment.estimate[:] = 0.0, 1.0  # as if there were neighbors
     mean, steps = core.mean - 10.0, core.epoch
     for x in (11.0, 13.0):
         core.observe(x)
     g = np.array([(x - mean) * (1.0 - mean) for x in (1.0, 3.0)])
-    np.testing.assert_allclose(agent.judgement.own[0], [g.sum(), 2 * (1.0 - mean) ** 2, np.square(g).sum()])
+    np.testing.assert_allclose(agent.judgment.own[0], [g.sum(), 2 * (1.0 - mean) ** 2, np.square(g).sum()])
     assert core.epoch == agent.inner.t == steps and core.agent.count == agent.inner.count == 7
 
 
@@ -139,9 +142,9 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
     assert core.estimate == old.estimate and core.trust == old.trust
     for row in samples[45:]:
         fleet.tick(row)
-    votes = [each.agent.judgement.filter.votes for each in fleet.cores]  # type: ignore[attr-defined]
-    numbers = [each.agent.judgement.number for each in fleet.cores]  # type: ignore[attr-defined]
-    assert max(numbers) - min(numbers) <= 1 and votes[0] > old.agent.judgement.filter.votes > 0
+    votes = [each.agent.judgment.filter.votes for each in fleet.cores]  # type: ignore[attr-defined]
+    numbers = [each.agent.judgment.number for each in fleet.cores]  # type: ignore[attr-defined]
+    assert max(numbers) - min(numbers) <= 1 and votes[0] > old.agent.judgment.filter.votes > 0
     assert min(votes) >= 2  # a vote that loses its neighbors before half of its rounds does not count
 
 

@@ -82,7 +82,7 @@ def guarded(
 
     estimates[i] are all agents' after event i, NaN without a sample. `given`: agents of a graph, which are there before
     their first sample; 0: agents come with it. What a vote keeps is judged at the next one by the mean of the samples
-    that came in between, one judgement per agent; sums are multiplied by the harmonic mean of their numbers, weighted
+    that came in between, one judgment per agent; sums are multiplied by the harmonic mean of their numbers, weighted
     by d^2, so that they are those of so many samples.
 
     A vote is due when as many samples came as there are agents, and a twentieth of all; or a fifth more agents.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
-from colme.guard import EARLY, FORGET, SUMS, GuardedAgent, GuardedMethod, Judgement
+from colme.guard import EARLY, FORGET, SUMS, GuardedAgent, GuardedMethod, Judgment
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
 from colme.node.security.trust import PAUSE
@@ -55,10 +55,10 @@ class SumsRound(NamedTuple):
         return self.values if self.round == number else self.before
 
 
-class AsynchronousJudgement(NumberedRounds, Judgement):
-    """The judgement of one agent, which votes with the newest messages of its neighbors."""
+class AsynchronousJudgment(NumberedRounds, Judgment):
+    """The judgment of one agent, which votes with the newest messages of its neighbors."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Judgement.saved, "number", "start", "joined", "handed_in")
+    saved: ClassVar[tuple[str, ...]] = (*Judgment.saved, "number", "start", "joined", "handed_in")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip):
         super().__init__(method, gossip, np.array([[gossip.agents_reached(gossip.rounds)]]), 1)
@@ -131,49 +131,45 @@ def _lower_median(values: NDArray[np.float64]) -> Any:
 class AsynchronousGuardedAgent(GuardedAgent):
     """Per-agent form: a step judges and lets the method make its own, and `vote` ends the tick."""
 
-    judgement: AsynchronousJudgement
+    judgment: AsynchronousJudgment
 
     def __init__(self, method: GuardedMethod, inner: Agent):
         super().__init__(method, inner)
-        self.judgement = AsynchronousJudgement(method, self.judgement.gossip)
+        self.judgment = AsynchronousJudgment(method, self.judgment.gossip)
 
     @property
     def trust(self) -> float:
         """lambda."""
-        return self.judgement.trust.item()
+        return self.judgment.trust.item()
 
     def observe(self, sample: float) -> None:
-        self.judgement.observe(np.array([sample]))
+        self.judgment.observe(np.array([sample]))
         self.inner.observe(sample)
         self._copy()
 
     def step(self, sample: float) -> Round:
-        self.judgement.observe(np.array([sample]))
+        self.judgment.observe(np.array([sample]))
         yield from self.inner.step(sample)
         self._copy()
 
     def vote(self, heard: Mapping[Hashable, SumsRound], degree: int) -> None:
         """Advance the vote with the newest messages of the neighbors, of which there are `degree`."""
-        judgement = self.judgement
-        judgement.t, judgement.degree = self.t, degree
-        judgement.advance(heard)
+        judgment = self.judgment
+        judgment.t, judgment.degree = self.t, degree
+        judgment.advance(heard)
         self._end_step()
 
     def resume(self) -> None:
         """After a restart: join the vote again. A state from before there were guards has none to restore."""
         self._copy()
-        self.judgement.resume()
+        self.judgment.resume()
         if math.isnan(self.estimate):
-            self.judgement.last = max(self.t, 1)
+            self.judgment.last = max(self.t, 1)
             self._end_step()
 
     def _end_step(self) -> None:
-        inner, judgement = self.inner, self.judgement
-        judgement.end_step(
-            inner.own_mean, inner.estimate, max(self.t, 1), gossiped=False, count=inner.own_count,
-            variance=inner.variance,
-        )  # fmt: skip
-        self.estimate = judgement.guarded.item()
+        self.judgment.end_step(self.inner, max(self.t, 1), gossiped=False)
+        self.estimate = self.judgment.guarded.item()
 
     def _copy(self) -> None:
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean

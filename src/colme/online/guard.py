@@ -40,11 +40,6 @@ MEMORY = 0.5
 Floats = NDArray[np.float64]
 
 
-def blended(own: Floats, other: Floats, trust: Floats) -> Floats:
-    """own + trust (other - own): the other itself, without rounding, where it is trusted."""
-    return np.where(trust == 1.0, other, own + trust * (other - own))
-
-
 @kernel
 def judge(agents, present, snapshots, half_life, few, sums, inverse):
     """Equation (1): sums[s] = A, D, Q without c, inverse[s] = sum of d^2 / k; s = 0: agents with less than `few`

@@ -20,10 +20,11 @@ from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
 from colme.graphs import Graph
+from colme.guard import blended
 from colme.method import Method, named
 from colme.methods.consensus import ConsensusMethod
 from colme.online.agents import AgentTable
-from colme.online.guard import OnlineGuard, blended
+from colme.online.guard import OnlineGuard
 from colme.online.kernel import (
     ARRIVED,
     BURN_IN,

@@ -380,7 +380,7 @@ class GuardedAdapter(Adapter):
 
     def __init__(self, agent: GuardedAgent, inner: Adapter):
         super().__init__(agent)
-        self.inner, self.n_sums = inner, agent.judgement.own.shape[1]
+        self.inner, self.n_sums = inner, agent.judgment.own.shape[1]
         self.once, self.cuts, self.hears_cuts = inner.once, inner.cuts, inner.hears_cuts  # type: ignore[misc]
 
     @property
@@ -407,7 +407,7 @@ class GuardedAdapter(Adapter):
         self.agent.t = self.agent.inner.t = t
 
     def body(self) -> Body:
-        message: SumsRound = self.agent.judgement.message
+        message: SumsRound = self.agent.judgment.message
         return GuardedBody(
             self.inner.body(), message.number, message.began, message.since, message.round,  # type: ignore[arg-type]
             _all_sums(message.values), _all_sums(message.before),
