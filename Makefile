@@ -43,7 +43,7 @@ bench-suite: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[all]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group dev --editable ".[all]"
 	touch $(STAMP)
 
 clean:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colme.errors import SampleError, positive, shorten
-from colme.scenario import LARGEST, SMALLEST
+from colme.scenario import LARGEST, SMALLEST, class_dtype
 
 f64 = np.float64
 
@@ -66,7 +66,8 @@ class Recording:
         if classes is None and self._truth is not None:
             classes = self._truth
         if classes is not None:
-            self.class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)[1].astype(np.uint32)
+            found, class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)
+            self.class_ = class_.astype(class_dtype(len(found)))
             self._check_truth()
         self.sigma: Any = None
         if sigma is not None:

@@ -24,6 +24,11 @@ SMALLEST, LARGEST = 1e-30, 1e30
 """Sizes of numbers that float32 can tell apart, with room for sums."""
 
 
+def class_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
+    """The type of the agents' classes, where there are so many."""
+    return np.uint16 if n_classes <= 0xFFFF else np.uint32
+
+
 class Scenario(Configuration, frozen=True, kw_only=True):
     """A population of agents that see noisy numbers around the mean of their class.
 
@@ -213,7 +218,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         """The class of each agent under this seed, and the step at which it joins."""
         seed = check_seed(seed)
         n, n_classes = self.n_agents, len(self.means)
-        dtype = np.uint16 if n_classes <= 0xFFFF else np.uint32
+        dtype = class_dtype(n_classes)
         if self.assignment == "random":
             weights = np.asarray(self.sizes or (1,) * n_classes, float)
             edges = np.cumsum(weights)[:-1] / weights.sum()
@@ -236,7 +241,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             per_class_or_agent = np.asarray(scale, float)
             sigma = per_class_or_agent[class_] if len(scale) == n_classes else per_class_or_agent
         if self.spread > 0:
-            own = np.arange(n, dtype=np.uint16 if n <= 0xFFFF else np.uint32)
+            own = np.arange(n, dtype=class_dtype(n))
             return Population(own, sigma, joins, class_, self.spread * self._offsets(seed))
         merged = self._merged()
         return Population(class_ if merged is None else merged.astype(dtype)[class_], sigma, joins, class_)

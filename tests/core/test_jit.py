@@ -124,6 +124,7 @@ def test_the_first_process_compiles_and_fills_the_folder_it_was_told(warm: tuple
     assert any(name.endswith(".nbi") for name in files(folder))
 
 
+@pytest.mark.slow
 def test_garbage_is_not_collected_while_kernels_compile_and_is_afterwards(tmp_path: Path) -> None:
     code = """
 import gc
@@ -209,6 +210,7 @@ def test_editing_an_equation_leaves_no_stale_kernel_in_a_whole_run(
     check_that_no_kernel_is_stale(tmp_path, warm_run, RUN, equation, old, new)
 
 
+@pytest.mark.slow
 def test_editing_a_kernel_outside_of_the_package_leaves_no_stale_kernel(tmp_path: Path) -> None:
     """A user's method: a kernel in one file, its equation in another."""
     equation = "from colme._core.jit import equation\n@equation\ndef scale(x):\n    return 2.0 * x\n"
@@ -251,6 +253,7 @@ def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
     assert len(warned) == 1 and "not cached" in warned[0] and "No space left" in warned[0]
 
 
+@pytest.mark.slow
 def test_torn_cache_files_are_compiled_again_and_mended(tmp_path: Path, warm: tuple[Path, dict[str, Any]]) -> None:
     folder, first = tmp_path / "cache", warm[1]
     shutil.copytree(warm[0], folder)

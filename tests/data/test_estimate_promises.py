@@ -253,7 +253,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }  # fmt: skip
 
 
-QUICK = ("normal", "exponential")
+QUICK = ("normal",)
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ def test_a_terminal_shows_runs_speed_and_time_left(tmp_path: Path, columns: int)
     file = tmp_path / "cl_colme.toml"
     file.write_text(
         'modules = ["slow.py"]\nsteps = 100\nseeds = 2\n'
-        '[scenario]\nn_agents = 10\nmeans = [0.0]\nskip_rate = 0.1\n[[methods]]\nmethod = "slow"\nnap = 0.015\n'
+        '[scenario]\nn_agents = 10\nmeans = [0.0]\nskip_rate = 0.1\n[[methods]]\nmethod = "slow"\nnap = 0.008\n'
     )
     code, sent = on_a_terminal(
         [sys.executable, "-m", "colme", "run", str(file), "-j", "1", "--results", str(tmp_path)], columns

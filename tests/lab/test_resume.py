@@ -63,12 +63,12 @@ def undisturbed(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Sweep:
     """`colme run` in a session of its own, as in a terminal of its own."""
 
-    def __init__(self, file: Path, results: Path, *flags: str):
+    def __init__(self, file: Path, results: Path, *flags: str, nap: float):
         self.words_file = results / f"words-{time.monotonic_ns()}"
         with open(self.words_file, "w") as words:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "colme", "run", str(file), "--results", str(results), "-q", *flags],
-                stdout=subprocess.DEVNULL, stderr=words, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=words, start_new_session=True, env={**os.environ, "NAP": str(nap)},
             )  # fmt: skip
 
     def send(self, signal_number: int, to: str) -> None:
@@ -96,11 +96,11 @@ class Sweep:
 
 @pytest.fixture
 def start(sweep: Path, tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
-    """Starts a sweep in `tmp_path`; none outlives the test."""
+    """Starts a sweep in `tmp_path`, whose slow runs take eight seconds or so; none outlives the test."""
     started: list[Sweep] = []
 
-    def start(*flags: str, file: Path = sweep) -> Sweep:
-        started.append(Sweep(file, tmp_path, *flags))
+    def start(*flags: str, file: Path = sweep, nap: float = 0.01) -> Sweep:
+        started.append(Sweep(file, tmp_path, *flags, nap=nap))
         return started[-1]
 
     yield start
@@ -167,7 +167,7 @@ def test_killed_at_random_moments_the_sweep_ends_in_the_same_bits(
         killed += kill(sweeping, to)
         assert_nothing_is_torn(tmp_path, sweep)
     assert killed, "the sweep was over before the first kill"
-    last = start("-j", "1", "--seeds", "2")
+    last = start("-j", "1", "--seeds", "2", nap=0.0)
     assert last.end() == 0, last.words
     assert_same_runs(tmp_path, undisturbed, 4)
     resumed = [each["timings"]["steps"] < STEPS for each in heads(tmp_path)]
@@ -202,7 +202,7 @@ def test_killed_twenty_times_at_random_moments_the_sweep_ends_in_the_same_bits(
             time.sleep(moments.uniform(0.0, 0.6))
         kill(sweeping, to)
         assert_nothing_is_torn(tmp_path, sweep)
-    last = start("-j", "2")
+    last = start("-j", "2", nap=0.0)
     assert last.end() == 0, last.words
     assert_same_runs(tmp_path, undisturbed, 20)
     resumed = [each["timings"]["steps"] < STEPS for each in heads(tmp_path)]
@@ -213,6 +213,7 @@ def heads(results: Path) -> list[dict[str, Any]]:
     return [json.loads(each.read_text()) for each in sorted((results / "sweep" / "runs").glob("*/run.json"))]
 
 
+@pytest.mark.slow
 def test_orphaned_workers_end_and_do_not_disturb_the_next_sweep(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:
@@ -301,7 +302,8 @@ def test_the_second_ctrl_c_stops_at_once(sweep: Path, tmp_path: Path, start: Cal
     assert list((tmp_path / "stuck" / "work").glob("stop-*")) == []
 
 
-@pytest.mark.parametrize("to", ["main", pytest.param("group", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["main", "group"])
 def test_a_polite_kill_leaves_nothing_torn(
     sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep], to: str
 ) -> None:
@@ -319,10 +321,11 @@ def test_a_polite_kill_leaves_nothing_torn(
 # Two at once
 
 
+@pytest.mark.slow
 def test_two_sweeps_of_the_same_experiment_at_once_do_each_run_once(
     undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep]
 ) -> None:
-    both = [start("-j", "2", "--seeds", "2", "--checkpoint-every", "0.1") for _ in range(2)]
+    both = [start("-j", "2", "--seeds", "2", "--checkpoint-every", "0.1", nap=0.002) for _ in range(2)]
     for each in both:
         assert each.end() == 0, each.words
         assert "Traceback" not in each.words

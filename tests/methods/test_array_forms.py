@@ -102,9 +102,11 @@ def test_b_colme_counts_agents_only_after_cuts() -> None:
     assert turns >= 5, "it should have fallen asleep, woken, and so on"
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("restricted", [False, True])
-@pytest.mark.parametrize("weights", ["simple", "soft", "aggressive"])
+@pytest.mark.parametrize(
+    ("weights", "restricted", "late"),
+    [("simple", True, True), ("simple", False, False), ("soft", True, False), ("soft", False, True),
+     ("aggressive", True, True), ("aggressive", False, False)],
+)  # fmt: skip
 def test_colme_sums_by_blocks(weights: str, restricted: bool, late: bool) -> None:
     """130 agents are two blocks and a part of a third."""
     method = colme.ColME(delta=0.1, weights=weights, restricted=restricted, queries=10)

@@ -30,41 +30,43 @@ ALL: list[Method] = [
     colme.ColME(delta=0.1),
     colme.ColME(delta=0.1, weights="soft", restricted=False),
     colme.ColME(delta=0.1, weights="aggressive", queries=3),
-    colme.BColME(delta=0.1, depth=1),
     colme.BColME(delta=0.1, depth=4),
     colme.CColME(delta=0.1),
-    colme.CColME(delta=0.1, clock="global", level="agent"),
     colme.CLColME(delta=0.1),
     colme.CLColME(delta=0.1, step=0.1, clock="global"),
-    colme.CLColME(delta=0.1, step=0.1, clock="own", level="population"),
     colme.CLColME(delta=0.1, clock="harmonic", gamma=0.05),
-    colme.CLColME(delta=0.1, clock="constant", alpha=0.8),
     colme.CLColME(delta=0.1, bound="fourth-moment"),
     colme.CLColME(delta=0.1, bound="hoeffding"),
     colme.CLColME(delta=0.1, consensus="flow"),
-    colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
     colme.CLColME(delta=0.1, cut="difference"),
     colme.CLColME(delta=0.1, cut="difference", clock="global", level="agent", bound="hoeffding"),
-    colme.CLColME(delta=0.1, cut="difference", consensus="flow"),
     colme.CColME(delta=0.1, cut="difference", gamma=0.01),
     colme.BColME(delta=0.1, cut="difference", depth=3),
     colme.ColME(delta=0.1, statistics=("mean", "deviation")),
-    colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
     colme.BColME(delta=0.1, depth=3, statistics=("mean", "deviation")),
-    colme.CColME(delta=0.1, statistics=("deviation",)),
     colme.CLColME(delta=0.1, statistics=("mean", "deviation")),
-    colme.CLColME(delta=0.1, statistics=("mean", "deviation", "kurtosis"), clock="global"),
-    colme.CLColME(delta=0.1, statistics=("mean", "deviation"), consensus="flow"),
     colme.Census(guard=False, fits="own"),
     colme.Census(guard=False, fits="own", estimate_sigma=True),
-    colme.Census(guard=False, fits="own", restart=True),
     colme.BColME(delta=0.1, depth=3, guard=True),
     colme.CColME(delta=0.1, guard=True),
     colme.CLColME(delta=0.1, clock="global", guard=True),
-    colme.CLColME(delta=0.1, consensus="flow", guard=True),
-    colme.Census(fits="own", guard=True),
     colme.Census(fits="own", restart=True, guard=True),
 ]
+MORE: list[Method] = [
+    colme.BColME(delta=0.1, depth=1),
+    colme.CColME(delta=0.1, clock="global", level="agent"),
+    colme.CLColME(delta=0.1, step=0.1, clock="own", level="population"),
+    colme.CLColME(delta=0.1, clock="constant", alpha=0.8),
+    colme.CLColME(delta=0.1, consensus="flow", step=0.1, level="agent"),
+    colme.CLColME(delta=0.1, cut="difference", consensus="flow"),
+    colme.ColME(delta=0.1, statistics=("mean", "kurtosis"), weights="soft"),
+    colme.CColME(delta=0.1, statistics=("deviation",)),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation", "kurtosis"), clock="global"),
+    colme.CLColME(delta=0.1, statistics=("mean", "deviation"), consensus="flow"),
+    colme.CLColME(delta=0.1, consensus="flow", guard=True),
+    colme.Census(fits="own", guard=True),
+]
+"""More of their options, for `make test-all`."""
 
 
 def gamma_of(method: IntervalMethod, graph: Graph) -> float:
@@ -168,9 +170,9 @@ def is_slow(method: Method, promise: Callable[[Case], None]) -> bool:
     [
         pytest.param(
             method, promise, id=f"{method!r}-{promise.__name__}",
-            marks=[pytest.mark.slow] if is_slow(method, promise) else [],
+            marks=[pytest.mark.slow] if method in MORE or is_slow(method, promise) else [],
         )
-        for method in ALL
+        for method in ALL + MORE
         for promise in PROMISES
         if reads(method, promise)
     ],

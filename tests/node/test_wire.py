@@ -225,10 +225,10 @@ def test_fuzzed_letters() -> None:
 
 
 def test_fuzz() -> None:
-    """A hundred thousand records that are random, mutilated or spliced: refused in one way, or as good as any."""
+    """Forty thousand records that are random, mutilated or spliced: refused in one way, or as good as any."""
     rng, tally = random.Random(1), Counter[str]()
     whole = [pack(record) for record in RECORDS.values()]
-    for k in range(100_000):
+    for k in range(40_000):
         raw = bytearray(rng.choice(whole))
         if k % 4 == 0:
             raw = bytearray(rng.randbytes(rng.randrange(200)))

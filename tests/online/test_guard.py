@@ -46,7 +46,7 @@ def test_consensus_is_the_dense_reading(sigma: float) -> None:
     assert ((weights > 0.0) & (weights < 1.0)).any() and (weights[0] == 0.0).all()
 
 
-@pytest.mark.parametrize("sigma", [1.0, 3.0, None])
+@pytest.mark.parametrize("sigma", [3.0, None, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_census_is_the_dense_reading(sigma: float | None) -> None:
     """The estimates that it judges are those of a model without a guard."""
     n = 30

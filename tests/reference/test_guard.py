@@ -243,7 +243,7 @@ def test_missing_samples_judge_nothing() -> None:
     assert (np.isnan(blend) == np.isnan(means)).all()
 
 
-@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("spread", [1.0, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_pooling_is_taken_where_it_is_right(spread: float) -> None:
     """y = the average of all means, whose best weight is about s2 / (s2 + spread^2), s2 = 1 / t.
 

@@ -1,6 +1,8 @@
-"""Source of a module with a slow method: it sleeps, and so takes as long on a quick machine as on a slow one."""
+"""Source of a module with a slow method: it sleeps, and so takes as long on a quick machine as on a slow one. It sleeps
+`nap` seconds per step or, if that is zero, as long as the environment of its process says in NAP (default: not at all)."""
 
 SLOW = """
+import os
 import time
 from typing import ClassVar
 from colme import CLColME
@@ -9,7 +11,8 @@ class Nap:
     # Entered around every averaging: sleeps for each step since the last time, and leaves a sign that it does.
 
     def __init__(self, world, seconds, sign):
-        self.world, self.seconds, self.sign, self.last = world, seconds, sign, 0
+        self.world, self.sign, self.last = world, sign, 0
+        self.seconds = seconds or float(os.environ.get("NAP", "0"))
 
     def __enter__(self):
         if self.world.t > 12:  # not while it warms up
@@ -23,7 +26,7 @@ class Nap:
 
 class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
     label: ClassVar[str] = "slow"
-    nap: float = 0.002
+    nap: float = 0.0
     sign: str = ""
 
     def start(self, world, graph):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import LANES
+from colme._core.squared_errors import NOT_KNOWN
 from colme.metrics import Judge
 from colme.sim.sampling import FEW_CLASSES, finish_errors, update_means
 
@@ -31,7 +32,7 @@ def sampled(
         agents = slice(start, start + (part or n))
         some = samples[:, agents].copy()
         update_means(
-            some, some, before[agents], t, wanted, None if truth is None else truth[agents], judge.tolerance,
+            some, some, before[agents], t, wanted, NOT_KNOWN if truth is None else truth[agents], judge.tolerance,
             judge.class_[agents], lanes, beyond, totals,
         )  # fmt: skip
         means[:, agents] = some

@@ -4,7 +4,7 @@
 equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/flow.py` where it says so.
 
 It is compiled as one kernel because at a few thousand agents calling several kernels per step from Python costs as much
-as drawing the samples. What a run does not have (weights, flows, gossip, gaps, a truth) is None, and the code for it is
+as drawing the samples. What a run does not have (weights, flows, gossip, gaps) is None, and the code for it is
 compiled away. numba does so only where an argument is None, so functions that ask take the field, not its group.
 """
 
@@ -100,8 +100,8 @@ class ClockState(NamedTuple):
 class Target(NamedTuple):
     """What errors are measured against."""
 
-    truth: NDArray[np.float64] | None
-    """The true means, where known."""
+    truth: NDArray[np.float64]
+    """The true means, or `NOT_KNOWN`."""
     tolerance: float
     """Errors beyond it are counted."""
 

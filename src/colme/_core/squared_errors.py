@@ -12,6 +12,9 @@ from colme._core.jit import LANES, helper, lanes_like
 
 u64 = np.uint64
 
+NOT_KNOWN = np.empty(0)
+"""For kernels, a truth that is not known. An array like any other truth, so that nothing is compiled twice."""
+
 
 @helper
 def clear(squares):
@@ -24,9 +27,10 @@ def clear(squares):
 def add_squared_errors(squares, values, first, truth, first_truth, size, tolerance):
     """Add the squared errors of a block of at most 64 agents, values[first:] against truth[first_truth:], to the lanes.
 
-    Returns how many errors are beyond the tolerance, and how many agents have a value; both 0 where truth is None."""
+    Returns how many errors are beyond the tolerance, and how many agents have a value; both 0 where the truth is
+    not known."""
     beyond = present = 0
-    if truth is not None:
+    if truth.size > 0:
         for lane in range(size):
             error = values[first + u64(lane)] - truth[first_truth + u64(lane)]
             there = error == error

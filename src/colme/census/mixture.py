@@ -302,7 +302,7 @@ def nonparametric_mixture(histogram, total, low, high):
     weight, growth = np.full(n_atoms, 1.0 / n_atoms), np.empty(n_atoms)
     near, begin = np.empty((center.size, 2), np.int64), np.zeros(center.size + 1, np.int64)
     for b in range(center.size):
-        near[b] = _within(location, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
+        near[b, 0], near[b, 1] = _within(location, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
         begin[b + 1] = begin[b] + near[b, 1] - near[b, 0]
     like = np.empty(begin[center.size])  # like[begin[b] + j]: the density of bin b at atom near[b, 0] + j
     for b in range(center.size):

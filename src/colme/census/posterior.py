@@ -100,7 +100,8 @@ class FittedMixtures:
         n = len(masses)
         fitted = cls.none(n, n)
         if masses.shape[1]:
-            limit, part, times = (np.broadcast_to(np.asarray(x, np.float64), n) for x in (reached, heard, factor))
+            # contiguous: other strides would be compiled for, each anew
+            limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
             _fit_rows(masses, bins, limit, float(n_agents), part, times, warm_start, fitted.prior)
         fitted.row[:] = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, EstimateArrays, Steps, Target, run_steps
 from colme._core.jit import LANES
+from colme._core.squared_errors import NOT_KNOWN
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
@@ -116,6 +117,7 @@ class ConsensusState(PruningState):
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
         edges, lazy, clock = self.edges, self.edges.lazy, self.clock
+        truth = NOT_KNOWN if world.truth is None else world.truth
         if edges.tighten(self.flows):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
@@ -123,7 +125,7 @@ class ConsensusState(PruningState):
             Averaging(self.weights, self.rebuild, self.flows, self.step_size, world.gaps),
             ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
             ClockState(clock.restart, clock.turn, clock.settled),
-            EstimateArrays(self.estimate, self.heard, self.spare), Target(world.truth, world.tolerance),
+            EstimateArrays(self.estimate, self.heard, self.spare), Target(truth, world.tolerance),
             Steps(means, world.reference.displacements(means, world.t), radii), row, world.t + row, pruned, out,
         )  # fmt: skip
         if done % 2:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, kernel, lanes_like
-from colme._core.squared_errors import add_squared_errors
+from colme._core.squared_errors import NOT_KNOWN, add_squared_errors
 from colme.methods import World
 from colme.metrics import OF_RUN, Judge
 from colme.samples import Stream, observe_some, running_mean
@@ -46,7 +46,7 @@ def update_means(samples, means, before, t, wanted, truth, tolerance, class_, la
                 own[k] = running_mean(old[base + u64(k)], samples[i, base + u64(k)], t + i)
             for k in range(size):
                 means[i, base + u64(k)] = own[k]
-            if truth is None or not wanted[i]:
+            if truth.size == 0 or not wanted[i]:
                 continue
             many = 0
             for lane in range(u64(LANES)):
@@ -209,7 +209,7 @@ class Sampler:
     ) -> None:  # fmt: skip
         truth, judge = self.world.truth, self.judge
         update_means(
-            samples, means, before, t, wanted, None if truth is None else truth[part], judge.tolerance,
+            samples, means, before, t, wanted, NOT_KNOWN if truth is None else truth[part], judge.tolerance,
             judge.class_[part], self._lanes, self._beyond, self._totals,
         )  # fmt: skip
 
