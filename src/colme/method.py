@@ -348,6 +348,14 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def check(self, n_agents: int, graph: Graph) -> None:
         """Refuse what cannot work for these agents on this graph, before any work starts."""
 
+    def check_loss(self, loss: float) -> None:
+        """Refuse a network that loses messages if the method does not tolerate it."""
+        if loss > 0 and not self.tolerates_loss:
+            raise MethodError(
+                f"loss={loss:g}: {self.label} is simulated on perfect networks only. "
+                "Try loss=0, or a method that tolerates loss: Census()."
+            )
+
     def start(self, world: World, graph: Graph) -> State:
         """The array form, before the first step. The default runs one agent object per agent, in lockstep."""
         from colme.lockstep import LockstepState  # it drives agents, which are defined here

@@ -87,3 +87,24 @@ def test_a_flag_changes_all_cases() -> None:
 def test_bad_cases_are_refused_where_they_are(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ExperimentError, match=words):
         Experiment.parse(TABLE | change)
+
+
+def test_a_method_that_does_not_tolerate_loss_is_skipped_where_messages_are_lost() -> None:
+    everywhere = TABLE | {"methods": [{"method": "census"}, {"method": "cl-colme"}]}
+    experiment = Experiment.parse(everywhere)
+    refused = experiment.check()
+    assert {each.setting.scenario.case for each in experiment.planned if each.name in refused} == {"lossy"}
+    assert set(refused.values()) == {
+        "CL-colME: loss=0.3: CL-colME is simulated on perfect networks only. "
+        "Try loss=0, or a method that tolerates loss: Census()."
+    }
+
+
+def test_a_list_of_names_stands_for_an_expected_number_each() -> None:
+    entry = {"method": ["census", "local"], "t": 20, "value": 0.1, "where": {"case": ["two", "three"], "sigma": 1.0}}
+    found = Experiment.parse(TABLE | {"expected": [entry]}).head.expected
+    assert [(each.method, each.where) for each in found] == [
+        (method, {"case": case, "sigma": 1.0}) for method in ("census", "local") for case in ("two", "three")
+    ]
+    with pytest.raises(ExperimentError, match=r"expected\[1\].*'lokal'"):
+        Experiment.parse(TABLE | {"expected": [entry | {"method": ["census", "lokal"], "where": {}}]})

@@ -599,8 +599,9 @@ def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Pa
     experiment = Experiment.read(name, small)
     data = lab.run(experiment, results=tmp_path, jobs=1)
     assert data.attrs["missing"] == 0
-    rows = [] if name.startswith("timing") else expected_rows(data, experiment.head.expected)
-    assert len(rows) == len(experiment.head.expected)
+    expected = tuple(each for each in experiment.head.expected if name != "promises" or each.t is None)
+    rows = [] if name.startswith("timing") else expected_rows(data, expected)
+    assert len(rows) == len(expected)
     for row in rows:
         assert row["measured"] > 0 and row["low"] <= row["measured"] <= row["high"], row
         assert row["ratio"] == pytest.approx(row["measured"] / row["expected"])

@@ -1,5 +1,5 @@
 """Source of a module with a slow method: it sleeps, and so takes as long on a quick machine as on a slow one. It sleeps
-`nap` seconds per step or, if that is zero, as long as the environment of its process says in NAP (default: not at all)."""
+`nap` seconds per step or, if that is zero, as long as the environment of its process says in NAP (default: none)."""
 
 SLOW = """
 import os

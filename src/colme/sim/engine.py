@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colme._core.files import read_arrays, write_arrays
 from colme._core.saved_state import from_arrays, to_arrays
-from colme.errors import CheckpointError, MethodError, shorten
+from colme.errors import CheckpointError, shorten
 from colme.graphs import Graph
 from colme.methods import ManySteps, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
@@ -87,11 +87,7 @@ class Run:
             draw=self._samples_of,
         )
         for method in methods:
-            if stream.loss > 0 and not method.tolerates_loss:
-                raise MethodError(
-                    f"{method.label} with loss={stream.loss:g}: it is simulated on perfect networks only. "
-                    "Try loss=0, or a method that tolerates loss: Census()."
-                )
+            method.check_loss(stream.loss)
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance)
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)

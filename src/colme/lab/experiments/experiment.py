@@ -21,6 +21,7 @@ the file.
 
 from __future__ import annotations
 
+import itertools
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ STATISTICS = ("median", "mean")
 class Expected(Configuration, frozen=True, kw_only=True):
     """A number to compare a measurement with: from theory, from an independent computation, or from a paper.
 
-    method     the label of the method
+    method     the label of the method. In a file a list of labels, or of names in `where`, stands for one table each
     metric     one of colme.metrics.METRICS; or "time_ratio": its time divided by that of CL-colME (with the same
                parameters); or "worst_ratio": its largest error relative to local means, from step 3 on; or
                "mean_coverage": the coverage of 90 % intervals, on average from step 10 on
@@ -170,12 +171,12 @@ class Experiment:
         cases_of(table)
         if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
             raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
-        head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+        head = _head_of(table)
         modules = tuple(Path(folder) / each for each in head.modules)
         known = methods_by_name(modules, ExperimentError)
         if changes:
             table = change(table, changes, {name: method for name, (method, _) in known.items()})
-            head = Head(**convert_fields({key: table[key] for key in Head.__struct_fields__ if key in table}, Head))
+            head = _head_of(table)
         planned: list[Planned] = []
         seeds = seeds_of(head.seeds)
         for case in cases_of(table):
@@ -250,6 +251,28 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.planned)} runs)"
+
+
+def _head_of(table: dict[str, Any]) -> Head:
+    fields = {key: table[key] for key in Head.__struct_fields__ if key in table}
+    if isinstance(fields.get("expected"), list):
+        fields["expected"] = [each for entry in fields["expected"] for each in _each_expected(entry)]
+    return Head(**convert_fields(fields, Head))
+
+
+def _each_expected(entry: Any) -> list[Any]:
+    """An [[expected]] table for each combination, where `method` or a parameter is a list of names."""
+    if not isinstance(entry, dict) or not isinstance(where := entry.get("where", {}), dict):
+        return [entry]  # refused later
+    choices = [
+        [(name, each) for each in (value if _are_names(value) else [value])]
+        for name, value in [("method", entry.get("method")), *where.items()]
+    ]
+    return [entry | {"method": method, "where": dict(rest)} for (_, method), *rest in itertools.product(*choices)]
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
 def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:

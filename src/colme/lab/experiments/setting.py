@@ -122,7 +122,9 @@ class Setting(Configuration, frozen=True, kw_only=True):
         return flat
 
     def check(self) -> None:
-        """Refuse a graph that does not exist and a method that does not fit it, unless making the graph takes long."""
+        """Refuse a method that does not tolerate loss, a graph that does not exist and a method that does not fit it,
+        the latter two unless making the graph takes long."""
+        self.method.check_loss(self.scenario.loss)
         if self.scenario.n_agents <= CHECK_UP_TO or self.graph_file:
             options = self.options()
             graph = first_graph(options["graph"], options["degree"], self.scenario.n_agents, self.seed)
