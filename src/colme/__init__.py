@@ -1,4 +1,4 @@
-"""Collaborative mean estimation: every device learns its own mean as fast as if it knew who its twins are."""
+"""Collaborative mean estimation: many agents find out who shares their mean and learn it together, without a server."""
 
 from __future__ import annotations
 
