@@ -174,7 +174,7 @@ def test_docstrings_say_something_about_every_field_and_about_nothing_else(struc
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_flag_plans_the_runs_that_the_key_in_the_file_would(name: str, call: Calls, tmp_path: Path) -> None:
     struct, field = FLAGS[name]
-    tag = str(struct.__struct_config__.tag) if struct in METHODS else "cl-colme"
+    tag = str(struct.__struct_config__.tag) if struct in METHODS else "census"
     scenario: dict[str, Any] = {"n_agents": 24, "means": [0.0, 1.0]}
     entry: dict[str, Any] = {"method": tag}
     (entry if struct in METHODS else scenario).update(NEEDS.get(name, {}))
