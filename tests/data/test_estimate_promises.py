@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_table
-from colme.data.fit.moments import fold_moments
+from colme.data.fit.moments import moments_of
 from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.read.table import Table
 from colme.data.report.result import Result
@@ -186,9 +186,9 @@ def test_the_noise_that_is_subtracted_in_time_order_is_not_drift(rho: float) -> 
         waves[:, t] = rho * waves[:, t - 1] * (t > 0) + (1.0 - rho * rho * (t > 0)) ** 0.5 * rng.normal(size=500)
     for slope in (0.0, 0.2):
         table = table_of(list(waves + slope * np.arange(20)), timed=True)
-        folds = fold_moments(table, forward=True)
-        every = folds.merged(slice(None))
-        found = judging_variances(table, every, measure_noise(folds, None, ordered=True), ordered=True).mean()
+        moments = moments_of(table)
+        every, noise = moments.folds.merged(slice(None)), measure_noise(moments.folds, None, ordered=True)
+        found = judging_variances(every, noise, moments.successive).mean()
         # 500 * 19 squared differences, whose relative variance is below 4: an error of .02
         drifting = 0.5 * slope * slope
         expected = 1.0 - rho if rho >= 0.0 or slope else (1.0 + rho) / (1.0 - rho)

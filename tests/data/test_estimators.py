@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colme.data.fit.moments import N_FOLDS, FoldMoments, fold_moments
+from colme.data.fit.moments import N_FOLDS, FoldMoments, moments_of
 from colme.data.fit.noise import measure_noise, t_quantile, trigamma
 from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior
@@ -53,12 +53,13 @@ def test_moments_of_folds_merge_to_those_of_all_samples(forward: bool) -> None:
     rng = np.random.default_rng(0)
     samples = [rng.normal(1e6, 1.0, n) for n in (1, 2, 3, 4, 5, 6, 11, 100)]
     weight = rng.uniform(0.5, 2.0, sum(map(len, samples)))
-    table = table_of(samples, timed=True, weight=weight)
-    folds = fold_moments(table, forward=forward, seed=3, half_life=7.0)
+    table = table_of(samples, timed=forward, weight=weight)
+    half_life = 7.0 if forward else math.inf
+    folds = moments_of(table, seed=3, half_life=half_life).folds
     every = folds.merged(slice(None))
     for a, x in enumerate(samples):
         p, age = weight[table.start[a] : table.start[a + 1]], np.arange(len(x))[::-1]
-        g = 0.5 ** (age / 7.0)
+        g = 0.5 ** (age / half_life)
         mean = (g * p * x).sum() / (g * p).sum()
         np.testing.assert_allclose(every.mean[a], mean, rtol=1e-14)
         np.testing.assert_allclose(every.square[a], (g * p * (x - mean) ** 2).sum(), rtol=1e-6, atol=1e-8)
@@ -74,7 +75,7 @@ def test_moments_of_folds_merge_to_those_of_all_samples(forward: bool) -> None:
 
 def test_folds_depend_on_the_seed_only() -> None:
     table = drawn(np.random.default_rng(0), np.zeros(20), 30)
-    one, same, other = (fold_moments(table, forward=False, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (moments_of(table, seed=seed).folds for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
     assert not np.array_equal(one.mean, other.mean)
 
@@ -84,7 +85,7 @@ def test_moderated_variances_find_the_prior_that_made_them() -> None:
     rng = np.random.default_rng(1)
     variance = 4.0 * 8.0 / rng.chisquare(8.0, 4000)
     table = table_of([rng.normal(0.0, math.sqrt(v), 6) for v in variance])
-    noise = measure_noise(fold_moments(table, forward=False), None, ordered=False)
+    noise = measure_noise(moments_of(table).folds, None, ordered=False)
     assert noise.common == pytest.approx(4.0, rel=0.1)
     assert noise.freedom == pytest.approx(8.0, rel=0.25)  # the error of trigamma(d/2) is three times larger in d
     assert noise.pooled == pytest.approx(variance.mean(), rel=0.1)
@@ -92,7 +93,7 @@ def test_moderated_variances_find_the_prior_that_made_them() -> None:
 
 def test_equal_variances_are_pooled_almost_wholly() -> None:
     table = drawn(np.random.default_rng(2), np.zeros(3000), 5, sigma=2.0)
-    noise = measure_noise(fold_moments(table, forward=False), None, ordered=False)
+    noise = measure_noise(moments_of(table).folds, None, ordered=False)
     assert noise.freedom > 50.0
     assert noise.common == pytest.approx(4.0, rel=0.05)
 
@@ -103,10 +104,10 @@ def test_autocorrelated_samples_are_worth_less() -> None:
     x = np.zeros((2000, 60))
     for t in range(60):
         x[:, t] = 0.5 * x[:, t - 1] * (t > 0) + rng.normal(size=2000)
-    noise = measure_noise(fold_moments(table_of(list(x), timed=True), forward=True), None, ordered=True)
+    noise = measure_noise(moments_of(table_of(list(x), timed=True)).folds, None, ordered=True)
     # 2000 z^2 know their mean to 3 %, and parts of 36 and 24 samples are not quite the limit
     assert noise.factor == pytest.approx(3.0, rel=0.15)
-    free = measure_noise(fold_moments(drawn(rng, np.zeros(2000), 60, timed=True), forward=True), None, ordered=True)
+    free = measure_noise(moments_of(drawn(rng, np.zeros(2000), 60, timed=True)).folds, None, ordered=True)
     assert free.factor == pytest.approx(1.0, abs=0.1)
 
 
@@ -131,7 +132,7 @@ def test_prior_is_weighted_least_squares() -> None:
 
 
 def test_folds_without_samples_are_empty() -> None:
-    folds = fold_moments(table_of([[1.0], []]), forward=False)
+    folds = moments_of(table_of([[1.0], []])).folds
     merged = folds.merged(slice(None))
     assert isinstance(merged, FoldMoments) and folds.n.shape == (2, N_FOLDS)
     assert merged.mean[0] == 1.0 and math.isnan(merged.mean[1])

@@ -35,7 +35,7 @@ from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
 from colme.data.fit.groups import Groups
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
-from colme.data.fit.moments import fold_moments
+from colme.data.fit.moments import AgentMoments, moments_of
 from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.read.table import Table, read_table
@@ -46,14 +46,12 @@ Floats = NDArray[np.float64]
 LOG_N = "log n"
 """The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
-"""Values are rescaled unless the largest is between this and its inverse, so that fourth powers stay finite."""
+"""A standard deviation that is larger or smaller than the samples by this factor is a mistake."""
 _DOUBT = 0.5
 """Standard errors added to the error that is shown for a census, whose posterior may be very narrow: its own errors are
 small where the model of groups and noise is right, and large where it is not."""
 _PERSISTENT = 0.5
 """Groups are found with the variances of the estimator if so much of the differences between own variances persists."""
-_SOME = 10_000
-"""Samples that tell to which step all are rounded."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
 _VALIDATED = 100_000
@@ -114,7 +112,7 @@ def estimate(
     columns = tuple(name for name in names if name != LOG_N)
     table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
                        progress=progress)  # fmt: skip
-    return _estimate(table, options, progress)
+    return _estimate(_moments(table, options), options, progress)
 
 
 def estimate_table(
@@ -130,7 +128,8 @@ def estimate_table(
     progress: Progress | None = None,
 ) -> Result:
     """`estimate` for a table that is already read. `log_n`: use the logarithm of the counts as a covariate."""
-    return _estimate(table, _checked(sigma, method, groups, log_n, half_life, level, seed), progress)
+    options = _checked(sigma, method, groups, log_n, half_life, level, seed)
+    return _estimate(_moments(table, options), options, progress)
 
 
 def _checked(
@@ -148,39 +147,35 @@ def _checked(
     return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
 
 
-def _estimate(table: Table, options: EstimateOptions, progress: Progress | None) -> Result:
-    unit = _unit(table, options)
-    if unit != 1.0:
-        sigma = None if options.sigma is None else options.sigma / unit
-        scaled = table._replace(value=np.asarray(table.value / unit))
-        return _in_unit(_estimate(scaled, options._replace(sigma=sigma), progress), unit)
-    measured = _Measured(table, options)
+def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
+    if options.half_life is not None and table.time is None:
+        raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
+    return moments_of(table, seed=options.seed, half_life=options.half_life)
+
+
+def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
+    measured = _Measured(moments, options)
     choice = _choose(measured, options, progress)
     fitted = _fit(measured, choice.estimator, options)
     groups, groups_sentence = _find_groups(measured, fitted, options)
-    diagnosis = diagnose(table, measured.noise, ordered=measured.forward)
+    diagnosis = diagnose(moments, measured.noise)
     summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
-    return _result(measured, fitted, groups, diagnosis, summary)
+    return _in_unit(_result(measured, fitted, groups, diagnosis, summary), moments.unit)
 
 
-# units
-
-
-def _unit(table: Table, options: EstimateOptions) -> float:
-    """1, or for very large or small values the power of two to divide them by, which changes no digit."""
-    if options.half_life is not None and table.time is None:
-        raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
-    if not len(table.value):
-        raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
-    largest = max(abs(float(table.value.min())), abs(float(table.value.max()))) or options.sigma or 1.0
-    if options.sigma is not None and not 1.0 / _FAR < options.sigma / largest < _FAR:
-        raise ColmeError(f"sigma={options.sigma:g} with samples of up to {largest:g}: it must be their standard "
-                         "deviation. Check its unit.")  # fmt: skip
-    return 1.0 if 1.0 / _FAR < largest < _FAR else math.ldexp(1.0, math.frexp(largest)[1] - 1)
+def _sigma(moments: AgentMoments, sigma: float | None) -> float | None:
+    """The given standard deviation, in the unit of the moments."""
+    largest = max(abs(float(moments.low.min())), abs(float(moments.high.max()))) * moments.unit
+    if sigma is not None and not 1.0 / _FAR < sigma / (largest or sigma) < _FAR:
+        raise ColmeError(f"sigma={sigma:g} with samples of up to {largest:g}: it must be their standard deviation. "
+                         "Check its unit.")  # fmt: skip
+    return None if sigma is None else sigma / moments.unit
 
 
 def _in_unit(result: Result, unit: float) -> Result:
     """A result with all values multiplied by the unit."""
+    if unit == 1.0:
+        return result
     with np.errstate(over="ignore"):  # an end of an interval may become infinite
         ends = {name: getattr(result, name) * unit for name in ("mean", "estimate", "lower", "upper")}
     summary = msgspec.structs.replace(
@@ -195,6 +190,7 @@ def _in_unit(result: Result, unit: float) -> Result:
 class _Measured:
     """Moments, noise and prior of the agents that have a sample.
 
+    every    the moments of all agents
     n        the number of samples of every agent
     present  which agents have a sample; everything else is about these only
     forward  whether the folds are periods of time
@@ -202,17 +198,19 @@ class _Measured:
     alone    why no agent can learn from another, if so
     """
 
-    def __init__(self, table: Table, options: EstimateOptions):
-        self.table = table
-        self.n = np.diff(table.start)
+    def __init__(self, every: AgentMoments, options: EstimateOptions):
+        self.every = every
+        self.n = every.folds.n.sum(axis=1)
         self.present = self.n > 0
-        self.forward = table.time is not None
-        every = fold_moments(table, forward=self.forward, seed=options.seed, half_life=options.half_life)
-        self.folds = every.select(self.present)
+        if not self.present.any():
+            raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
+        self.forward = every.forward
+        self.folds = every.folds.select(self.present)
         self.moments = self.folds.merged(slice(None))
-        self.noise = measure_noise(self.folds, options.sigma, ordered=self.forward)
-        self.prior = _prior(table, self.n, log_n=options.log_n).select(self.present)
-        self.variance = judging_variances(table, self.moments, self.noise, ordered=self.forward)
+        self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=self.forward)
+        self.prior = _prior(every, self.n, log_n=options.log_n).select(self.present)
+        successive = None if every.successive is None else every.successive[self.present]
+        self.variance = judging_variances(self.moments, self.noise, successive)
         self.alone = self._alone(options)
         self._statistics: dict[str, AgentStatistics] = {}
 
@@ -242,11 +240,11 @@ class _Measured:
         return None
 
 
-def _prior(table: Table, n: NDArray[np.int64], *, log_n: bool) -> Prior:
-    columns = [] if table.covariates is None else [np.asarray(table.covariates, np.float64)]
+def _prior(every: AgentMoments, n: NDArray[np.int64], *, log_n: bool) -> Prior:
+    columns = [] if every.covariates is None else [np.asarray(every.covariates, np.float64)]
     if log_n:
         columns.append(np.log(np.maximum(n, 1))[:, None])
-    return Prior(table.label, standardized(np.concatenate(columns, axis=1)) if columns else None)
+    return Prior(every.label, standardized(np.concatenate(columns, axis=1)) if columns else None)
 
 
 # choose
@@ -342,8 +340,8 @@ def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floa
 
 def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions) -> tuple[Groups | None, str]:
     """(groups, how many in words); None if none were searched for."""
-    if measured.table.label is not None:
-        group = measured.table.label[measured.present]
+    if measured.every.label is not None:
+        group = measured.every.label[measured.present]
         n_groups = len(np.unique(group[group >= 0]))
         return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
@@ -353,14 +351,8 @@ def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions)
     else:
         own = fitted.variance != "pooled" and measured.noise.persistence > _PERSISTENT
         agents = measured.statistics("moderated" if own else "pooled")
-        found = Groups.of(mixture_fit(agents), options.groups, _step(measured))
+        found = Groups.of(mixture_fit(agents), options.groups, measured.every.resolution / measured.moments.n)
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
-
-
-def _step(measured: _Measured) -> Floats:
-    """The smallest difference between two means that each agent could have: that of two samples, by its count."""
-    some = np.unique(measured.table.value[:_SOME])
-    return np.asarray((float(np.diff(some).min()) if len(some) > 1 else 0.0) / measured.n[measured.present])
 
 
 def _count(n: int, what: str) -> str:
@@ -390,13 +382,13 @@ def _summarize(
         autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
         count_correlation=diagnosis.count_correlation, faulty=_named(measured, diagnosis, "faulty"),
         dominant=_named(measured, diagnosis, "dominant sample"), zero_variance=flagged["zero variance"],
-        flagged=flagged, half_life=options.half_life, log_n=options.log_n, notes=measured.table.notes,
+        flagged=flagged, half_life=options.half_life, log_n=options.log_n, notes=measured.every.notes,
     )  # fmt: skip
 
 
 def _named(measured: _Measured, diagnosis: Diagnosis, flag: str) -> tuple[str, ...]:
     agents = np.flatnonzero(diagnosis.flags >> FLAGS.index(flag) & 1)[:_NAMED]
-    return tuple(str(measured.table.labels[a]) for a in agents)
+    return tuple(str(measured.every.labels[a]) for a in agents)
 
 
 def _result(
@@ -411,8 +403,8 @@ def _result(
     n = len(fitted.estimate)
     group, probability = (np.full(n, -1), np.zeros(n)) if groups is None else groups[:2]
     return Result(
-        agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
+        agent=measured.every.labels, n=measured.n, mean=full(measured.moments.mean),
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=measured.table.names,
+        summary=summary, names=measured.every.names,
     )  # fmt: skip

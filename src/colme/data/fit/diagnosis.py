@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
+from colme.data.fit.moments import EARLY, LATE, AgentMoments, FoldMoments
 from colme.data.fit.noise import Noise, t_quantile, trigamma
-from colme.data.read.table import Table
 from colme.data.report.result import FLAGS
 
 Floats = NDArray[np.float64]
@@ -23,7 +22,7 @@ _FEW = 5
 _LONG = 20
 """Fewest samples to estimate the autocorrelation of one agent."""
 _CHANCE, _SURE = 0.05, 0.001
-"""Levels of the test of early against late halves: for the share of agents that drift, and for an agent's flag."""
+"""Levels of the test of early against late samples: for the share of agents that drift, and for an agent's flag."""
 _RARE = 0.05
 """If a larger share of agents has zero variance, it is normal for the table and not a fault."""
 
@@ -37,59 +36,46 @@ class Diagnosis(NamedTuple):
     count_correlation: float
 
 
-class _Deviations(NamedTuple):
-    """By agent, without weights: the mean, and around it the sum of squares, the sum of products of consecutive
-    deviations, the largest deviation, and the mean of the first half minus that of the second."""
+class _Plain(NamedTuple):
+    """By agent: the number of samples and what it is worth, their mean, and in the unit of a sample of weight 1 the sum
+    of squares around the mean and the largest deviation."""
 
+    n: NDArray[np.int64]
+    worth: Floats
     mean: Floats
     square: Floats
-    lag: Floats
     farthest: Floats
-    gap: Floats
+
+    @classmethod
+    def of(cls, moments: AgentMoments) -> _Plain:
+        every = moments.folds.merged(slice(None))
+        weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
+        square = every.square * np.maximum(every.n - 1, 0) / np.where(every.freedom > 0.0, every.freedom, 1.0)
+        farthest = np.maximum(every.mean - moments.low, moments.high - every.mean) * np.sqrt(weight)
+        return cls(every.n, every.worth, every.mean, np.where(moments.low < moments.high, square, 0.0),
+                   np.where(every.n > 0, farthest, 0.0))  # fmt: skip
 
 
-@kernel
-def _fill(start, value, mean, square, lag, farthest, gap):
-    for a in range(start.size - 1):
-        first, last = start[a], start[a + 1]
-        middle, total = first + (last - first) // 2, 0.0
-        for i in range(first, last):
-            total += value[i] - value[first]
-        m = value[first] + total / (last - first) if last > first else np.nan
-        before = far = total = 0.0
-        for i in range(first, last):
-            d = value[i] - m
-            square[a] += d * d
-            lag[a] += before * d
-            before = d
-            far = d if abs(d) > abs(far) else far
-            total += d if i < middle else 0.0
-        mean[a], farthest[a] = m, far
-        if middle > first:  # deviations from the mean add up to zero
-            gap[a] = total / (middle - first) + total / (last - middle)
-
-
-def diagnose(table: Table, noise: Noise, *, ordered: bool) -> Diagnosis:
-    """The diagnosis of a table. `ordered`: the samples are in order of time."""
-    n = np.diff(table.start)
-    seen = _Deviations(*(np.zeros(len(n)) for _ in range(5)))
-    _fill(table.start, table.value, *seen)
-    freedom = np.maximum(n - 1, 0)
+def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
+    """The diagnosis of the samples."""
+    seen = _Plain.of(moments)
+    n, freedom = seen.n, np.maximum(seen.n - 1, 0)
     sample = (noise.freedom * noise.common + seen.square) / (noise.freedom + freedom)
     stuck = (n > 1) & (seen.square == 0.0)
     marks = {
         "one sample": n == 1,
         "zero variance": stuck,
-        "faulty": _far(seen.mean, sample / np.maximum(n, 1)) & _odd(seen.square, freedom, stuck, noise),
-        "dominant sample": _dominant(n, seen, sample),
+        "faulty": _far(seen.mean, sample / np.maximum(seen.worth, 1e-300)) & _odd(seen.square, freedom, stuck, noise),
+        "dominant sample": _dominant(seen, sample),
     }
     autocorrelation = drift = math.nan
-    if ordered:
-        # around the sample mean, the products of independent samples sum to - square / n on average
-        joint, known = seen.lag + seen.square / np.maximum(n, 1), (n > 2) & (seen.square > 0.0)
+    if moments.successive is not None:
+        # independent samples differ from the next one by as much as from their mean (von Neumann 1941)
+        joint, known = seen.square - moments.successive, (n > 2) & (seen.square > 0.0)
         autocorrelation = float(joint[known].sum() / seen.square[known].sum()) if known.any() else math.nan
         marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * seen.square / np.sqrt(np.maximum(n, 1)))
-        marks["drifting"], drift = _drifting(n, seen.gap, sample, np.minimum(noise.freedom + freedom, freedom.sum()))
+        every = np.minimum(noise.freedom + freedom, freedom.sum())
+        marks["drifting"], drift = _drifting(moments.folds, sample, every)
     flags = np.zeros(len(n), np.uint8)
     for name, who in marks.items():
         flags |= who.astype(np.uint8) << np.uint8(FLAGS.index(name))
@@ -112,24 +98,23 @@ def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise
     return np.asarray((known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE)))
 
 
-def _dominant(n: NDArray[np.int64], seen: _Deviations, sample: Floats) -> NDArray[np.bool_]:
+def _dominant(seen: _Plain, sample: Floats) -> NDArray[np.bool_]:
     """Agents with one sample that moves the mean by `_MOVED` standard errors of the mean of the other samples."""
-    others = np.maximum(n - 1, 1)
-    moved = np.abs(seen.farthest) / others  # the distance to the mean without it
-    square = np.maximum(seen.square - np.square(seen.farthest) * n / others, 0.0) / np.maximum(n - 2, 1)
+    others = np.maximum(seen.n - 1, 1)
+    moved = seen.farthest / others  # the distance to the mean without it
+    square = np.maximum(seen.square - np.square(seen.farthest) * seen.n / others, 0.0) / np.maximum(seen.n - 2, 1)
     # a floor: where all other samples are equal, any difference at all would count
-    return np.asarray((n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
+    return np.asarray((seen.n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
 
 
-def _drifting(
-    n: NDArray[np.int64], gap: Floats, sample: Floats, freedom: Floats
-) -> tuple[NDArray[np.bool_], float]:  # fmt: skip
-    """(agents whose halves differ at level `_SURE`, the share of agents that drift beyond chance), by the t-test."""
-    known = (n > 3) & (sample > 0.0)
+def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[NDArray[np.bool_], float]:
+    """(agents whose early and late samples differ at level `_SURE`, the share that drift beyond chance), by t-tests."""
+    early, late = folds.merged(EARLY), folds.merged(LATE)
+    known = (early.n > 1) & (late.n > 1) & (sample > 0.0)
     if not known.any():
         return known, math.nan
-    early = np.maximum(n // 2, 1)
-    t = np.abs(gap) / np.sqrt(np.where(known, sample, 1.0) * (1.0 / early + 1.0 / np.maximum(n - early, 1)))
+    share = 1.0 / np.maximum(early.worth, 1e-300) + 1.0 / np.maximum(late.worth, 1e-300)
+    t = np.abs(early.mean - late.mean) / np.sqrt(np.where(known, sample * share, 1.0))
     beyond = (t > t_quantile(1.0 - 0.5 * _CHANCE, np.maximum(freedom, 2.0)))[known].mean()
     drift = max(0.0, (float(beyond) - _CHANCE) / (1.0 - _CHANCE))
     return known & (t > t_quantile(1.0 - 0.5 * _SURE, np.maximum(freedom, 2.0))), drift

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.moments import FoldMoments
-from colme.data.read.table import Table
+from colme.data.fit.moments import EARLY, LATE, FoldMoments
 from colme.errors import missing_extra
 
 try:
@@ -86,7 +85,7 @@ def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> 
 def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
     """The slope of agents' variances in some of their samples against the moderated ones of their other samples. It is
     1 for normal samples."""
-    one, two = folds.merged([0, 1, 2]), folds.merged([3, 4])
+    one, two = folds.merged(EARLY), folds.merged(LATE)
     both = (one.n > 1) & (two.n > 1)
     if both.sum() < _FEW:
         return 0.0
@@ -110,7 +109,9 @@ def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[flo
     return float(np.exp(log.mean() + special.digamma(half)[0] - math.log(0.5 * d))), d
 
 
-def judging_variances(table: Table, moments: FoldMoments, noise: Noise, *, ordered: bool) -> NDArray[np.float64]:
+def judging_variances(
+    moments: FoldMoments, noise: Noise, successive: NDArray[np.float64] | None
+) -> NDArray[np.float64]:  # fmt: skip
     """The variance of a sample of each agent to judge estimates by: its own, which is unbiased for any law of noise,
     or that of all agents for an agent with one sample.
 
@@ -120,19 +121,13 @@ def judging_variances(table: Table, moments: FoldMoments, noise: Noise, *, order
     if noise.known:
         return np.full(len(moments.n), noise.pooled)
     square, freedom = moments.square, moments.freedom
-    if ordered:
-        n = np.diff(table.start)
-        agent = np.repeat(np.arange(len(n)), n)
-        inner = np.diff(agent) == 0
-        share = 2.0 if table.weight is None else (1.0 / table.weight[1:] + 1.0 / table.weight[:-1])[inner]
-        each = np.square(np.diff(table.value)[inner]) / share
-        steps: NDArray[np.float64] = np.bincount(agent[1:][inner], each, len(n))[n > 0].astype(np.float64)
-        pairs = (n - 1.0)[n > 0]
+    if successive is not None:
+        pairs = np.asarray(moments.n - 1.0, np.float64)
         within = float(square.sum()) / max(float(freedom.sum()), 1e-300)
-        relative = float(steps.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
+        relative = float(successive.sum()) / max(float(pairs.sum()), 1.0) / within if within > 0.0 else 1.0
         if relative > 1.0:  # 1 - rho; the variance of a mean is (1 + rho) / (1 - rho) of that of independent samples
-            steps = steps * max(2.0 - relative, 0.0) / (relative * relative)
-        square, freedom = steps, pairs
+            successive = successive * max(2.0 - relative, 0.0) / (relative * relative)
+        square, freedom = successive, pairs
     every = float(square.sum()) / max(float(freedom.sum()), 1e-300)
     return np.where(freedom > 0.0, square / np.maximum(freedom, 1e-300), every)
 
@@ -141,7 +136,7 @@ def inflation(folds: FoldMoments) -> float:
     """The mean squared difference between early and late means of an agent, relative to that of independent samples.
 
     A mean of n samples is as precise as one of n / inflation independent samples."""
-    early, late = folds.merged([0, 1, 2]), folds.merged([3, 4])
+    early, late = folds.merged(EARLY), folds.merged(LATE)
     both = (early.n > 0) & (late.n > 0) & (early.n + late.n > 2)
     within, freedom = ((one[both] + two[both]).sum() for one, two in
                        ((early.square, late.square), (early.freedom, late.freedom)))  # fmt: skip
