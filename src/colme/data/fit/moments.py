@@ -58,7 +58,7 @@ class FoldMoments(NamedTuple):
         """E square / sigma^2: n - 1 for plain samples."""
         return np.maximum(self.decay - self.spread / np.where(self.weight > 0.0, self.weight, 1.0), 0.0)
 
-    def select(self, agents: NDArray[np.bool_]) -> FoldMoments:
+    def select(self, agents: NDArray[Any] | slice) -> FoldMoments:
         """The moments of some agents."""
         return FoldMoments(self.n[agents], *(part[agents] for part in self[1:]))
 

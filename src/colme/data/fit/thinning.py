@@ -1,0 +1,107 @@
+"""Thinning: split the moments of each agent into folds that samples with these moments could have made.
+
+An engine returns one row per agent, and a table of summaries has no more: there are no rows to put into folds. But
+folds are random anyway. Given the count, the mean and the square of independent samples of a known law, the moments of
+their folds have a known distribution too, and a draw from it serves cross-validation as folds of rows would (data
+thinning, the coupled bootstrap):
+
+    normal samples    normal means and chi-squared squares, shifted and scaled to the agent's own: exact
+    skewed samples    likewise from gamma variables with the skewness of all samples
+    0 and 1           successes without replacement (hypergeometric): exact
+    counts            events fall into folds independently (multinomial): exact for Poisson counts
+
+What thinning cannot know is whether the samples of an agent are like that. Where rows are at hand, folds of rows are
+better (`colme.data.fit.moments.RunningMoments`): they assume nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.data.fit.moments import N_FOLDS, FoldMoments
+
+Floats = NDArray[np.float64]
+_BLOCKS = 4
+"""Samples of a fold that are drawn one by one; more are drawn as so many blocks."""
+_TOGETHER = 1 << 16
+"""Agents that are drawn together."""
+_STRAIGHT = 0.05
+"""A smaller skewness is treated as none."""
+_MOST = 10**9
+"""Samples of an agent for which NumPy can draw without replacement; with more, successes are nearly normal."""
+
+
+def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments:
+    """Five folds of plain or weighted samples; `every` has one value per agent. Agents must be in a fixed order."""
+    rng = np.random.default_rng(seed)
+    parts = [_split(every.select(slice(k, k + _TOGETHER)), rng, skewness) for k in range(0, len(every.n), _TOGETHER)]
+    return FoldMoments(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> FoldMoments:
+    n = _fold_counts(every.n, rng)
+    blocks = np.minimum(n, _BLOCKS)[:, :, None]
+    j = np.arange(_BLOCKS)
+    share = np.maximum(blocks, 1)
+    size = np.where(j < blocks, n[:, :, None] // share + (j < n[:, :, None] % share), 0).astype(np.float64)
+    away, inside = _drawn(size, rng, skewness), 2.0 * rng.standard_gamma(np.maximum(size - 1.0, 0.0) / 2.0)
+    mean = (size * away).sum(axis=2) / np.maximum(n, 1)
+    square = (inside + size * np.square(away - mean[:, :, None])).sum(axis=2)
+    middle = ((n * mean).sum(axis=1) / np.maximum(every.n, 1))[:, None]
+    total = (square + n * np.square(mean - middle)).sum(axis=1)
+    scale = np.sqrt(every.square / np.where(total > 0.0, total, np.inf))[:, None]
+    heft = (every.weight / np.maximum(every.n, 1))[:, None]  # the mean weight of a sample
+    scale = scale / np.sqrt(np.where(heft > 0.0, heft, 1.0))
+    center = np.nan_to_num(every.mean)[:, None]
+    mean = np.where(n > 0, center + scale * (mean - middle), 0.0)
+    return FoldMoments(n, heft * n, heft * n, n.astype(np.float64), mean, heft * np.square(scale) * square)
+
+
+def _fold_counts(n: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """As equal as possible, with the larger folds at random."""
+    rank = rng.random((len(n), N_FOLDS)).argsort(axis=1)
+    return np.asarray(n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None]))
+
+
+def _drawn(size: Floats, rng: np.random.Generator, skewness: float) -> Floats:
+    """The means of blocks of samples with mean 0 and variance 1."""
+    there = np.where(size > 0.0, size, 1.0)
+    if abs(skewness) < _STRAIGHT:
+        return np.asarray(rng.standard_normal(size.shape) / np.sqrt(there))
+    shape = 4.0 / (skewness * skewness)  # of a gamma variable with this skewness
+    return np.asarray(np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape))
+
+
+def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], seed: int) -> FoldMoments:
+    """Five folds of samples that are 0 or 1."""
+    rng = np.random.default_rng(seed)
+    n = _fold_counts(trials, rng)
+    left, ones = trials.copy(), successes.copy()
+    y = np.zeros(n.shape, np.int64)
+    small = trials < _MOST
+    for k in range(N_FOLDS):
+        y[small, k] = rng.hypergeometric(ones[small], (left - ones)[small], n[small, k])
+        share = n[~small, k] / np.maximum(left[~small], 1)
+        deviation = np.sqrt(ones[~small] * share * (1.0 - share) * (1.0 - ones[~small] / np.maximum(left[~small], 1)))
+        drawn = np.rint(ones[~small] * share + deviation * rng.standard_normal(len(share))).astype(np.int64)
+        y[~small, k] = np.clip(drawn, np.maximum(0, n[~small, k] - (left - ones)[~small]),
+                               np.minimum(ones[~small], n[~small, k]))  # fmt: skip
+        left, ones = left - n[:, k], ones - y[:, k]
+    weight = n.astype(np.float64)
+    mean = y / np.maximum(weight, 1.0)
+    return FoldMoments(n, weight, weight, weight, mean, weight * mean * (1.0 - mean))
+
+
+def thinned_counts(events: NDArray[np.int64], exposure: Floats, seed: int) -> FoldMoments:
+    """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate; the square is that of the
+    counts of folds."""
+    rng = np.random.default_rng(seed)
+    left = events.copy()
+    y = np.zeros((len(events), N_FOLDS), np.int64)
+    for k in range(N_FOLDS):
+        y[:, k] = rng.binomial(left, 1.0 / (N_FOLDS - k))
+        left -= y[:, k]
+    weight = np.repeat(exposure[:, None] / N_FOLDS, N_FOLDS, axis=1)
+    ones = np.ones(weight.shape)
+    return FoldMoments(ones.astype(np.int64), weight, weight, ones, y / weight, np.zeros(weight.shape))
