@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_table
-from colme.data.fit.moments import moments_of
 from colme.data.fit.noise import judging_variances, measure_noise
+from colme.data.moments import moments_of
 from colme.data.read.table import Table
 from colme.data.report.result import Result
 from colme.data.report.sentences import headline, sentences

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colme.data.fit.moments import N_FOLDS, FoldMoments, moments_of
 from colme.data.fit.noise import measure_noise, t_quantile, trigamma
 from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior
+from colme.data.moments import N_FOLDS, FoldMoments, moments_of
 from tests.support.tables import drawn, table_of
 
 

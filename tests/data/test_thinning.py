@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colme.data.fit.moments import N_FOLDS, FoldMoments, moments_of
-from colme.data.fit.thinning import thinned, thinned_counts, thinned_successes
+from colme.data.moments import N_FOLDS, FoldMoments, moments_of
+from colme.data.thinning import thinned, thinned_counts, thinned_successes
 from tests.support.tables import table_of
 
 

@@ -1,7 +1,7 @@
 """`estimate`: from a table of samples to a better mean for every agent, with an interval, a group and a summary.
 
     read     the table, wherever it is, as samples by agent              read/table.py
-    measure  counts, means and squares by fold; the noise of a sample    fit/moments.py, fit/noise.py
+    measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
     fit      estimates and intervals                                     fit/estimators.py, census.py, overlaps.py
     groups   whether there is evidence of groups                         fit/groups.py
@@ -35,10 +35,10 @@ from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
 from colme.data.fit.groups import Groups
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
-from colme.data.fit.moments import AgentMoments, moments_of
 from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
-from colme.data.read.table import Table, read_table
+from colme.data.moments import AgentMoments, moments_of
+from colme.data.read.table import Names, Table, read_moments
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
@@ -110,9 +110,10 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
-    table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
-                       progress=progress)  # fmt: skip
-    return _estimate(_moments(table, options), options, progress)
+    named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
+    _check_half_life(options, timed=time is not None)
+    moments = read_moments(source, named, seed=options.seed, half_life=options.half_life, progress=progress)
+    return _estimate(moments, options, progress)
 
 
 def estimate_table(
@@ -129,7 +130,8 @@ def estimate_table(
 ) -> Result:
     """`estimate` for a table that is already read. `log_n`: use the logarithm of the counts as a covariate."""
     options = _checked(sigma, method, groups, log_n, half_life, level, seed)
-    return _estimate(_moments(table, options), options, progress)
+    _check_half_life(options, timed=table.time is not None)
+    return _estimate(moments_of(table, seed=options.seed, half_life=options.half_life), options, progress)
 
 
 def _checked(
@@ -147,10 +149,9 @@ def _checked(
     return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
 
 
-def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
-    if options.half_life is not None and table.time is None:
+def _check_half_life(options: EstimateOptions, *, timed: bool) -> None:
+    if options.half_life is not None and not timed:
         raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
-    return moments_of(table, seed=options.seed, half_life=options.half_life)
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
-from colme.data.fit.moments import N_FOLDS, FoldMoments
 from colme.data.fit.noise import KINDS, Noise
 from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
+from colme.data.moments import N_FOLDS, FoldMoments
 from colme.data.report.result import Candidate
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.moments import EARLY, LATE, AgentMoments, FoldMoments
 from colme.data.fit.noise import Noise, t_quantile, trigamma
+from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
 from colme.data.report.result import FLAGS
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.moments import EARLY, LATE, FoldMoments
+from colme.data.moments import EARLY, LATE, FoldMoments
 from colme.errors import missing_extra
 
 try:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.moments import AgentMoments, RunningMoments
 from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of, numbers, refuse
 from colme.data.read.batches import Batch
 from colme.data.read.grouping import group_rows
 from colme.data.read.row_buffer import RowBuffer
 from colme.data.read.sources import open_source
-from colme.data.read.table import NAMED, Names, Table
+from colme.data.read.table import MEMORY, NAMED, Names, Table
 from colme.data.read.times import TimeColumn
 from colme.errors import DataError
 
@@ -24,9 +25,11 @@ HEAVIEST = 1e30
 
 
 class TableReader:
-    """Reads all batches while it is iterated over; then `table` returns the samples by agent."""
+    """Reads all batches while it is iterated over; then `table` returns the samples by agent.
 
-    def __init__(self, source: Any, names: Names, memory: int):
+    If there is a seed, samples are only counted, in random folds, and `moments` returns what is known of them."""
+
+    def __init__(self, source: Any, names: Names, *, memory: int = MEMORY, seed: int | None = None):
         self.names = names
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
         singles = (names.value, names.time, names.weight, names.label, *names.covariates)
@@ -37,6 +40,7 @@ class TableReader:
         self.left_out = {"agent": 0, "value": 0, "time": 0, "weight": 0, "zero": 0}
         self.agents, self.times, self.groups = encoder_of(len(self.agent)), TimeColumn(), LabelEncoder()
         self.rows = RowBuffer(memory)
+        self.running = None if seed is None else RunningMoments(seed)
         self.count: NDArray[np.int64] = np.zeros(0, np.int64)
         self.label: NDArray[np.int64] = np.zeros(0, np.int64)
         self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
@@ -88,7 +92,11 @@ class TableReader:
             known = ~np.isnan(x)
             self.sums[:, 2 * k] += np.bincount(code[known], x[known], len(self.count))
             self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
-        self.rows.append(code.astype(np.int32), *(column[keep] for column in columns))
+        columns = [column[keep] for column in columns]
+        if self.running is not None:
+            self.running.add(code, columns[0], columns[1] if names.weight is not None else None, len(self.count))
+        else:
+            self.rows.append(code, *columns)
 
     def _where(self, column: Hashable) -> Where:
         return Where(self.source.name, column, self.n_rows)
@@ -135,24 +143,40 @@ class TableReader:
         by_time = names.time is not None
         grouped = group_rows(self.rows, self.count, by_time=by_time)
         self.rows.close()
-        labels = self.agents.labels(text=self.source.text)
-        weight = grouped.columns[-1] if names.weight is not None else None
-        if names.label is not None and not (self.label[there] >= 0).any():
-            raise DataError(
-                f"{names.label} of {self.source.name} has no label: a column of known groups needs some. Leave it out."
-            )
-        covariates, notes = self._covariates(there)
+        labels, label, covariates, notes = self._agents(grouped.disordered, grouped.tied)
         return Table(
-            labels[there],
+            labels,
             grouped.start[np.append(there, True)],
             grouped.columns[1 if by_time else 0],
             grouped.columns[0] if by_time else None,
-            weight,
-            self.label[there] if names.label is not None else None,
+            grouped.columns[-1] if names.weight is not None else None,
+            label,
             covariates,
-            (*self._notes(labels[~there], grouped.disordered, grouped.tied), *notes),
+            notes,
             names,
         )
+
+    def moments(self) -> AgentMoments:
+        """The moments of all rows."""
+        self._check_not_empty()
+        assert self.running is not None
+        labels, label, covariates, notes = self._agents()
+        counted = self.running.moments(self.agents.labels(text=False), self.names).select(self.count > 0)
+        return counted._replace(labels=labels, label=label, covariates=covariates, notes=notes)
+
+    def _agents(
+        self, disordered: int = 0, tied: int = 0
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None, NDArray[np.float64] | None, tuple[str, ...]]:
+        """Labels, known groups and covariates of the agents that have a sample, and what was done to the rows."""
+        there = self.count > 0
+        labels = self.agents.labels(text=self.source.text)
+        known = self.names.label is not None
+        if known and not (self.label[there] >= 0).any():
+            raise DataError(f"{self.names.label} of {self.source.name} has no label: a column of known groups needs "
+                            "some. Leave it out.")  # fmt: skip
+        covariates, notes = self._covariates(there)
+        every = (*self._notes(labels[~there], disordered, tied), *notes)
+        return labels[there], self.label[there] if known else None, covariates, every
 
     def _check_not_empty(self) -> None:
         name = self.source.name
@@ -185,11 +209,7 @@ class TableReader:
         return found, notes
 
     def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
-        notes = []
-        for key, n in self.left_out.items():
-            if n:
-                what = {"agent": " or ".join(map(str, self.agent)), "zero": "a weight above 0"}.get(key)
-                notes.append(f"{_rows(n)} without {what or self._column(key)} {_were(n)} left out.")
+        notes = rows_left_out(self.left_out, self.names)
         if n := len(empty):
             listed = ", ".join(f"{each!s:.40}" for each in empty[:NAMED])
             listed += f" and {n - NAMED:,} more" if n > NAMED else ""
@@ -203,6 +223,16 @@ class TableReader:
             )
             notes.append(f"{same}; these stay in the order of the rows.")
         return notes
+
+
+def rows_left_out(left_out: dict[str, int], names: Names) -> list[str]:
+    """How many rows could not be used, by what they lack, in sentences."""
+    agents = names.agent if isinstance(names.agent, tuple) else (names.agent,)
+    what = {"agent": " or ".join(map(str, agents)), "zero": "a weight above 0"}
+    return [
+        f"{_rows(n)} without {what.get(key) or getattr(names, key)} {_were(n)} left out."
+        for key, n in left_out.items() if n
+    ]  # fmt: skip
 
 
 def _rows(n: int) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.moments import AgentMoments, moments_of
 from colme.errors import ColumnError, shorten
+
+if TYPE_CHECKING:
+    from colme.data.read.reader import TableReader
 
 MEMORY = 1 << 30
 """Bytes of rows that are kept in memory; the rest goes to a temporary file."""
@@ -29,6 +33,22 @@ class Names(NamedTuple):
     weight: str | None = None
     label: str | None = None
     covariates: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, agent: Any, value: Any, *, time: Any = None, weight: Any = None, label: Any = None, covariates: Any = ()
+    ) -> Names:  # fmt: skip
+        """The names as a user gives them, checked."""
+        agents = agent if isinstance(agent, list | tuple) and agent else (agent,)
+        columns = covariates if isinstance(covariates, list | tuple) else (covariates,)
+        return cls(
+            agent=tuple(_name(each, "agent") for each in agents) if len(agents) > 1 else _name(agents[0], "agent"),
+            value=_name(value, "value"),
+            time=None if time is None else _name(time, "time"),
+            weight=None if weight is None else _name(weight, "weight"),
+            label=None if label is None else _name(label, "label"),
+            covariates=tuple(_name(each, "covariates") for each in columns),
+        )
 
 
 class Table(NamedTuple):
@@ -86,23 +106,32 @@ def read_table(
     Rows without agent, value, time or weight are left out, and `notes` says how many. Infinite values, negative
     weights, text in a column of numbers and agents with two labels are refused. Messages count rows from 1.
     """
-    agents = agent if isinstance(agent, list | tuple) and agent else (agent,)
-    columns = covariates if isinstance(covariates, list | tuple) else (covariates,)
-    names = Names(
-        agent=tuple(_name(each, "agent") for each in agents) if len(agents) > 1 else _name(agents[0], "agent"),
-        value=_name(value, "value"),
-        time=None if time is None else _name(time, "time"),
-        weight=None if weight is None else _name(weight, "weight"),
-        label=None if label is None else _name(label, "label"),
-        covariates=tuple(_name(each, "covariates") for each in columns),
-    )
+    names = Names.of(agent, value, time=time, weight=weight, label=label, covariates=covariates)
+    with _read(source, names, progress, memory=memory) as reader:
+        return reader.table()
+
+
+def read_moments(
+    source: Any, names: Names, *, seed: int = 0, half_life: float | None = None, progress: Progress | None = None
+) -> AgentMoments:  # fmt: skip
+    """The moments of a table. Without time, rows are read once and none is kept, so memory is that of the agents."""
+    if names.time is not None:
+        with _read(source, names, progress) as reader:
+            return moments_of(reader.table(), half_life=half_life)
+    with _read(source, names, progress, seed=seed) as reader:
+        return reader.moments()
+
+
+@contextlib.contextmanager
+def _read(source: Any, names: Names, progress: Progress | None, **options: Any) -> Iterator[TableReader]:
+    """A reader that has read all rows."""
     from colme.data.read.reader import TableReader  # imports pyarrow, which is only needed to read
 
-    with contextlib.closing(TableReader(source, names, memory)) as reader:
+    with contextlib.closing(TableReader(source, names, **options)) as reader:
         for _ in reader:
             if progress is not None:
                 progress(reader.n_rows, reader.total)
-        return reader.table()
+        yield reader
 
 
 def _name(name: Any, what: str) -> Any:

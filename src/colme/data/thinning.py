@@ -11,7 +11,7 @@ thinning, the coupled bootstrap):
     counts            events fall into folds independently (multinomial): exact for Poisson counts
 
 What thinning cannot know is whether the samples of an agent are like that. Where rows are at hand, folds of rows are
-better (`colme.data.fit.moments.RunningMoments`): they assume nothing.
+better (`colme.data.moments.RunningMoments`): they assume nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.moments import N_FOLDS, FoldMoments
+from colme.data.moments import N_FOLDS, FoldMoments
 
 Floats = NDArray[np.float64]
 _BLOCKS = 4

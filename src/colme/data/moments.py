@@ -13,14 +13,16 @@ All of these merge (Chan et al. 1979), so leaving out a fold needs no second pas
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme._core.random import key_of, philox
-from colme.data.read.table import Names, Table
+
+if TYPE_CHECKING:
+    from colme.data.read.table import Names, Table
 
 Floats = NDArray[np.float64]
 N_FOLDS = 5
@@ -102,6 +104,11 @@ class AgentMoments(NamedTuple):
         """Whether the folds are periods of time."""
         return self.successive is not None
 
+    def select(self, agents: NDArray[Any]) -> AgentMoments:
+        """The moments of some agents, or of all in another order."""
+        some = {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
+        return self._replace(folds=self.folds.select(agents), **some)
+
 
 def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -> AgentMoments:
     """The moments of samples by agent, in random folds or, if they have a time, in periods (the last ones, if few)."""
@@ -109,9 +116,7 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
     if table.time is None:
         sums = RunningMoments(seed)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
-        return sums.moments()._replace(
-            labels=table.labels, label=table.label, covariates=table.covariates, notes=table.notes, names=table.names
-        )
+        return sums.moments(table.labels, table.names, table.label, table.covariates, table.notes)
     unit = unit_of(_largest(table.value))
     value = table.value if unit == 1.0 else np.asarray(table.value / unit)
     folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
@@ -192,16 +197,19 @@ class RunningMoments:
             self._some = [part * share for part in self._some]
         return value if self._unit in (0.0, 1.0) else np.asarray(value / self._unit)
 
-    def moments(self, n_agents: int | None = None) -> AgentMoments:
-        """All that was counted, of the first agents."""
-        n_agents = len(self._order) if n_agents is None else n_agents
-        count, weight, mean, square = (np.ascontiguousarray(self._sums[:n_agents, :, k]) for k in range(4))
+    def moments(
+        self, labels: NDArray[Any], names: Names, label: NDArray[np.int64] | None = None,
+        covariates: Floats | None = None, notes: tuple[str, ...] = (),
+    ) -> AgentMoments:  # fmt: skip
+        """All that was counted, of the agents with these labels."""
+        self._grow(len(labels))
+        count, weight, mean, square = (np.ascontiguousarray(self._sums[: len(labels), :, k]) for k in range(4))
         folds = FoldMoments(count.astype(np.int64), weight, weight, count, mean, square)
+        low, high = -self._ends[: len(labels), 0], self._ends[: len(labels), 1].copy()
         some = np.concatenate(self._some)[:_SOME] if self._some else np.empty(0)
         return AgentMoments(
-            np.arange(n_agents), folds, -self._ends[:n_agents, 0], self._ends[:n_agents, 1], None, resolution_of(some),
-            self._unit or 1.0, None, None, (), Names("", ""),
-        )  # fmt: skip
+            labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names
+        )
 
 
 @kernel
