@@ -87,13 +87,19 @@ def estimate(
     half_life: float | None = None,
     level: float = 0.9,
     seed: int = 0,
+    decimal: str = ".",
+    thousands: str | None = None,
+    time_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    source      a file (CSV, Parquet, Arrow), a data frame, a dict of arrays, or an iterator of such batches
+    source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, or an iterator of
+                such batches
     agent       the column that identifies the agent, or several columns
-    value       the column of samples
+    value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
     weight      the column of weights: a sample of weight w counts as w samples
     sigma       the standard deviation of a sample, if known
@@ -104,6 +110,11 @@ def estimate(
     half_life   in units of time (seconds for dates): the weight of a sample halves in this time
     level       the probability with which an interval contains the true mean
     seed        decides the random folds of the cross-validation
+    decimal     the decimal sign of numbers in text: "." or ","
+    thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
+    time_format how dates in text are written, as in `datetime.strptime`: "%d.%m.%Y %H:%M"
+    encoding    of a text file, such as "latin-1" or "utf-16"; None: UTF-8
+    sheet       of a spreadsheet; None: the first one that is not empty
     progress    called with (done, total) while rows are read and while methods are compared
 
     Returns a `Result`: one row per agent, and a summary. Without time, the order of an agent's rows and the order in
@@ -112,8 +123,10 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
-    table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
-                       progress=progress)  # fmt: skip
+    table = read_table(
+        source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns, decimal=decimal,
+        thousands=thousands, time_format=time_format, encoding=encoding, sheet=sheet, progress=progress,
+    )  # fmt: skip
     return _estimate(table, options, progress)
 
 
