@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import math
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import as_time
 from colme.confidence import check_probability
 from colme.data.fit.cross_validation import (
     CANDIDATES,
@@ -68,6 +70,8 @@ class EstimateOptions(NamedTuple):
     groups: int | None
     log_n: bool
     half_life: float | None
+    in_seconds: bool
+    """Whether the half-life was given with a unit."""
     level: float
     seed: int
 
@@ -84,7 +88,7 @@ def estimate(
     groups: int | None = None,
     label: str | None = None,
     covariates: str | Sequence[str] = (),
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
     decimal: str = ".",
@@ -107,7 +111,8 @@ def estimate(
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
     label       the column of known groups, one per agent
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
-    half_life   in units of time (seconds for dates): the weight of a sample halves in this time
+    half_life   the weight of a sample halves in this time, in units of the times (seconds for dates); a `timedelta` if
+                times are dates
     level       the probability with which an interval contains the true mean
     seed        decides the random folds of the cross-validation
     decimal     the decimal sign of numbers in text: "." or ","
@@ -137,7 +142,7 @@ def estimate_table(
     method: str = "auto",
     groups: int | None = None,
     log_n: bool = False,
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
     progress: Progress | None = None,
@@ -147,18 +152,20 @@ def estimate_table(
 
 
 def _checked(
-    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | None, level: float, seed: int
+    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | datetime.timedelta | None,
+    level: float, seed: int,
 ) -> EstimateOptions:  # fmt: skip
     if sigma is not None:
         sigma = positive(sigma, "sigma", "sigma=2.0")
     one_of(method, ("auto", *ESTIMATORS), "method", MethodError)
     if groups is not None:
         groups = whole(groups, "groups", "groups=3")
+    in_seconds = isinstance(half_life, datetime.timedelta | np.timedelta64)
     if half_life is not None:
-        half_life = positive(half_life, "half_life", "half_life=86400")
+        half_life = positive(as_time(half_life) if in_seconds else half_life, "half_life", "half_life=86400")
     check_probability("level", level)
     seed = whole(seed, "seed", "seed=0", low=0)
-    return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
+    return EstimateOptions(sigma, method, groups, log_n, half_life, in_seconds, float(level), seed)
 
 
 def _estimate(table: Table, options: EstimateOptions, progress: Progress | None) -> Result:
@@ -183,6 +190,11 @@ def _unit(table: Table, options: EstimateOptions) -> float:
     """1, or for very large or small values the power of two to divide them by, which changes no digit."""
     if options.half_life is not None and table.time is None:
         raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
+    if options.in_seconds and not table.dates:
+        raise ColmeError(
+            f"a half-life of {options.half_life:,.15g} seconds, but {table.names.time} holds plain numbers: it must be "
+            "a number in their unit. Leave the unit of the half-life out."
+        )
     if not len(table.value):
         raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
     largest = max(abs(float(table.value.min())), abs(float(table.value.max()))) or options.sigma or 1.0
