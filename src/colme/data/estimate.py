@@ -439,5 +439,5 @@ def _result(
         agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=measured.table.names,
+        summary=summary, names=measured.table.names, parts=measured.table.parts,
     )  # fmt: skip
