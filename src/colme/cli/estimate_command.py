@@ -56,7 +56,7 @@ def duration_text(duration: float | datetime.timedelta) -> str:
 @click.argument("file", type=click.Path())
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
-@click.option("--value", metavar="COLUMN", help="Column of samples.")
+@click.option("--value", metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
 @click.option("--time", metavar="COLUMN",
               help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
                    "later ones.")  # fmt: skip
