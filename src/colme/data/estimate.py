@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import math
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import as_time
 from colme.confidence import check_probability
 from colme.data.fit.cross_validation import (
     CANDIDATES,
@@ -68,6 +70,8 @@ class EstimateOptions(NamedTuple):
     groups: int | None
     log_n: bool
     half_life: float | None
+    in_seconds: bool
+    """Whether the half-life was given with a unit."""
     level: float
     seed: int
 
@@ -84,16 +88,22 @@ def estimate(
     groups: int | None = None,
     label: str | None = None,
     covariates: str | Sequence[str] = (),
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
+    decimal: str = ".",
+    thousands: str | None = None,
+    time_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    source      a file (CSV, Parquet, Arrow), a data frame, a dict of arrays, or an iterator of such batches
+    source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, or an iterator of
+                such batches
     agent       the column that identifies the agent, or several columns
-    value       the column of samples
+    value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
     weight      the column of weights: a sample of weight w counts as w samples
     sigma       the standard deviation of a sample, if known
@@ -101,9 +111,15 @@ def estimate(
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
     label       the column of known groups, one per agent
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
-    half_life   in units of time (seconds for dates): the weight of a sample halves in this time
+    half_life   the weight of a sample halves in this time, in units of the times (seconds for dates); a `timedelta` if
+                times are dates
     level       the probability with which an interval contains the true mean
     seed        decides the random folds of the cross-validation
+    decimal     the decimal sign of numbers in text: "." or ","
+    thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
+    time_format how dates in text are written, as in `datetime.strptime`: "%d.%m.%Y %H:%M"
+    encoding    of a text file, such as "latin-1" or "utf-16"; None: UTF-8
+    sheet       of a spreadsheet; None: the first one that is not empty
     progress    called with (done, total) while rows are read and while methods are compared
 
     Returns a `Result`: one row per agent, and a summary. Without time, the order of an agent's rows and the order in
@@ -112,8 +128,10 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
-    table = read_table(source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns,
-                       progress=progress)  # fmt: skip
+    table = read_table(
+        source, agent=agent, value=value, time=time, weight=weight, label=label, covariates=columns, decimal=decimal,
+        thousands=thousands, time_format=time_format, encoding=encoding, sheet=sheet, progress=progress,
+    )  # fmt: skip
     return _estimate(table, options, progress)
 
 
@@ -124,7 +142,7 @@ def estimate_table(
     method: str = "auto",
     groups: int | None = None,
     log_n: bool = False,
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
     progress: Progress | None = None,
@@ -134,18 +152,20 @@ def estimate_table(
 
 
 def _checked(
-    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | None, level: float, seed: int
+    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | datetime.timedelta | None,
+    level: float, seed: int,
 ) -> EstimateOptions:  # fmt: skip
     if sigma is not None:
         sigma = positive(sigma, "sigma", "sigma=2.0")
     one_of(method, ("auto", *ESTIMATORS), "method", MethodError)
     if groups is not None:
         groups = whole(groups, "groups", "groups=3")
+    in_seconds = isinstance(half_life, datetime.timedelta | np.timedelta64)
     if half_life is not None:
-        half_life = positive(half_life, "half_life", "half_life=86400")
+        half_life = positive(as_time(half_life) if in_seconds else half_life, "half_life", "half_life=86400")
     check_probability("level", level)
     seed = whole(seed, "seed", "seed=0", low=0)
-    return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
+    return EstimateOptions(sigma, method, groups, log_n, half_life, in_seconds, float(level), seed)
 
 
 def _estimate(table: Table, options: EstimateOptions, progress: Progress | None) -> Result:
@@ -170,6 +190,11 @@ def _unit(table: Table, options: EstimateOptions) -> float:
     """1, or for very large or small values the power of two to divide them by, which changes no digit."""
     if options.half_life is not None and table.time is None:
         raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
+    if options.in_seconds and not table.dates:
+        raise ColmeError(
+            f"a half-life of {options.half_life:,.15g} seconds, but {table.names.time} holds plain numbers: it must be "
+            "a number in their unit. Leave the unit of the half-life out."
+        )
     if not len(table.value):
         raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
     largest = max(abs(float(table.value.min())), abs(float(table.value.max()))) or options.sigma or 1.0
@@ -414,5 +439,5 @@ def _result(
         agent=measured.table.labels, n=measured.n, mean=full(measured.moments.mean),
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=measured.table.names,
+        summary=summary, names=measured.table.names, parts=measured.table.parts,
     )  # fmt: skip

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of, numbers, refuse
+from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of
 from colme.data.read.batches import Batch
+from colme.data.read.format import TableFormat
 from colme.data.read.grouping import group_rows
+from colme.data.read.numbers import NumberColumn, Signs, refuse
 from colme.data.read.row_buffer import RowBuffer
 from colme.data.read.sources import open_source
 from colme.data.read.table import NAMED, Names, Table
@@ -26,16 +29,19 @@ HEAVIEST = 1e30
 class TableReader:
     """Reads all batches while it is iterated over; then `table` returns the samples by agent."""
 
-    def __init__(self, source: Any, names: Names, memory: int):
+    def __init__(self, source: Any, names: Names, form: TableFormat, memory: int):
         self.names = names
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
         singles = (names.value, names.time, names.weight, names.label, *names.covariates)
         wanted = list(dict.fromkeys([*self.agent, *(each for each in singles if each is not None)]))
-        self.source = open_source(source)
+        self.source = open_source(source, form)
         self.batches = self.source.read(wanted)
         self.n_rows = 0
         self.left_out = {"agent": 0, "value": 0, "time": 0, "weight": 0, "zero": 0}
-        self.agents, self.times, self.groups = encoder_of(len(self.agent)), TimeColumn(), LabelEncoder()
+        signs = Signs(form.decimal, form.thousands)
+        self.agents, self.groups = encoder_of(len(self.agent)), LabelEncoder()
+        self.times = TimeColumn(signs, form.time_format)
+        self.numbers: dict[str, NumberColumn] = defaultdict(lambda: NumberColumn(signs))
         self.rows = RowBuffer(memory)
         self.count: NDArray[np.int64] = np.zeros(0, np.int64)
         self.label: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -94,7 +100,7 @@ class TableReader:
         return Where(self.source.name, column, self.n_rows)
 
     def _numbers(self, batch: Batch, column: str, rule: str) -> NDArray[np.float64]:
-        found = numbers(batch[column], self._where(column))
+        found = self.numbers[column].numbers(batch[column], self._where(column))
         refuse(np.abs(found) > LARGEST, found, self._where(column), rule)
         return found
 
@@ -136,6 +142,7 @@ class TableReader:
         grouped = group_rows(self.rows, self.count, by_time=by_time)
         self.rows.close()
         labels = self.agents.labels(text=self.source.text)
+        parts = self.agents.parts(text=self.source.text) if len(self.agent) > 1 else []
         weight = grouped.columns[-1] if names.weight is not None else None
         if names.label is not None and not (self.label[there] >= 0).any():
             raise DataError(
@@ -152,6 +159,8 @@ class TableReader:
             covariates,
             (*self._notes(labels[~there], grouped.disordered, grouped.tied), *notes),
             names,
+            by_time and not self.times.numeric,
+            tuple(each[there] for each in parts),
         )
 
     def _check_not_empty(self) -> None:
@@ -185,7 +194,10 @@ class TableReader:
         return found, notes
 
     def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
-        notes = []
+        notes = list(self.source.notes)
+        for name, column in self.numbers.items():
+            if column.yes_or_no:
+                notes.append(f"Yes and no in {name} count as 1 and 0.")
         for key, n in self.left_out.items():
             if n:
                 what = {"agent": " or ".join(map(str, self.agent)), "zero": "a weight above 0"}.get(key)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import ColumnError, shorten
+from colme.data.read.format import TableFormat
+from colme.errors import ColumnError, DataError, shorten
 
 MEMORY = 1 << 30
 """Bytes of rows that are kept in memory; the rest goes to a temporary file."""
@@ -42,6 +43,8 @@ class Table(NamedTuple):
     label       known group of each agent, -1 if unknown; None if no labels were given
     covariates  (n_agents, n_covariates): the mean of each covariate for each agent
     notes       what was done to the rows (left out, sorted, ...), one sentence each
+    dates       whether times are seconds; otherwise their unit is not known
+    parts       if several columns identify the agent: its label in each of them
     """
 
     labels: NDArray[Any]
@@ -53,6 +56,8 @@ class Table(NamedTuple):
     covariates: NDArray[np.float64] | None
     notes: tuple[str, ...]
     names: Names
+    dates: bool = False
+    parts: tuple[NDArray[Any], ...] = ()
 
     @property
     def n_agents(self) -> int:
@@ -68,22 +73,34 @@ def read_table(
     weight: str | None = None,
     label: str | None = None,
     covariates: str | Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    time_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     progress: Progress | None = None,
     memory: int = MEMORY,
 ) -> Table:
     """The samples of a table, agent by agent.
 
-    source      a file (CSV, TSV, Parquet, Arrow; text may be compressed), a folder of Parquet files, "-" (CSV from
-                stdin), a data frame (pandas, polars, pyarrow, ...), a dict of arrays, or an iterator of such batches
+    source      a file (CSV, TSV, JSON lines, Parquet, Arrow, .xlsx, .ods; text may be compressed), a folder of Parquet
+                files, "-" (CSV from stdin), a data frame (pandas, polars, pyarrow, ...), a dict of arrays, or an
+                iterator of such batches
     agent       the column that identifies the agent; several columns make labels like "DM / 3"
     value       the column of samples
     time        the column by which an agent's samples are sorted: dates or numbers
     weight      the column of weights: a sample of weight w counts as w samples
     label       the column of known groups, one per agent
     covariates  columns of numbers that may predict an agent's mean
+    decimal     the decimal sign of numbers in text: "." or ","
+    thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
+    time_format how dates in text are written, as in `datetime.strptime`
+    encoding    of a text file, such as "latin-1" or "utf-16"; None: UTF-8
+    sheet       of a spreadsheet; None: the first one that is not empty
     memory      bytes of rows kept in memory; the rest goes to a temporary file
 
-    Rows without agent, value, time or weight are left out, and `notes` says how many. Infinite values, negative
+    Rows without agent, value, time or weight are left out, and `notes` says how many. A column of numbers may hold yes
+    and no (true and false, y and n, t and f) instead, which count as 1 and 0. Infinite values, negative
     weights, text in a column of numbers and agents with two labels are refused. Messages count rows from 1.
     """
     agents = agent if isinstance(agent, list | tuple) and agent else (agent,)
@@ -96,9 +113,13 @@ def read_table(
         label=None if label is None else _name(label, "label"),
         covariates=tuple(_name(each, "covariates") for each in columns),
     )
+    form = TableFormat(decimal, thousands, time_format, encoding, sheet).checked()
+    if time_format is not None and time is None:
+        raise DataError(f"time_format={shorten(time_format)} needs a column of times, but no time was given. Try "
+                        "time=... (--time).")  # fmt: skip
     from colme.data.read.reader import TableReader  # imports pyarrow, which is only needed to read
 
-    with contextlib.closing(TableReader(source, names, memory)) as reader:
+    with contextlib.closing(TableReader(source, names, form, memory)) as reader:
         for _ in reader:
             if progress is not None:
                 progress(reader.n_rows, reader.total)
