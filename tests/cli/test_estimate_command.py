@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import math
@@ -19,12 +20,14 @@ from rich.cells import cell_len
 from colme import cli
 from colme.cli import _row_progress
 from colme.cli._agent_table import print_agents
+from colme.cli.estimate_command import Duration, duration_text
 from colme.data import estimate as estimate_module
 from colme.data.report.output import csv_of, json_of, save_result
 from colme.data.report.result import Summary
 from colme.data.report.sentences import decimals, headline, most_changed, number_format, safe_name, sentences
 from colme.errors import DataError, RunError
 from tests.support.made_results import made_result
+from tests.support.spreadsheets import write_xlsx
 
 READINGS = "sensor,room,temperature,ts\n" + "".join(
     f"s-{k % 7},{('south', 'north')[k % 2]},{20 + k % 7 + k % 3 / 10},2024-03-{1 + k % 28:02d}\n" for k in range(90)
@@ -86,18 +89,20 @@ def test_csv_is_every_agent_and_quiet_is_quiet(file: Path, asked: Any, capfd: py
 
 
 def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]) -> None:
-    file.write_text("a,b,v,t,w,g,c\nx,y,1,2024-01-01,1,u,3\nx,z,2,2024-01-02,1,u,4\n")
+    file.write_bytes("a;b;v;t;w;g;c\nx;y;1.000,5;01.01.2024;1;u;3\nx;z;2;02.01.2024;1;ü;4\n".encode("latin-1"))
     code, _, err = call(capfd, file, "--agent", "a", "--agent", "b", "--value", "v", "--time", "t", "--weight", "w",
                         "--label", "g", "--covariate", "c", "--covariate", "log n", "--method", "census",
                         "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8",
-                        "--seed", "5")  # fmt: skip
+                        "--seed", "5", "--decimal", ",", "--thousands", ".", "--time-format", "%d.%m.%Y",
+                        "--encoding", "latin-1")  # fmt: skip
     assert code == 0, err
     (got,) = asked
     assert callable(got.pop("progress"))
     assert got == {
         "source": str(file), "agent": ("a", "b"), "value": "v", "time": "t", "weight": "w", "label": "g",
-        "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "half_life": 7 * 86400.0,
-        "level": 0.8, "seed": 5,
+        "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "level": 0.8, "seed": 5,
+        "half_life": datetime.timedelta(days=7), "decimal": ",", "thousands": ".", "time_format": "%d.%m.%Y",
+        "encoding": "latin-1", "sheet": None,
     }  # fmt: skip
 
 
@@ -105,8 +110,33 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
 def test_half_lives_have_units(
     text: str, seconds: float, file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(capfd, file, *ASKED, "--time", "ts", "--half-life", text)[0] == 0
-    assert asked[0]["half_life"] == seconds
+    code, out, _ = call(capfd, file, *ASKED, "--time", "ts", "--half-life", text, "--format", "json")
+    assert code == 0 and json.loads(out)["summary"]["half_life"] == seconds
+    assert isinstance(asked[0]["half_life"], float if text == "12" else datetime.timedelta)
+
+
+@pytest.mark.parametrize("text", ["90s", "1.5min", "36h", "2w", "0.000001s", "12", "12345678901234567890"])
+def test_a_half_life_is_typed_again_as_it_was(text: str) -> None:
+    kind = Duration()
+    assert kind.convert(duration_text(kind.convert(text, None, None)), None, None) == kind.convert(text, None, None)
+
+
+def test_a_half_life_of_plain_numbers_has_no_unit(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text("sensor,temperature,ts\n" + "".join(f"{k % 5},{k},{k}\n" for k in range(30)))
+    code, _, err = call(capfd, file, *ASKED, "--time", "ts", "--half-life", "30d")
+    assert code == 1
+    assert "a half-life of 2,592,000 seconds, but ts holds plain numbers: it must be a number in their unit." in err
+    assert "Leave the unit of the half-life out." in err
+    assert call(capfd, file, *ASKED, "--time", "ts", "--half-life", "30")[0] == 0
+
+
+def test_a_sheet_is_named(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [line.split(",") for line in READINGS.splitlines()]
+    path = write_xlsx(file.with_name("book.xlsx"), {"cover": [["Report"]], "2024": rows})
+    code, out, _ = call(capfd, path, *ASKED, "--sheet", "2024", "--format", "csv")
+    assert code == 0 and len(out.splitlines()) == 8
+    code, _, err = call(capfd, path, "--sheet", "2024")
+    assert code == 2 and "sensor, room, temperature, ts" in err
 
 
 def test_files_figure_and_page_are_written(file: Path, asked: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,14 +68,16 @@ def test_exit_codes(arguments: tuple[str, ...], text: str, code: int, words: str
 
 
 def test_do_it_again_is_a_command_that_runs(tmp_path: Path) -> None:
-    """Names with blanks, quotes and dollars; every option; a half-life that floats print with an exponent."""
+    """Names with blanks, quotes and dollars; every option for a text file."""
     agent, value = "who's it", "$x `y`"
-    rows = [f"{sensor},{x},{k},1,{sensor},{k % 3}" for k, (sensor, x) in enumerate(ROWS)]
-    (tmp_path / "my table.csv").write_text(f"{agent},{value},t,w,kind,c\n" + "\n".join(rows) + "\n")
+    rows = [f"{sensor};{str(x).replace('.', ',')};{k // 60:02}.{k % 60:02};1;{sensor};{k % 3}" for k, (sensor, x) in
+            enumerate(ROWS)]  # fmt: skip
+    (tmp_path / "my table.csv").write_text(f"{agent};{value};t;w;kind;c\n" + "\n".join(rows) + "\n", "utf-16")
     done = colme(tmp_path, "my table.csv", "--agent", agent, "--value", value, "--time", "t", "--weight", "w",
                  "--label", "kind", "--covariate", "c", "--covariate", "log n", "--method", "shrinkage", "--groups",
-                 "4", "--sigma", "0.7", "--half-life", "12345678901234567890", "--level", ".8", "--seed", "7", "-o",
-                 "a b.csv", "-o", "c.json", "--plot", "p.svg", "--report", "r.html", "--wide", "--quiet")  # fmt: skip
+                 "4", "--sigma", "0.7", "--half-life", "1.5min", "--level", ".8", "--seed", "7", "-o",
+                 "a b.csv", "-o", "c.json", "--plot", "p.svg", "--report", "r.html", "--wide", "--quiet", "--decimal",
+                 ",", "--thousands", " ", "--time-format", "%H.%M", "--encoding", "utf-16")  # fmt: skip
     assert done.returncode == 0, done.stderr
     first = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     (again,) = re.findall("<h2>Do it again</h2>\n<pre>(.*)</pre>", (tmp_path / "r.html").read_text())

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import math
+from pathlib import Path
 
+import narwhals
 import numpy as np
+import pandas
 import pytest
 
-from colme.data.estimate import estimate_table
+from colme.data.estimate import estimate, estimate_table
 from colme.data.fit.estimators import ESTIMATORS
 from colme.data.held_out import adjusted_rand_index, score, split
-from colme.data.report.result import COLUMNS, FLAGS
+from colme.data.report.output import save_result
+from colme.data.report.result import BACKENDS, COLUMNS, FLAGS
 from colme.data.report.sentences import sentences
 from colme.errors import ColmeError
 from tests.support.tables import drawn, table_of
@@ -215,7 +221,6 @@ def test_shift_and_scale() -> None:
 
 
 def test_columns_and_frames() -> None:
-    pandas = pytest.importorskip("pandas")
     result = estimate_table(table_of([[1.0, 2.0], [3.0], [2.0, 2.0, 3.0]]))
     assert tuple(result.to_columns()) == COLUMNS and len(FLAGS) <= 8
     frame = result.to_frame()
@@ -223,6 +228,49 @@ def test_columns_and_frames() -> None:
     with pytest.raises(ColmeError, match="Did you mean 'pandas'"):
         result.to_frame("panda")
     assert "3 agents" in repr(result)
+
+
+def test_several_columns_that_identify_an_agent_come_back_as_columns(tmp_path: Path) -> None:
+    table = {"carrier": ["UA", "UA", "AA", "UA"], "dest": [7, 8, 7, 7], "delay": [1.0, 2.0, 3.0, 5.0]}
+    result = estimate(table, agent=("carrier", "dest"), value="delay")
+    assert tuple(result.to_columns()) == ("agent", "carrier", "dest", *COLUMNS[1:])
+    expected = [("UA / 7", "UA", 7), ("UA / 8", "UA", 8), ("AA / 7", "AA", 7)]
+    for backend in BACKENDS:
+        frame = narwhals.from_native(result.to_frame(backend))
+        assert frame.select("agent", "carrier", "dest").rows() == expected and frame["dest"].dtype == narwhals.Int64
+    for ending in ("csv", "parquet", "json"):
+        save_result(result, tmp_path / f"o.{ending}")
+    rows = json.loads((tmp_path / "o.json").read_text())["agents"]
+    assert [(row["agent"], row["carrier"], row["dest"]) for row in rows] == expected
+    for found in (pandas.read_csv(tmp_path / "o.csv"), pandas.read_parquet(tmp_path / "o.parquet")):
+        assert list(found[["agent", "carrier", "dest"]].itertuples(index=False, name=None)) == expected
+
+
+@pytest.mark.parametrize(("names", "columns"), [
+    (("n", "mean"), ("agent_n", "agent_mean")),
+    (("agent", "x"), ("agent_agent", "x")),
+    (("n", "agent_n"), ("agent_agent_n", "agent_n")),
+    (("agent_n", "n", "y"), ("agent_n", "agent_agent_n", "y")),
+])  # fmt: skip
+def test_no_column_of_the_table_takes_the_name_of_another(names: tuple[str, ...], columns: tuple[str, ...]) -> None:
+    table = {name: [f"{name}1", f"{name}2"] for name in names}
+    found = estimate(table | {"v": [1.0, 2.0]}, agent=names, value="v").to_columns()
+    assert tuple(found) == ("agent", *columns, *COLUMNS[1:])
+    assert [found[column].tolist() for column in columns] == list(table.values()) and found["n"].tolist() == [1, 1]
+
+
+def test_a_half_life_of_dates_may_be_a_timedelta() -> None:
+    day, rng = np.timedelta64(1, "D"), np.random.default_rng(14)
+    table = {"a": np.arange(60) % 6, "v": rng.normal(size=60), "t": np.datetime64("2024-01-01") + np.arange(60) * day}
+    week = [datetime.timedelta(days=7), np.timedelta64(7, "D"), pandas.Timedelta(days=7), 7 * 86400]
+    results = [estimate(table, agent="a", value="v", time="t", half_life=each) for each in week]
+    assert all(each.summary.half_life == 7 * 86400 for each in results)
+    assert all(np.array_equal(each.estimate, results[0].estimate) for each in results)
+    assert not np.array_equal(results[0].mean, estimate(table, agent="a", value="v", time="t").mean)
+    with pytest.raises(ColmeError, match=r"a half-life of 604,800 seconds, but t holds plain numbers: .* Leave"):
+        estimate(table | {"t": np.arange(60)}, agent="a", value="v", time="t", half_life=week[0])
+    with pytest.raises(ColmeError, match="must be positive"):
+        estimate(table, agent="a", value="v", time="t", half_life=-week[0])
 
 
 def test_protocol_scores_estimates_without_their_noise() -> None:

@@ -328,7 +328,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
         _dict(temperature=[1.0, "warm", 2.0]), {}, ("temperature in row 2 of the table is 'warm'", "number", "Correct"),
     ),
     "comma as a point": (
-        _write("t.csv", "sensor;temperature\na;1,5\n"), {}, ("row 1 of t.csv is '1,5'", "a number", "with a point"),
+        _write("t.csv", "sensor;temperature\na;1,5\n"), {}, ("row 1 of t.csv is '1,5'", "a number", "Try decimal="),
     ),
     "dates as values": (_dict(temperature=[DAY] * 3), {}, ("temperature of the table holds date32", "hold numbers")),
     "infinite value": (
@@ -368,13 +368,13 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = 
     "cells too many": (
         _write("t.csv", READINGS + "a,1,2\na,1,2,3\n"), {}, ("row 2 of t.csv has 4 cells", "must have 3", "Correct it"),
     ),
-    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not valid UTF-8", "Save it as")),
-    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not valid UTF-8", "must be", "Save it as")),
+    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not UTF-8 text", "Try encoding=")),
+    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not UTF-8 text", "must be", "Try encoding=")),
     "cut parquet": (_cut("parquet"), {}, ("t.parquet cannot be read", "may be truncated", "Write it again")),
     "cut arrow": (_cut("arrow stream"), {"agent": "who", "value": "x"}, ("t.arrow cannot be read", "may be truncated")),
     "cut csv.gz": (_cut("csv.gz"), {"agent": "who", "value": "x"}, ("t.csv.gz cannot be read", "truncated", "Write")),
-    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet cannot be read", "Write it again")),
-    "unknown ending": (_write("t.xlsx", "x"), {}, ("t.xlsx has an unknown ending", ".csv", "Rename or convert")),
+    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet is text", "must agree", "Rename it")),
+    "unknown ending": (_write("t.xls", "x"), {}, ("t.xls has an unknown ending", ".csv", "Rename or convert")),
     "no such file": (lambda folder: folder / "nothing.csv", {}, ("there is no file", "nothing.csv", "Check the path")),
     "almost such a file": (
         lambda folder: _write("readings.csv", "x")(folder).with_name("reading.csv"), {},

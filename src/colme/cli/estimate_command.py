@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import click
 from colme.cli._agent_table import print_agents
 from colme.cli._row_progress import row_progress
 from colme.cli.output import format_option, say
+from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError
 
 if TYPE_CHECKING:
@@ -23,22 +25,38 @@ SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
-    """A number in units of the time column, or a number with a unit."""
+    """A number in units of the time column, or a timedelta if it has a unit."""
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> float | datetime.timedelta:  # fmt: skip
         match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value))
-        if match is None or float(match[1]) == 0:
+        try:
+            found = match and (float(match[1]) if match[2] is None
+                               else datetime.timedelta(seconds=float(match[1]) * SECONDS[match[2]]))  # fmt: skip
+        except OverflowError:
+            found = None
+        if not found:
             self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
-        return float(match[1]) * SECONDS.get(match[2], 1)
+        return found
+
+
+def duration_text(duration: float | datetime.timedelta) -> str:
+    """What to type for a duration."""
+    if not isinstance(duration, datetime.timedelta):
+        return f"{Decimal(repr(duration)):f}"
+    unit = next((each for each in ("w", "d", "h", "min") if not duration % datetime.timedelta(seconds=SECONDS[each])),
+                "s")  # fmt: skip
+    return f"{Decimal(repr(duration / datetime.timedelta(seconds=SECONDS[unit]))).normalize():f}{unit}"
 
 
 @click.command("estimate")
 @click.argument("file", type=click.Path())
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
-@click.option("--value", metavar="COLUMN", help="Column of samples.")
+@click.option("--value", metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
 @click.option("--time", metavar="COLUMN",
               help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
                    "later ones.")  # fmt: skip
@@ -54,10 +72,20 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 @click.option("--sigma", type=click.FloatRange(min=0, min_open=True), metavar="NUMBER",
               help="Standard deviation of a sample, if known.")  # fmt: skip
 @click.option("--half-life", type=Duration(), metavar="TIME",
-              help="The weight of a sample halves in this time: 7d, 12h, ...")  # fmt: skip
+              help="The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the "
+                   "times are plain numbers.")  # fmt: skip
 @click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
+@click.option("--decimal", type=click.Choice(DECIMALS), default=".", show_default=True, metavar="SIGN",
+              help="Decimal sign of numbers in text: --decimal , for 12,5.")  # fmt: skip
+@click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
+              help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\".")  # fmt: skip
+@click.option("--time-format", metavar="FORMAT",
+              help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
+@click.option("--encoding", metavar="NAME",
+              help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ...")  # fmt: skip
+@click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty).")
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
 @click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
@@ -73,9 +101,10 @@ def command(
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    FILE is CSV or TSV (also compressed: .gz), Parquet (also a folder), Arrow, or - for CSV from stdin: one row per
-    sample, in any order. Similar agents learn from each other. Cross-validation measures whether that helps; if it does
-    not, every agent keeps its own mean. Rows without a value are left out and counted.
+    FILE is CSV, TSV or JSON lines (also compressed: .gz), Parquet (also a folder), Arrow, a spreadsheet (.xlsx, .ods),
+    or - for CSV from stdin: one row per sample, in any order. Values are numbers, or yes and no. Similar agents learn
+    from each other. Cross-validation measures whether that helps; if it does not, every agent keeps its own mean. Rows
+    without a value are left out and counted.
 
     \b
     Examples:
@@ -83,12 +112,15 @@ def command(
       colme estimate readings.csv --agent sensor --value temperature --time ts --half-life 30d
       colme estimate flights.csv --agent carrier --agent dest --value arr_delay -o routes.csv --report routes.html
       colme estimate sales.csv --agent store --value revenue --covariate area --covariate "log n" --plot stores.svg
+      colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
+      colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
+      colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
       zcat log.csv.gz | colme estimate - --agent user --value seconds --format json | jq .summary
     """
     from colme.data.report import output
 
     if not agent or value is None:
-        raise _missing(file, agent, value)
+        raise _missing(file, agent, value, TableFormat(*(options[name] for name in TableFormat._fields)))
     if options["half_life"] is not None and options["time"] is None:
         raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")
     _check_targets(file, [path for path in (*outputs, plot, report) if path is not None])
@@ -132,12 +164,12 @@ def command(
         say("Written: " + ", ".join(map(str, written)))
 
 
-def _missing(file: str, agent: tuple[str, ...], value: str | None) -> click.UsageError:
+def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFormat) -> click.UsageError:
     """The error for a missing --agent or --value, with the columns of the file."""
     from colme.data.read.sources import open_source
 
     wanted = [flag for flag, given in (("--agent", agent), ("--value", value)) if not given]
-    source = None if file == "-" else open_source(file)
+    source = None if file == "-" else open_source(file, form.checked())
     names = (source and source.columns) or []
     more = ", ..." if len(names) > 20 else ""
     there = f" The columns of {source.name} are {', '.join(names[:20])}{more}." if source and names else ""
@@ -208,7 +240,7 @@ def command_line(context: click.Context) -> str:
         if option.is_flag:
             words.append(flag)
         for each in () if option.is_flag else given if isinstance(given, tuple) else (given,):
-            words += [flag, f"{Decimal(repr(each)):f}" if isinstance(option.type, Duration) else str(each)]
+            words += [flag, duration_text(each) if isinstance(option.type, Duration) else str(each)]
     if file.startswith("-") and file != "-":
         words += ["--", file]
     return shlex.join(words) + (" < table.csv  # the table was read from standard input" if file == "-" else "")

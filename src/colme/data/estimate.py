@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import math
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.columns import as_time
 from colme.confidence import check_probability
 from colme.data.fit.cross_validation import (
     CANDIDATES,
@@ -38,7 +40,8 @@ from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import AgentMoments, moments_of
-from colme.data.read.table import Names, Table, read_moments
+from colme.data.read.format import TableFormat
+from colme.data.read.table import Names, Table, read_moments, read_samples
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
@@ -66,6 +69,8 @@ class EstimateOptions(NamedTuple):
     groups: int | None
     log_n: bool
     half_life: float | None
+    in_seconds: bool
+    """Whether the half-life was given with a unit."""
     level: float
     seed: int
 
@@ -82,16 +87,22 @@ def estimate(
     groups: int | None = None,
     label: str | None = None,
     covariates: str | Sequence[str] = (),
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
+    decimal: str = ".",
+    thousands: str | None = None,
+    time_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    source      a file (CSV, Parquet, Arrow), a data frame, a dict of arrays, or an iterator of such batches
+    source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, or an iterator of
+                such batches
     agent       the column that identifies the agent, or several columns
-    value       the column of samples
+    value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
     weight      the column of weights: a sample of weight w counts as w samples
     sigma       the standard deviation of a sample, if known
@@ -99,9 +110,15 @@ def estimate(
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
     label       the column of known groups, one per agent
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
-    half_life   in units of time (seconds for dates): the weight of a sample halves in this time
+    half_life   the weight of a sample halves in this time, in units of the times (seconds for dates); a `timedelta` if
+                times are dates
     level       the probability with which an interval contains the true mean
     seed        decides the random folds of the cross-validation
+    decimal     the decimal sign of numbers in text: "." or ","
+    thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
+    time_format how dates in text are written, as in `datetime.strptime`: "%d.%m.%Y %H:%M"
+    encoding    of a text file, such as "latin-1" or "utf-16"; None: UTF-8
+    sheet       of a spreadsheet; None: the first one that is not empty
     progress    called with (done, total) while rows are read and while methods are compared
 
     Returns a `Result`: one row per agent, and a summary. Without time, the order of an agent's rows and the order in
@@ -110,10 +127,12 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
+    form = TableFormat(decimal, thousands, time_format, encoding, sheet)
     named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
-    _check_half_life(options, timed=time is not None)
-    moments = read_moments(source, named, seed=options.seed, half_life=options.half_life, progress=progress)
-    return _estimate(moments, options, progress)
+    if time is None:
+        _check_half_life(options)
+        return _estimate(read_moments(source, named, form, seed=options.seed, progress=progress), options, progress)
+    return _estimate(_moments(read_samples(source, named, form, progress=progress), options), options, progress)
 
 
 def estimate_table(
@@ -123,35 +142,46 @@ def estimate_table(
     method: str = "auto",
     groups: int | None = None,
     log_n: bool = False,
-    half_life: float | None = None,
+    half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Result:
     """`estimate` for a table that is already read. `log_n`: use the logarithm of the counts as a covariate."""
     options = _checked(sigma, method, groups, log_n, half_life, level, seed)
-    _check_half_life(options, timed=table.time is not None)
-    return _estimate(moments_of(table, seed=options.seed, half_life=options.half_life), options, progress)
+    return _estimate(_moments(table, options), options, progress)
 
 
 def _checked(
-    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | None, level: float, seed: int
+    sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | datetime.timedelta | None,
+    level: float, seed: int,
 ) -> EstimateOptions:  # fmt: skip
     if sigma is not None:
         sigma = positive(sigma, "sigma", "sigma=2.0")
     one_of(method, ("auto", *ESTIMATORS), "method", MethodError)
     if groups is not None:
         groups = whole(groups, "groups", "groups=3")
+    in_seconds = isinstance(half_life, datetime.timedelta | np.timedelta64)
     if half_life is not None:
-        half_life = positive(half_life, "half_life", "half_life=86400")
+        half_life = positive(as_time(half_life) if in_seconds else half_life, "half_life", "half_life=86400")
     check_probability("level", level)
     seed = whole(seed, "seed", "seed=0", low=0)
-    return EstimateOptions(sigma, method, groups, log_n, half_life, float(level), seed)
+    return EstimateOptions(sigma, method, groups, log_n, half_life, in_seconds, float(level), seed)
 
 
-def _check_half_life(options: EstimateOptions, *, timed: bool) -> None:
-    if options.half_life is not None and not timed:
+def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
+    _check_half_life(options, table)
+    return moments_of(table, seed=options.seed, half_life=options.half_life)
+
+
+def _check_half_life(options: EstimateOptions, table: Table | None = None) -> None:
+    if options.half_life is not None and (table is None or table.time is None):
         raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
+    if options.in_seconds and table is not None and not table.dates:
+        raise ColmeError(
+            f"a half-life of {options.half_life:,.15g} seconds, but {table.names.time} holds plain numbers: it must be "
+            "a number in their unit. Leave the unit of the half-life out."
+        )
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
@@ -407,5 +437,5 @@ def _result(
         agent=measured.every.labels, n=measured.n, mean=full(measured.moments.mean),
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=measured.every.names,
+        summary=summary, names=measured.every.names, parts=measured.every.parts,
     )  # fmt: skip

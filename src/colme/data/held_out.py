@@ -80,6 +80,7 @@ def split(table: Table, n: int, *, seed: int | None = None, held_out: int = HELD
 def _taken(table: Table, rows: NDArray[np.bool_], agents: NDArray[np.int64], n: int, *, timed: bool) -> Table:
     return table._replace(
         labels=table.labels[agents],
+        parts=tuple(each[agents] for each in table.parts),
         start=np.arange(len(agents) + 1) * n,
         value=table.value[rows],
         time=table.time[rows] if timed and table.time is not None else None,

@@ -85,6 +85,7 @@ class AgentMoments(NamedTuple):
     label       the known group of each agent, -1 if unknown; None if no labels were given
     covariates  (n_agents, n_covariates); None if none were given
     notes       what was done to the rows, one sentence each
+    parts       the columns of labels made of several; empty for one column
     """
 
     labels: NDArray[Any]
@@ -98,6 +99,7 @@ class AgentMoments(NamedTuple):
     covariates: Floats | None
     notes: tuple[str, ...]
     names: Names
+    parts: tuple[NDArray[Any], ...] = ()
 
     @property
     def forward(self) -> bool:
@@ -107,7 +109,8 @@ class AgentMoments(NamedTuple):
     def select(self, agents: NDArray[Any]) -> AgentMoments:
         """The moments of some agents, or of all in another order."""
         some = {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
-        return self._replace(folds=self.folds.select(agents), **some)
+        parts = tuple(part[agents] for part in self.parts)
+        return self._replace(folds=self.folds.select(agents), parts=parts, **some)
 
 
 def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -> AgentMoments:
@@ -116,7 +119,8 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
     if table.time is None:
         sums = RunningMoments(seed)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
-        return sums.moments(table.labels, table.names, table.label, table.covariates, table.notes)
+        made = sums.moments(table.labels, table.names, table.label, table.covariates, table.notes)
+        return made._replace(parts=table.parts)
     unit = unit_of(_largest(table.value))
     value = table.value if unit == 1.0 else np.asarray(table.value / unit)
     folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
@@ -125,7 +129,7 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
     _fill_periods(table.start, value, table.time, table.weight, rate, *folds, low, high, successive)
     return AgentMoments(
         table.labels, folds, low, high, successive, resolution_of(value[:_SOME]), unit, table.label, table.covariates,
-        table.notes, table.names,
+        table.notes, table.names, table.parts,
     )  # fmt: skip
 
 

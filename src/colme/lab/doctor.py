@@ -18,6 +18,7 @@ from colme.sim.simulation import available_cores
 
 EXTRAS = {
     "data": ("narwhals", "pyarrow", "scipy"),
+    "excel": ("python-calamine",),
     "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
     "node": ("cryptography", "eclipse-zenoh", "tomli-w"),

@@ -1,4 +1,4 @@
-"""Numbers and labels from the cells of an Arrow column; a cell that is neither is refused with its row."""
+"""Arrow columns: one array from any cells, their text, and labels as codes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from colme._core.columns import row_name
+from colme._core.columns import is_missing, row_name
 from colme.data.read.batches import MISSING
-from colme.errors import DataError, shorten
+from colme.errors import DataError
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)", re.IGNORECASE)
+EXACT = 2**53
+"""Whole numbers below this are exact as floats."""
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 JOINT = " / "
 """Separates the parts of a label made of several columns."""
@@ -35,46 +36,12 @@ class Where(NamedTuple):
         return f"{self.column} in {row_name(self.row + i)} of {self.source}"
 
 
-def numbers(array: Any, where: Where) -> NDArray[np.float64]:
-    """The numbers of a column, NaN where one is missing; text is parsed."""
-    array = decoded(array)
-    kind = array.type
-    if is_text(kind):
-        return _parsed_numbers(known_text(array), where)
-    if pa.types.is_boolean(kind):
-        array = array.cast(pa.int8())
-    elif not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    ):
-        raise DataError(f"{where.column} of {where.source} holds {kind}: it must hold numbers. Choose another column.")
-    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-
-
-def _parsed_numbers(text: Any, where: Where) -> NDArray[np.float64]:
-    try:
-        return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    except pa.ArrowInvalid:  # text, or a number that Arrow does not parse, such as +1
-        cells = text.to_pylist()
-    for i, cell in enumerate(cells):
-        if cell is not None and not NUMBER.fullmatch(cell):
-            comma = re.fullmatch(r"[+-]?\d+,\d+", cell)
-            remedy = "Write decimals with a point." if comma else "Correct it, or leave the cell empty."
-            raise DataError(f"{where.at(i)} is {shorten(cell)}: it must be a number. {remedy}")
-    return np.array([np.nan if cell is None else float(cell) for cell in cells])
-
-
-def refuse(wrong: NDArray[np.bool_], values: NDArray[np.float64], where: Where, rule: str) -> None:
-    """Refuse the first of the wrong values."""
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise DataError(f"{where.at(i)} is {values[i]:g}: {rule}")
-
-
 class LabelEncoder:
     """Codes 0, 1, ... for the labels of a column, in order of first appearance."""
 
     def __init__(self) -> None:
         self._code_of: dict[Any, int] = defaultdict(itertools.count().__next__)
+        self._kind: str | None = None
 
     def __len__(self) -> int:
         return len(self._code_of)
@@ -87,11 +54,36 @@ class LabelEncoder:
                 f"{where.column} of {where.source} holds {array.type}: a label must be text or a number. "
                 "Turn it into text, or choose another column."
             )
-        encoded = _nulls_marked(array).dictionary_encode()
+        array = _nulls_marked(array)
+        self._check(array, where)
+        encoded = array.dictionary_encode()
         labels = encoded.dictionary.to_pylist()
         found = np.full(len(labels) + 1, -1)
         found[:-1] = np.fromiter(map(self._code_of.__getitem__, labels), np.int64, len(labels))
         return found[encoded.indices.fill_null(len(labels)).to_numpy()]
+
+    def _check(self, array: Any, where: Where) -> None:
+        """Refuse labels that would be mistaken for others: 7 and "7" in different batches, and rounded numbers."""
+        if array.null_count == len(array):
+            return
+        kind = _kind(array.type)
+        if self._kind not in (None, kind):
+            raise DataError(
+                f"{where.column} of {where.source} holds {self._kind} and then {kind}: all labels must be of one kind. "
+                "Turn them into text first."
+            )
+        self._kind = kind
+        if pa.types.is_floating(array.type):
+            cells = array.to_numpy(zero_copy_only=False)
+            rounded = np.isfinite(cells) & (np.abs(cells) >= EXACT)
+            if rounded.any():
+                i = int(np.argmax(rounded))
+                raise DataError(f"{where.at(i)} is {cells[i]:.17g}: numbers from 2^53 on are rounded, and labels must "
+                                "be exact. Write them as text.")  # fmt: skip
+
+    def parts(self, *, text: bool) -> list[NDArray[Any]]:
+        """The labels of each column."""
+        return [self.labels(text=text)]
 
     def labels(self, *, text: bool) -> NDArray[Any]:
         """All labels, by code. Whole numbers become integers, also those read from text (`text`) if all of them are."""
@@ -101,7 +93,7 @@ class LabelEncoder:
             return np.array(list(map(int, found)), np.int64)
         if found and kinds <= {int, float}:
             numbers = np.array(found, np.float64)
-            if (numbers == np.floor(numbers)).all() and (np.abs(numbers) < 2**53).all():
+            if (numbers == np.floor(numbers)).all() and (np.abs(numbers) < EXACT).all():
                 return numbers.astype(np.int64)  # pandas turns whole numbers into floats where some are missing
         made = np.empty(len(found), object)
         made[:] = [_text(each) for each in found]
@@ -123,11 +115,15 @@ class PairEncoder:
         keys = pa.array((left << 31) | right, mask=(left < 0) | (right < 0))
         return self._keys.codes([keys], wheres[-1:])
 
-    def labels(self, *, text: bool) -> NDArray[Any]:
+    def parts(self, *, text: bool) -> list[NDArray[Any]]:
+        """The labels of each column, by code."""
         keys = self._keys.labels(text=False).astype(np.int64)
-        left, right = self.first.labels(text=text), self.second.labels(text=text)
-        made = np.empty(len(keys), object)
-        made[:] = [f"{left[key >> 31]}{JOINT}{right[key & (2**31 - 1)]}" for key in keys]
+        left, right = self.first.parts(text=text), self.second.labels(text=text)
+        return [*(each[keys >> 31] for each in left), right[keys & (2**31 - 1)]]
+
+    def labels(self, *, text: bool) -> NDArray[Any]:
+        made = np.empty(len(self), object)
+        made[:] = [JOINT.join(map(str, each)) for each in zip(*self.parts(text=text), strict=True)]
         return made
 
 
@@ -137,6 +133,28 @@ def encoder_of(n_columns: int) -> LabelEncoder | PairEncoder:
     for _ in range(n_columns - 1):
         made = PairEncoder(made, LabelEncoder())
     return made
+
+
+def as_array(column: Any) -> Any:
+    """One Arrow array; values of several types become text."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks()
+    if isinstance(column, pa.Array):
+        return column
+    try:
+        made = pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        made = pa.array([None if is_missing(each) else str(each) for each in column], pa.string())
+    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+
+
+def _kind(kind: Any) -> str:
+    """What a column of labels holds, in words."""
+    if is_text(kind):
+        return "text"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    return "dates" if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else str(kind)
 
 
 def _nulls_marked(array: Any) -> Any:

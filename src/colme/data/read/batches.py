@@ -29,6 +29,7 @@ class BatchSource(NamedTuple):
     batches  returns the batches, with the given columns only
     total    the number of rows in all, if known, given how many were read so far
     text     whether every column is text whose type has to be inferred (CSV)
+    notes    what was done to find the table, one sentence each
     """
 
     name: str
@@ -36,6 +37,7 @@ class BatchSource(NamedTuple):
     batches: Callable[[Sequence[Hashable]], Iterator[Batch]]
     total: Callable[[int], int | None]
     text: bool = False
+    notes: tuple[str, ...] = ()
 
     def read(self, wanted: Sequence[Hashable]) -> Iterator[Batch]:
         """The batches with these columns, after checking that all of them exist."""

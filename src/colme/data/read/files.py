@@ -1,14 +1,16 @@
-"""`open_file`: a table in a file (CSV, TSV, Parquet, Arrow), read batch by batch.
+"""`open_file`: a table in a file (CSV, TSV, Parquet, Arrow; JSON lines, spreadsheets), read batch by batch.
 
-Text files give text for every column. Cells become numbers, labels or times where they are needed
-(`colme.data.read.arrow_columns`, `colme.data.read.times`), so that an error can name the row."""
+CSV gives text for every column. Cells become numbers, labels or times where they are needed
+(`colme.data.read.numbers`, `arrow_columns`, `times`), so that an error can name the row."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
@@ -17,50 +19,111 @@ from typing import Any
 from colme.data.read import batches
 from colme.data.read.batches import MISSING, Batch, BatchSource
 from colme.data.read.batches import pyarrow as pa
+from colme.data.read.file_errors import damaged, empty, reason
+from colme.data.read.format import PLAIN, TableFormat
+from colme.data.read.json_lines import open_json_lines
+from colme.data.read.sheets import open_sheet
+from colme.data.read.text_stream import TextStream
 from colme.errors import DataError, nearest, shorten
 
 BLOCK = 1 << 24
 """Bytes of text read at a time."""
-PARQUET, ARROW, TEXT = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".csv", ".tsv", ".tab", ".txt")
+PARQUET, ARROW, SHEETS = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm", ".ods")
+TEXT, JSON_LINES = (".csv", ".tsv", ".tab", ".txt"), (".jsonl", ".ndjson")
 COMPRESSED = (".gz", ".bz2", ".zst")
 """Compression suffixes, allowed after those of text files."""
 SEPARATORS = (",", ";", "\t", "|")
+CONTENTS = {
+    b"PAR1": ("a Parquet file", PARQUET, ".parquet"),
+    b"ARROW1": ("an Arrow file", ARROW, ".arrow"),
+    b"PK\3\4": ("a spreadsheet or another archive", SHEETS, ".xlsx"),
+    b"\xd0\xcf\x11\xe0": ("an old spreadsheet, or one with a password", (), ".xlsx"),
+    b"\x1f\x8b": ("compressed", (".gz",), ".csv.gz"),
+    b"BZh": ("compressed", (".bz2",), ".csv.bz2"),
+    b"\x28\xb5\x2f\xfd": ("compressed", (".zst",), ".csv.zst"),
+}
+"""The first bytes of a file -> (what it is, the endings that fit, the one to suggest)."""
 
 
-def open_file(source: str | os.PathLike[str]) -> BatchSource:
+def open_file(source: str | os.PathLike[str], form: TableFormat = PLAIN) -> BatchSource:
     """A file by its ending, a folder of Parquet files, or "-", which is CSV from stdin."""
     if source == "-":
-        return _open_text(sys.stdin.buffer, "stdin", ".csv", None)
+        check_unused(form, "stdin", "sheet")
+        return _open_csv(TextStream(sys.stdin.buffer, "stdin", encoding=form.encoding), ".csv", form)
     path = Path(source)
     try:
         if not str(source):
             raise FileNotFoundError
         if path.is_dir():
+            check_unused(form, path.name, "encoding", "sheet")
             return _open_folder(path)
         last = path.suffix.lower()
         ending = Path(path.stem).suffix.lower() if last in COMPRESSED else last
-        if ending not in (*PARQUET, *ARROW, *TEXT) or (last in COMPRESSED and ending not in TEXT):
-            known = " ".join((*TEXT, *PARQUET, *ARROW))
+        if ending not in (*PARQUET, *ARROW, *SHEETS, *TEXT, *JSON_LINES) or (
+            last in COMPRESSED and ending not in (*TEXT, *JSON_LINES)
+        ):
+            known = " ".join((*TEXT, *JSON_LINES, *PARQUET, *ARROW, *SHEETS))
             raise DataError(
                 f"{path.name} has an unknown ending: it must be one of {known} (text may be compressed: "
                 f"{' '.join(COMPRESSED)}). Rename or convert it."
             )
         size = path.stat().st_size
         if size == 0:
-            raise _empty(path.name)
+            raise empty(path.name)
+        _check_content(path, last)
+        check_unused(form, path.name, *(["encoding"] if ending not in (*TEXT, *JSON_LINES) else []),
+                     *(["sheet"] if ending not in SHEETS else []))  # fmt: skip
         if ending in PARQUET:
             return _open_parquet(path)
         if ending in ARROW:
             return _open_arrow(path)
-        stream = io.BufferedReader(pa.input_stream(str(path), compression="detect"), 1 << 20)
-        return _open_text(stream, path.name, ending, None if last in COMPRESSED else size)
+        if ending in SHEETS:
+            return open_sheet(path, form)
+
+        def reopen() -> Any:
+            return pa.input_stream(str(path), compression="detect")
+
+        text = TextStream(reopen(), path.name, encoding=form.encoding, size=None if last in COMPRESSED else size,
+                          reopen=reopen)  # fmt: skip
+        return open_json_lines(text) if ending in JSON_LINES else _open_csv(text, ending, form)
     except FileNotFoundError:
         folder = path.parent
         close = nearest(path.name, [each.name for each in folder.iterdir()]) if folder.is_dir() else None
         remedy = f"Did you mean {close!r}?" if close else "Check the path."
         raise DataError(f"there is no file {str(source)!r}. {remedy}") from None
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path.name, error) from None
+        raise damaged(path.name, error) from None
+
+
+def check_unused(form: TableFormat, name: str, *fields: str) -> None:
+    """Refuse fields of the format that have no meaning for this kind of table."""
+    meant = {"encoding": "text files", "sheet": "spreadsheets"}
+    for field in fields:
+        value = getattr(form, field)
+        if value is not None:
+            raise DataError(f"{field}={shorten(value)} for {name}: it is only for {meant[field]}. Leave it out.")
+
+
+def _check_content(path: Path, last: str) -> None:
+    """Refuse a file whose first bytes say that it is of another kind than its last ending says."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    text = _is_text(head)
+    found = next((each for start, each in CONTENTS.items() if not text and head.startswith(start)), None)
+    if text and any(last in endings for _, endings, _ in CONTENTS.values()):
+        found = ("text", (), ".csv")
+    if found is not None and last not in found[1]:
+        raise DataError(f"{path.name} is {found[0]}, not what its ending says: the two must agree. Rename it, or save "
+                        f"it, to end in {found[2]}.")  # fmt: skip
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether bytes are UTF-8 without control characters; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not any(byte < 9 or 13 < byte < 32 for byte in head)
 
 
 def _open_parquet(path: Path) -> BatchSource:
@@ -109,46 +172,54 @@ def _guarded(pieces: Iterator[Any], wanted: Sequence[Hashable], name: str) -> It
         for batch in pieces:
             yield {column: batch.column(column) for column in wanted}
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(name, error) from None
+        raise damaged(name, error) from None
 
 
-def _open_text(stream: Any, name: str, ending: str, size: int | None) -> BatchSource:
-    """`size`: the bytes of the file, if known."""
-    header, separator = _header(stream, name, ending)
-
-    def total(done: int) -> int | None:
-        place = stream.tell() if size else 0
-        return max(done, round(done * size / place)) if size and place else None
-
+def _open_csv(text: TextStream, ending: str, form: TableFormat) -> BatchSource:
+    header, separator = _header(text, ending, form)
     return BatchSource(
-        name, header, lambda wanted: _text_batches(stream, name, header, separator, wanted), total, text=True
+        text.name, header, lambda wanted: _csv_batches(text, header, separator, wanted), text.total, text=True
     )
 
 
-def _header(stream: Any, name: str, ending: str) -> tuple[list[str], str]:
+def _header(text: TextStream, ending: str, form: TableFormat) -> tuple[list[str], str]:
     """The column names in the first line, and the separator; a quoted name may span several lines."""
-    text = ""
-    for line in itertools.takewhile(bool, iter(stream.readline, b"")):
-        try:
-            text += line.decode("utf-8-sig" if not text else "utf-8")
-        except UnicodeDecodeError:
-            raise _not_utf8(name) from None
-        if text.strip() and text.count('"') % 2 == 0:
-            break
-    if not text.strip():
-        raise _empty(name)
-    separator = "\t" if ending in (".tsv", ".tab") else max(SEPARATORS, key=text.count)
+    first = ""
     try:
-        names = next(csv.reader(io.StringIO(text.strip("\r\n")), delimiter=separator))
+        for line in itertools.takewhile(bool, iter(text.stream.readline, b"")):
+            first += line.decode("utf-8-sig" if not first else "utf-8")
+            if first.strip() and first.count('"') % 2 == 0:
+                break
+    except UnicodeError:
+        raise text.not_decoded() from None
+    if "\0" in first:
+        raise text.not_decoded()
+    if not first.strip():
+        raise empty(text.name)
+    separator = "\t" if ending in (".tsv", ".tab") else _separator(first, text.name, form)
+    try:
+        names = next(csv.reader(io.StringIO(first.strip("\r\n")), delimiter=separator))
     except csv.Error as error:
-        raise DataError(f"the first line of {name} is not a header: {_reason(error)}. Save it with line feeds at "
+        raise DataError(f"the first line of {text.name} is not a header: {reason(error)}. Save it with line feeds at "
                         "the ends of lines.") from None  # fmt: skip
     return [each.strip() for each in names], separator
 
 
-def _text_batches(
-    stream: Any, name: str, header: list[str], separator: str, wanted: Sequence[Hashable]
-) -> Iterator[Batch]:
+def _separator(header: str, name: str, form: TableFormat) -> str:
+    """The most frequent separator outside quotes; a sign in numbers cannot be it, for 1,5 would be two cells."""
+    bare = re.sub('"[^"]*"', "", header)
+    signs = {"decimal": form.decimal, "thousands": form.thousands}
+    found = max(SEPARATORS, key=lambda each: (each in bare and each not in signs.values(), bare.count(each)))
+    for option, sign in signs.items():
+        if sign == found and found in bare:
+            raise DataError(f"{option}={sign!r} separates the columns of {name}, too: the two must differ. Save it "
+                            "with semicolons or tabs between columns, or leave the option out.")  # fmt: skip
+    return found
+
+
+def _csv_batches(
+    text: TextStream, header: list[str], separator: str, wanted: Sequence[Hashable]
+) -> Iterator[Batch]:  # fmt: skip
     from pyarrow import csv as arrow_csv
 
     numbered = [f"{k}" for k in range(len(header))]  # columns that are not read may share a name
@@ -162,7 +233,7 @@ def _text_batches(
 
     try:
         reader = arrow_csv.open_csv(
-            stream,
+            text.stream,
             arrow_csv.ReadOptions(column_names=numbered, block_size=BLOCK, use_threads=False),
             arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse),
             arrow_csv.ConvertOptions(
@@ -172,33 +243,20 @@ def _text_batches(
         )  # fmt: skip
         for batch in reader:
             yield {column: batch.column(place) for column, place in places.items()}
+    except UnicodeError:
+        raise text.not_decoded() from None
     except (OSError, pa.ArrowException) as error:
         if bad:
             got, rule = bad[0].actual_columns, bad[0].expected_columns
             raise DataError(
-                f"row {bad[0].number:,} of {name} has {got} cells, {shorten(bad[0].text)}: it must have {rule}, like "
-                "the header. Correct it, or put text in quotes."
+                f"row {bad[0].number:,} of {text.name} has {got} cells, {shorten(bad[0].text)}: it must have {rule}, "
+                f"like the header. Correct it, or put cells with {separator!r} in quotes."
             ) from None
         if "Empty CSV" in str(error):
             return
         if "UTF8" in str(error):
-            raise _not_utf8(name) from None
-        raise _damaged(name, error) from None
-
-
-def _empty(name: str) -> DataError:
-    return DataError(f"{name} is empty: a table needs columns and rows. Write it again.")
-
-
-def _not_utf8(name: str) -> DataError:
-    return DataError(f"{name} is not valid UTF-8: text files must be. Save it as UTF-8.")
-
-
-def _damaged(name: str, error: Exception) -> DataError:
-    return DataError(f"{name} cannot be read; it may be truncated: {_reason(error)}. Write it again.")
-
-
-def _reason(error: Exception) -> str:
-    """The reason that a library gives, fit for the middle of a sentence."""
-    words = getattr(error, "strerror", None) or str(error)
-    return shorten(words.splitlines()[0].split(". ")[0].rstrip(".")).strip("'\"")
+            raise text.not_decoded() from None
+        if "straddling" in str(error):
+            raise DataError(f"{text.name} has a row of more than {BLOCK >> 20} MB: rows must be shorter. Check for a "
+                            "quotation mark that is not closed.") from None  # fmt: skip
+        raise damaged(text.name, error) from None

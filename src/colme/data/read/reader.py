@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.moments import AgentMoments, RunningMoments
-from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of, numbers, refuse
+from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of
 from colme.data.read.batches import Batch
+from colme.data.read.format import TableFormat
 from colme.data.read.grouping import group_rows
+from colme.data.read.numbers import NumberColumn, Signs, refuse
 from colme.data.read.row_buffer import RowBuffer
 from colme.data.read.sources import open_source
 from colme.data.read.table import MEMORY, NAMED, Names, Table
@@ -29,16 +32,21 @@ class TableReader:
 
     If there is a seed, samples are only counted, in random folds, and `moments` returns what is known of them."""
 
-    def __init__(self, source: Any, names: Names, *, memory: int = MEMORY, seed: int | None = None):
+    def __init__(
+        self, source: Any, names: Names, form: TableFormat, *, memory: int = MEMORY, seed: int | None = None
+    ):  # fmt: skip
         self.names = names
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
         singles = (names.value, names.time, names.weight, names.label, *names.covariates)
         wanted = list(dict.fromkeys([*self.agent, *(each for each in singles if each is not None)]))
-        self.source = open_source(source)
+        self.source = open_source(source, form)
         self.batches = self.source.read(wanted)
         self.n_rows = 0
         self.left_out = {"agent": 0, "value": 0, "time": 0, "weight": 0, "zero": 0}
-        self.agents, self.times, self.groups = encoder_of(len(self.agent)), TimeColumn(), LabelEncoder()
+        signs = Signs(form.decimal, form.thousands)
+        self.agents, self.groups = encoder_of(len(self.agent)), LabelEncoder()
+        self.times = TimeColumn(signs, form.time_format)
+        self.numbers: dict[str, NumberColumn] = defaultdict(lambda: NumberColumn(signs))
         self.rows = RowBuffer(memory)
         self.running = None if seed is None else RunningMoments(seed)
         self.count: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -102,7 +110,7 @@ class TableReader:
         return Where(self.source.name, column, self.n_rows)
 
     def _numbers(self, batch: Batch, column: str, rule: str) -> NDArray[np.float64]:
-        found = numbers(batch[column], self._where(column))
+        found = self.numbers[column].numbers(batch[column], self._where(column))
         refuse(np.abs(found) > LARGEST, found, self._where(column), rule)
         return found
 
@@ -143,7 +151,7 @@ class TableReader:
         by_time = names.time is not None
         grouped = group_rows(self.rows, self.count, by_time=by_time)
         self.rows.close()
-        labels, label, covariates, notes = self._agents(grouped.disordered, grouped.tied)
+        labels, parts, label, covariates, notes = self._agents(grouped.disordered, grouped.tied)
         return Table(
             labels,
             grouped.start[np.append(there, True)],
@@ -154,20 +162,20 @@ class TableReader:
             covariates,
             notes,
             names,
+            by_time and not self.times.numeric,
+            parts,
         )
 
     def moments(self) -> AgentMoments:
         """The moments of all rows."""
         self._check_not_empty()
         assert self.running is not None
-        labels, label, covariates, notes = self._agents()
+        labels, parts, label, covariates, notes = self._agents()
         counted = self.running.moments(self.agents.labels(text=False), self.names).select(self.count > 0)
-        return counted._replace(labels=labels, label=label, covariates=covariates, notes=notes)
+        return counted._replace(labels=labels, parts=parts, label=label, covariates=covariates, notes=notes)
 
-    def _agents(
-        self, disordered: int = 0, tied: int = 0
-    ) -> tuple[NDArray[Any], NDArray[np.int64] | None, NDArray[np.float64] | None, tuple[str, ...]]:
-        """Labels, known groups and covariates of the agents that have a sample, and what was done to the rows."""
+    def _agents(self, disordered: int = 0, tied: int = 0) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
+        """Labels, their parts, known groups and covariates of the agents with a sample, and what was done to the rows."""
         there = self.count > 0
         labels = self.agents.labels(text=self.source.text)
         known = self.names.label is not None
@@ -176,7 +184,9 @@ class TableReader:
                             "some. Leave it out.")  # fmt: skip
         covariates, notes = self._covariates(there)
         every = (*self._notes(labels[~there], disordered, tied), *notes)
-        return labels[there], self.label[there] if known else None, covariates, every
+        parts = self.agents.parts(text=self.source.text) if len(self.agent) > 1 else []
+        label = self.label[there] if known else None
+        return labels[there], tuple(each[there] for each in parts), label, covariates, every
 
     def _check_not_empty(self) -> None:
         name = self.source.name
@@ -209,7 +219,9 @@ class TableReader:
         return found, notes
 
     def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
-        notes = rows_left_out(self.left_out, self.names)
+        notes = list(self.source.notes)
+        notes += [f"Yes and no in {name} count as 1 and 0." for name, each in self.numbers.items() if each.yes_or_no]
+        notes += rows_left_out(self.left_out, self.names)
         if n := len(empty):
             listed = ", ".join(f"{each!s:.40}" for each in empty[:NAMED])
             listed += f" and {n - NAMED:,} more" if n > NAMED else ""

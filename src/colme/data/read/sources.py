@@ -6,18 +6,21 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from colme._core.columns import TABLE, check_lengths, is_missing, open_table
+from colme._core.columns import TABLE, check_lengths, open_table
 from colme.data.read import batches
+from colme.data.read.arrow_columns import as_array
 from colme.data.read.batches import Batch, BatchSource
 from colme.data.read.batches import pyarrow as pa
-from colme.data.read.files import open_file
+from colme.data.read.files import check_unused, open_file
+from colme.data.read.format import PLAIN, TableFormat
 from colme.errors import DataError, shorten
 
 
-def open_source(source: Any) -> BatchSource:
+def open_source(source: Any, form: TableFormat = PLAIN) -> BatchSource:
     """A file, a folder of Parquet files, "-" (CSV from stdin), a frame, a dict of arrays, or an iterator of these."""
     if isinstance(source, str | os.PathLike):
-        return open_file(source)
+        return open_file(source, form)
+    check_unused(form, TABLE, "encoding", "sheet")
     found = _open_in_memory(source)
     if found is not None:
         return found
@@ -85,19 +88,6 @@ def _of_dict(column: Any, name: Hashable) -> Any:
             "dicts, make a data frame of them first."
         )
     return as_array(column)
-
-
-def as_array(column: Any) -> Any:
-    """One Arrow array; values of several types become text."""
-    if isinstance(column, pa.ChunkedArray):
-        return column.combine_chunks()
-    if isinstance(column, pa.Array):
-        return column
-    try:
-        made = pa.array(column, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
-        made = pa.array([None if is_missing(each) else str(each) for each in column], pa.string())
-    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
 def _not_a_table(thing: object) -> DataError:

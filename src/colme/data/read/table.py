@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.moments import AgentMoments, moments_of
-from colme.errors import ColumnError, shorten
+from colme.data.moments import AgentMoments
+from colme.data.read.format import TableFormat
+from colme.errors import ColumnError, DataError, shorten
 
 if TYPE_CHECKING:
     from colme.data.read.reader import TableReader
@@ -62,6 +63,8 @@ class Table(NamedTuple):
     label       known group of each agent, -1 if unknown; None if no labels were given
     covariates  (n_agents, n_covariates): the mean of each covariate for each agent
     notes       what was done to the rows (left out, sorted, ...), one sentence each
+    dates       whether times are seconds; otherwise their unit is not known
+    parts       if several columns identify the agent: its label in each of them
     """
 
     labels: NDArray[Any]
@@ -73,6 +76,8 @@ class Table(NamedTuple):
     covariates: NDArray[np.float64] | None
     notes: tuple[str, ...]
     names: Names
+    dates: bool = False
+    parts: tuple[NDArray[Any], ...] = ()
 
     @property
     def n_agents(self) -> int:
@@ -88,46 +93,69 @@ def read_table(
     weight: str | None = None,
     label: str | None = None,
     covariates: str | Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    time_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     progress: Progress | None = None,
     memory: int = MEMORY,
 ) -> Table:
     """The samples of a table, agent by agent.
 
-    source      a file (CSV, TSV, Parquet, Arrow; text may be compressed), a folder of Parquet files, "-" (CSV from
-                stdin), a data frame (pandas, polars, pyarrow, ...), a dict of arrays, or an iterator of such batches
+    source      a file (CSV, TSV, JSON lines, Parquet, Arrow, .xlsx, .ods; text may be compressed), a folder of Parquet
+                files, "-" (CSV from stdin), a data frame (pandas, polars, pyarrow, ...), a dict of arrays, or an
+                iterator of such batches
     agent       the column that identifies the agent; several columns make labels like "DM / 3"
     value       the column of samples
     time        the column by which an agent's samples are sorted: dates or numbers
     weight      the column of weights: a sample of weight w counts as w samples
     label       the column of known groups, one per agent
     covariates  columns of numbers that may predict an agent's mean
+    decimal     the decimal sign of numbers in text: "." or ","
+    thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
+    time_format how dates in text are written, as in `datetime.strptime`
+    encoding    of a text file, such as "latin-1" or "utf-16"; None: UTF-8
+    sheet       of a spreadsheet; None: the first one that is not empty
     memory      bytes of rows kept in memory; the rest goes to a temporary file
 
-    Rows without agent, value, time or weight are left out, and `notes` says how many. Infinite values, negative
+    Rows without agent, value, time or weight are left out, and `notes` says how many. A column of numbers may hold yes
+    and no (true and false, y and n, t and f) instead, which count as 1 and 0. Infinite values, negative
     weights, text in a column of numbers and agents with two labels are refused. Messages count rows from 1.
     """
     names = Names.of(agent, value, time=time, weight=weight, label=label, covariates=covariates)
-    with _read(source, names, progress, memory=memory) as reader:
+    form = TableFormat(decimal, thousands, time_format, encoding, sheet)
+    return read_samples(source, names, form, memory=memory, progress=progress)
+
+
+def read_samples(
+    source: Any, names: Names, form: TableFormat, *, memory: int = MEMORY, progress: Progress | None = None
+) -> Table:  # fmt: skip
+    """`read_table` for names that are checked."""
+    with _read(source, names, form, progress, memory=memory) as reader:
         return reader.table()
 
 
 def read_moments(
-    source: Any, names: Names, *, seed: int = 0, half_life: float | None = None, progress: Progress | None = None
+    source: Any, names: Names, form: TableFormat, *, seed: int = 0, progress: Progress | None = None
 ) -> AgentMoments:  # fmt: skip
-    """The moments of a table. Without time, rows are read once and none is kept, so memory is that of the agents."""
-    if names.time is not None:
-        with _read(source, names, progress) as reader:
-            return moments_of(reader.table(), half_life=half_life)
-    with _read(source, names, progress, seed=seed) as reader:
+    """The moments of a table without time. Rows are read once and none is kept, so memory is that of the agents."""
+    with _read(source, names, form, progress, seed=seed) as reader:
         return reader.moments()
 
 
 @contextlib.contextmanager
-def _read(source: Any, names: Names, progress: Progress | None, **options: Any) -> Iterator[TableReader]:
+def _read(
+    source: Any, names: Names, form: TableFormat, progress: Progress | None, **options: Any
+) -> Iterator[TableReader]:  # fmt: skip
     """A reader that has read all rows."""
+    form = form.checked()
+    if form.time_format is not None and names.time is None:
+        raise DataError(f"time_format={shorten(form.time_format)} needs a column of times, but no time was given. Try "
+                        "time=... (--time).")  # fmt: skip
     from colme.data.read.reader import TableReader  # imports pyarrow, which is only needed to read
 
-    with contextlib.closing(TableReader(source, names, **options)) as reader:
+    with contextlib.closing(TableReader(source, names, form, **options)) as reader:
         for _ in reader:
             if progress is not None:
                 progress(reader.n_rows, reader.total)

@@ -90,7 +90,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One row per agent, and a summary.
 
-    agent         its label
+    agent         its label; if several columns identify it, `parts` has its label in each of them
     n, mean       the number of its samples and their mean
     estimate      the estimate of its mean
     lower, upper  the interval that contains the true mean with probability `level`
@@ -111,6 +111,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     flags: NDArray[np.uint8]
     summary: Summary
     names: Names
+    parts: tuple[NDArray[Any], ...] = ()
 
     def flagged(self, flag: str) -> NDArray[np.bool_]:
         """Whether each agent has a flag."""
@@ -123,8 +124,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return np.array(names, object)[self.flags]
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """Every column of the result, flags by name."""
-        return {name: self.flag_names() if name == "flags" else getattr(self, name) for name in COLUMNS}
+        """Every column of the result, flags by name. If several columns identify the agent, they follow `agent`."""
+        columns = {name: self.flag_names() if name == "flags" else getattr(self, name) for name in COLUMNS}
+        agent = {"agent": columns.pop("agent")}
+        return agent | dict(zip(self.part_names(), self.parts, strict=True)) | columns
+
+    def part_names(self) -> list[str]:
+        """The names of `parts` in files and frames: those of the table's columns. A name that another column has gets
+        agent_ in front: a column n of the table is agent_n."""
+        names = list(map(str, self.names.agent)) if self.parts else []
+        found: list[str] = []
+        for name in names:
+            free = name
+            while free in COLUMNS or free in found or (free != name and free in names):
+                free = f"agent_{free}"
+            found.append(free)
+        return found
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """The columns as a pandas or polars data frame, or a pyarrow table."""
