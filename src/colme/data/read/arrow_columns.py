@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from colme._core.columns import is_missing, row_name
 from colme.data.read.batches import MISSING
+from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
 
 EXACT = 2**53
@@ -40,11 +41,13 @@ class LabelEncoder:
     """Codes 0, 1, ... for the labels of a column, in order of first appearance."""
 
     def __init__(self) -> None:
+        self._hashed: IntegerCodes | TextCodes | None = None
+        """Whole numbers or texts; labels of other types, or of several, are in the dict."""
         self._code_of: dict[Any, int] = defaultdict(itertools.count().__next__)
         self._kind: str | None = None
 
     def __len__(self) -> int:
-        return len(self._code_of)
+        return len(self._code_of) or (self._hashed.n if self._hashed is not None else 0)
 
     def codes(self, arrays: list[Any], wheres: list[Where]) -> NDArray[np.int64]:
         """The codes of a batch; -1 where the label is missing."""
@@ -56,6 +59,17 @@ class LabelEncoder:
             )
         array = _nulls_marked(array)
         self._check(array, where)
+        if not self._code_of:
+            known = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
+            if array.type in known and not isinstance(self._hashed, TextCodes):
+                self._hashed = self._hashed or IntegerCodes()
+                missing = np.asarray(array.is_null())
+                return self._hashed.codes(array.fill_null(0).cast(pa.int64()).to_numpy(), missing)
+            if is_text(array.type) and not isinstance(self._hashed, IntegerCodes):
+                self._hashed = self._hashed or TextCodes()
+                return self._hashed.codes(*_bytes(array), np.asarray(array.is_null()))
+            for label in self._hashed.labels() if self._hashed is not None else ():
+                self._code_of[label]
         encoded = array.dictionary_encode()
         labels = encoded.dictionary.to_pylist()
         found = np.full(len(labels) + 1, -1)
@@ -87,7 +101,7 @@ class LabelEncoder:
 
     def labels(self, *, text: bool) -> NDArray[Any]:
         """All labels, by code. Whole numbers become integers, also those read from text (`text`) if all of them are."""
-        found = list(self._code_of)
+        found: list[Any] = list(self._code_of) or (self._hashed.labels() if self._hashed is not None else [])
         kinds = set(map(type, found))
         if text and kinds == {str} and all(map(WHOLE.fullmatch, found)):
             return np.array(list(map(int, found)), np.int64)
@@ -155,6 +169,14 @@ def _kind(kind: Any) -> str:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "numbers"
     return "dates" if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else str(kind)
+
+
+def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """(offsets, bytes) of an array of text."""
+    _, offsets, data = array.buffers()
+    kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    offset = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
+    return offset, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
 
 
 def _nulls_marked(array: Any) -> Any:

@@ -50,13 +50,15 @@ class TextCodes:
     def codes(self, offset: NDArray[Any], data: NDArray[np.uint8], missing: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The codes of a batch; empty texts are missing."""
         n = self.n + len(missing)
+        if not len(missing):
+            return np.zeros(0, np.int64)
         used = int(self._end[self.n - 1]) if self.n else 0
         self._hash, self._end = _with_room(self._hash, n), _with_room(self._end, n)
         self._text = _with_room(self._text, used + int(offset[-1] - offset[0]))
         if _ROOM * n > len(self._slot):
             self._slot = np.full(_size(_ROOM * n), -1)
             _place_hashes(self._hash[: self.n], self._slot)
-        out = np.empty(len(missing), np.int64)
+        out = np.full(len(missing), -1)
         self.n = _find_texts(offset, data, missing, self._slot, self._hash, self._end, self._text, self.n, out)
         return out
 
@@ -134,10 +136,10 @@ def _place_hashes(hashes, slot):
 
 @kernel
 def _same(one, a, other, b, size):
-    for j in range(size):
-        if one[a + j] != other[b + j]:
-            return False
-    return True
+    j = 0
+    while j < size and one[a + j] == other[b + j]:
+        j += 1
+    return j == size
 
 
 @kernel
@@ -146,7 +148,6 @@ def _find_texts(offset, data, missing, slot, hashes, end, text, n, out):
     for i in range(missing.size):
         first, size = np.int64(offset[i]), np.int64(offset[i + 1] - offset[i])
         if missing[i] or size == 0:
-            out[i] = -1
             continue
         whole = np.uint64(14695981039346656037)
         for j in range(first, first + size):  # FNV-1a

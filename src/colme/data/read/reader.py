@@ -175,7 +175,7 @@ class TableReader:
         return counted._replace(labels=labels, parts=parts, label=label, covariates=covariates, notes=notes)
 
     def _agents(self, disordered: int = 0, tied: int = 0) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
-        """Labels, their parts, known groups and covariates of the agents with a sample, and what was done to the rows."""
+        """Labels, their parts, known groups and covariates of agents with a sample, and what was done to the rows."""
         there = self.count > 0
         labels = self.agents.labels(text=self.source.text)
         known = self.names.label is not None
