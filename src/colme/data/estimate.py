@@ -99,8 +99,8 @@ def estimate(
 ) -> Result:
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
-    source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, or an iterator of
-                such batches
+    source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, an iterator of
+                such batches, or a lazy frame, which its engine aggregates (DuckDB, Polars, Ibis, Spark)
     agent       the column that identifies the agent, or several columns
     value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
@@ -129,10 +129,25 @@ def estimate(
     columns = tuple(name for name in names if name != LOG_N)
     form = TableFormat(decimal, thousands, time_format, encoding, sheet)
     named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
-    if time is None:
+    return _estimate(_read(source, named, form, options, progress), options, progress)
+
+
+def _read(
+    source: Any, names: Names, form: TableFormat, options: EstimateOptions, progress: Progress | None
+) -> AgentMoments:  # fmt: skip
+    """The moments of a table: aggregated by the engine of a lazy frame, or read here."""
+    from colme.data.read.engines import engine_moments, lazy_frame  # imports pyarrow and narwhals
+
+    frame = lazy_frame(source)
+    if frame is not None:
+        if options.half_life is not None:
+            raise ColmeError("half_life on a lazy frame: an engine cannot weight samples by age. Collect it first: "
+                             "frame.collect().")  # fmt: skip
+        return engine_moments(frame, names, seed=options.seed)
+    if names.time is None:
         _check_half_life(options)
-        return _estimate(read_moments(source, named, form, seed=options.seed, progress=progress), options, progress)
-    return _estimate(_moments(read_samples(source, named, form, progress=progress), options), options, progress)
+        return read_moments(source, names, form, seed=options.seed, progress=progress)
+    return _moments(read_samples(source, names, form, progress=progress), options)
 
 
 def estimate_table(

@@ -8,6 +8,8 @@ and adds up the squared differences of successive ones; one row per agent and pe
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,12 @@ VALUE, TIME, WEIGHT, FOLD = "colme_value", "colme_time", "colme_weight", "colme_
 
 def lazy_frame(source: Any) -> nw.LazyFrame[Any] | None:
     """A narwhals lazy frame for a lazy frame or relation of any engine; None for everything else."""
-    found = nw.from_native(source, pass_through=True)
+    if isinstance(source, str | os.PathLike | Mapping):
+        return None
+    try:
+        found = nw.from_native(source, pass_through=True)
+    except ValueError:  # two columns of one name, which reading the table refuses
+        return None
     return found if isinstance(found, nw.LazyFrame) else None
 
 
@@ -87,7 +94,8 @@ class _Query:
         encoder = encoder_of(len(self.agents))
         arrays = [found[key].combine_chunks() for key in self.keys]
         code = encoder.codes(arrays, [Where(TABLE, each) for each in self.agents])
-        return self._arranged(found, code, encoder.labels(text=False), near, seed, resolution_of(head))
+        parts = encoder.parts(text=False) if len(self.agents) > 1 else []
+        return self._arranged(found, code, encoder.labels(text=False), parts, near, seed, resolution_of(head))
 
     def _usable(self) -> nw.LazyFrame[Any]:
         """Rows with a weight and a time, if these are given; the aggregation counts rows without agent or value."""
@@ -142,7 +150,8 @@ class _Query:
         return frame.group_by(*keys).agg(**columns).collect("pyarrow").to_native()
 
     def _arranged(
-        self, found: Any, code: NDArray[np.int64], labels: NDArray[Any], near: float, seed: int, resolution: float
+        self, found: Any, code: NDArray[np.int64], labels: NDArray[Any], parts: list[NDArray[Any]], near: float,
+        seed: int, resolution: float,
     ) -> AgentMoments:  # fmt: skip
         """Agents in order of their labels."""
         rank = np.empty(len(labels), np.int64)
@@ -153,6 +162,9 @@ class _Query:
         left_out = {"agent": int(columns["rows"][~known].sum())}
         code, columns = code[known], {name: column[known] for name, column in columns.items()}
         left_out["value"] = int(columns["rows"].sum() - columns["n"].sum())
+        if not columns["n"].any():
+            raise DataError(f"no row of {TABLE} can be used: each needs an agent and a value. Check the names of the "
+                            "columns.")  # fmt: skip
         if not _finite(columns):
             raise DataError(f"{self.names.value} of {TABLE} has infinite values, or values above {_LARGEST:g}: an "
                             "engine cannot add up their cubes. Leave them out, or divide by a unit.")  # fmt: skip
@@ -176,8 +188,8 @@ class _Query:
             moments = self._folded(moments, placed(columns["cube"])[:, 0], near, seed)
         return AgentMoments(
             labels[order], moments, low, high, successive, resolution, 1.0, None, None,
-            tuple(rows_left_out(left_out, self.names)), self.names,
-        )  # fmt: skip
+            tuple(rows_left_out(left_out, self.names)), self.names, tuple(part[order] for part in parts),
+        ).select(n.sum(axis=1) > 0)  # fmt: skip
 
     def _folded(self, moments: FoldMoments, cube: Floats, near: float, seed: int) -> FoldMoments:
         every = moments.merged([0])

@@ -1,0 +1,138 @@
+"""Engines that aggregate lazy frames: the same moments as in memory, and the same estimates on every engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from colme.data.estimate import estimate
+from colme.data.moments import AgentMoments, moments_of
+from colme.data.read.engines import engine_moments, lazy_frame
+from colme.data.read.table import Names, read_table
+from colme.errors import ColmeError
+
+
+def rows(seed: int = 0, n_agents: int = 300) -> dict[str, Any]:
+    """Three classes of agents with 1 to 29 samples, some without value, agent, time or weight."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(1, 30, n_agents)
+    agent = np.repeat(np.arange(n_agents), n)
+    value = rng.normal(size=len(agent)) + 1e4 + agent % 3 * 4.0
+    value[[5, 70]] = np.nan
+    names = [None if i == 99 else f"u{a}" for i, a in enumerate(agent)]
+    times = rng.permutation(len(agent)).astype(float)
+    return {"agent": names, "x": value, "t": times, "w": rng.uniform(0.5, 2.0, len(agent)), "part": agent % 2}
+
+
+def duckdb_of(table: Any) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.from_arrow(table)
+
+
+def ibis_of(table: Any) -> Any:
+    return pytest.importorskip("ibis").memtable(table)
+
+
+ENGINES = {
+    "polars": lambda table: pl.from_arrow(table).lazy(),  # type: ignore[union-attr]
+    "duckdb": duckdb_of,
+    "ibis": pytest.param(ibis_of, marks=pytest.mark.slow),
+}
+engines = pytest.mark.parametrize(
+    "engine", [each if not callable(each) else pytest.param(each, id=name) for name, each in ENGINES.items()]
+)
+
+
+def arrow(table: dict[str, Any]) -> Any:
+    return pa.table({name: pa.array(column) for name, column in table.items()})
+
+
+def in_memory(table: Any, names: Names) -> AgentMoments:
+    found = moments_of(read_table(table, agent=names.agent, value="x", time=names.time, weight=names.weight))
+    return found.select(np.argsort(found.labels.astype(str)))
+
+
+@engines
+@pytest.mark.parametrize("time", [None, "t"])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_moments_are_those_in_memory(engine: Any, time: str | None, weight: str | None) -> None:
+    table = arrow(rows())
+    names = Names("agent", "x", time, weight)
+    frame = lazy_frame(engine(table))
+    assert frame is not None
+    found, expected = engine_moments(frame, names, seed=0), in_memory(table, names)
+    assert found.labels.tolist() == expected.labels.tolist()
+    for folds in [slice(None)] if time is None else [slice(None), [0], [2, 4]]:
+        one, other = found.folds.merged(folds), expected.folds.merged(folds)
+        for part in ("n", "weight", "spread", "decay", "mean"):
+            np.testing.assert_allclose(getattr(one, part), getattr(other, part), rtol=1e-9)
+        np.testing.assert_allclose(one.square, other.square, rtol=1e-9, atol=1e-7)  # values around 1e4, variance 1
+    np.testing.assert_array_equal(found.low, expected.low)
+    np.testing.assert_array_equal(found.high, expected.high)
+    if time is not None:
+        np.testing.assert_allclose(found.successive, expected.successive, rtol=1e-9, atol=1e-9)
+
+
+@engines
+def test_the_estimates_are_those_of_polars_and_near_those_of_rows(engine: Any) -> None:
+    table = arrow(rows())
+    one = estimate(engine(table), agent="agent", value="x", seed=3)
+    same = estimate(pl.from_arrow(table).lazy(), agent="agent", value="x", seed=3)  # type: ignore[union-attr]
+    eager = estimate(table, agent="agent", value="x", seed=3)
+    assert one.summary.method == same.summary.method == eager.summary.method == "census"
+    np.testing.assert_allclose(one.estimate, same.estimate, rtol=1e-9)
+    order = np.argsort(eager.agent.astype(str))
+    np.testing.assert_allclose(one.estimate, eager.estimate[order], rtol=1e-9)  # folds only choose
+    assert abs(one.summary.gain - eager.summary.gain) < 4.0 * (one.summary.gain_se + eager.summary.gain_se)
+    assert "2 rows without x were left out." in one.summary.notes
+    assert "1 row without agent was left out." in one.summary.notes
+
+
+@engines
+def test_time_order_gives_the_same_result_as_in_memory(engine: Any) -> None:
+    table = arrow(rows(1))
+    one = estimate(engine(table), agent="agent", value="x", time="t")
+    eager = estimate(table, agent="agent", value="x", time="t")
+    order = np.argsort(eager.agent.astype(str))
+    np.testing.assert_allclose(one.estimate, eager.estimate[order], rtol=1e-9)
+    assert one.summary.gain == pytest.approx(eager.summary.gain, abs=1e-6) and one.summary.folds == "forward"
+
+
+@engines
+def test_two_columns_identify_an_agent(engine: Any) -> None:
+    found = estimate(engine(arrow(rows())), agent=["agent", "part"], value="x")
+    assert list(found.to_columns())[:3] == ["agent", "agent_agent", "part"]
+    assert found.agent[0] == f"{found.parts[0][0]} / {found.parts[1][0]}"
+
+
+@engines
+def test_zeros_and_ones_are_split_as_such(engine: Any) -> None:
+    rng = np.random.default_rng(5)
+    agent = np.repeat(np.arange(400), 20)
+    table = arrow({"agent": agent, "x": (rng.random(len(agent)) < 0.05 + 0.3 * (agent % 2)).astype(np.int8)})
+    frame = lazy_frame(engine(table))
+    assert frame is not None
+    folds = engine_moments(frame, Names("agent", "x"), seed=0).folds
+    ones = folds.mean * folds.n
+    np.testing.assert_allclose(ones, np.rint(ones), atol=1e-9)
+
+
+@engines
+def test_bad_frames_are_refused_in_a_sentence(engine: Any) -> None:
+    table = rows(n_agents=20)
+    with pytest.raises(ColmeError, match="x of the table holds String: it must hold numbers"):
+        estimate(engine(arrow(table | {"x": ["a"] * len(table["x"])})), agent="agent", value="x")
+    with pytest.raises(ColmeError, match="infinite values, or values above 1e"):
+        estimate(engine(arrow(table | {"x": np.where(table["x"] > 0, np.inf, 0)})), agent="agent", value="x")
+    with pytest.raises(ColmeError, match="no row of the table can be used"):
+        estimate(engine(arrow(table | {"x": np.full(len(table["x"]), np.nan)})), agent="agent", value="x")
+    with pytest.raises(ColmeError, match="has no column 'y'"):
+        estimate(engine(arrow(table)), agent="agent", value="y")
+    with pytest.raises(ColmeError, match="half_life on a lazy frame"):
+        estimate(engine(arrow(table)), agent="agent", value="x", time="t", half_life=3.0)
+    with pytest.raises(ColmeError, match="Collect it first"):
+        estimate(engine(arrow(table)), agent="agent", value="x", covariates="w")
