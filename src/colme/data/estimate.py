@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import functools
 import math
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ from colme.data.moments import AgentMoments, moments_of
 from colme.data.read.format import TableFormat
 from colme.data.read.table import Names, Table, read_moments, read_samples
 from colme.data.report.result import FLAGS, Result, Summary
-from colme.errors import ColmeError, MethodError, one_of, positive, whole
+from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
 
 Floats = NDArray[np.float64]
 LOG_N = "log n"
@@ -78,8 +79,8 @@ class EstimateOptions(NamedTuple):
 def estimate(
     source: Any,
     *,
-    agent: str | Sequence[str],
-    value: str,
+    agent: str | Sequence[str] | None = None,
+    value: str | None = None,
     time: str | None = None,
     weight: str | None = None,
     sigma: float | None = None,
@@ -100,7 +101,8 @@ def estimate(
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
     source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, an iterator of
-                such batches, or a lazy frame, which its engine aggregates (DuckDB, Polars, Ibis, Spark)
+                such batches; a lazy frame, which its engine aggregates (DuckDB, Polars, Ibis, Spark); or moments of
+                `colme.data.partials`, which need no names of columns
     agent       the column that identifies the agent, or several columns
     value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
@@ -127,9 +129,35 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
+    made = _merged_moments(source)
+    if made is not None:
+        given = {"agent": agent, "value": value, "time": time, "weight": weight, "label": label, "half_life": half_life,
+                 "covariates": columns or None}  # fmt: skip
+        _check_moments(made, {name: each for name, each in given.items() if each is not None})
+        return _estimate(made, options, progress)
     form = TableFormat(decimal, thousands, time_format, encoding, sheet)
     named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
     return _estimate(_read(source, named, form, options, progress), options, progress)
+
+
+def _merged_moments(source: Any) -> AgentMoments | None:
+    """The moments of parts, if that is what is given: an Arrow table, a file, or several of these."""
+    from colme.data import partials  # imports pyarrow
+
+    parts = source if isinstance(source, list | tuple) else [source]
+    tables = [partials.read_moments_file(part) if isinstance(part, str | os.PathLike) else part for part in parts]
+    if not tables or not any(map(partials.is_moments, tables)):
+        return None
+    return partials.as_moments(tables[0] if len(tables) == 1 else partials.merge_moments(tables))
+
+
+def _check_moments(moments: AgentMoments, given: dict[str, Any]) -> None:
+    """Refuse names of columns that moments do not have."""
+    there = {name: each for name, each in moments.names._asdict().items() if each}
+    for name, each in given.items():
+        if there.get(name) != (tuple(each) if isinstance(each, list) else each):
+            has = ", ".join(f"{key}={column!r}" for key, column in there.items())
+            raise ColmeError(f"{name}={shorten(each)}, but the source holds moments of {has}. Leave {name} out.")
 
 
 def _read(

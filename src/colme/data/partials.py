@@ -1,0 +1,178 @@
+"""`partial_moments` and `merge_moments`: the moments of parts of a table, as Arrow tables to store, send and merge.
+
+For whatever reads a table in parts: the partitions of Dask, Ray or Spark, a job that runs every night, or sites that
+may not share their rows. `estimate` takes the merged table in place of the rows. A part holds, for each agent and each
+of five random folds, the number of its samples, their weight, mean and square, and the agent's smallest and largest
+sample. Nothing else leaves the part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.read.arrow_columns import Where, encoder_of
+from colme.data.read.batches import pyarrow as pa
+from colme.data.read.format import TableFormat
+from colme.data.read.table import Names, Progress, read_moments
+from colme.errors import DataError, shorten
+
+VERSION = 1
+_KEY = b"colme.moments"
+_OURS = "colme_"
+"""How the names of columns begin that do not identify the agent."""
+_SUMS = ("n", "weight", "mean", "square")
+
+
+class _About(msgspec.Struct, frozen=True):
+    """What the columns of a table of moments mean."""
+
+    version: int
+    agent: tuple[str, ...]
+    value: str
+    weight: str | None
+    unit: float
+    resolution: float
+    notes: tuple[str, ...] = ()
+
+
+def partial_moments(
+    source: Any,
+    *,
+    agent: str | Iterable[str],
+    value: str,
+    weight: str | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    **form: Any,
+) -> Any:
+    """The moments of a part of a table, as a `pyarrow.Table` with one row per agent.
+
+    source  whatever `estimate` takes: a file, a data frame, a batch, an iterator of batches
+    seed    decides the random folds. Parts must not share one: the folds of an agent's samples would not be random over
+            the parts. None draws it anew for each part, so that only the choice of a method may differ between runs.
+    form    `decimal`, `thousands`, `encoding` and `sheet`, as in `estimate`
+
+    >>> one = partial_moments({"who": ["a", "a", "b"], "x": [1.0, 3.0, 5.0]}, agent="who", value="x", seed=0)
+    >>> two = partial_moments({"who": ["b", "c"], "x": [7.0, 9.0]}, agent="who", value="x", seed=1)
+    >>> merge_moments([one, two]).column("who").to_pylist()
+    ['a', 'b', 'c']
+    """
+    names = Names.of(agent if isinstance(agent, str) else list(agent), value, weight=weight)
+    drawn = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+    return as_table(read_moments(source, names, TableFormat(**form), seed=drawn, progress=progress))
+
+
+def merge_moments(tables: Iterable[Any]) -> Any:
+    """The moments of several parts together; in which order they are merged changes the last digits at most."""
+    parts = list(tables)
+    if not parts:
+        raise DataError("there are no moments to merge: at least one table is needed. Make it with partial_moments.")
+    abouts = [_about(part) for part in parts]
+    first = abouts[0]
+    for each in abouts:
+        for what in ("agent", "value", "weight"):
+            one, other = getattr(first, what), getattr(each, what)
+            if one != other:
+                raise DataError(f"moments of {what}={shorten(_plain(one))} and of {what}={shorten(_plain(other))}: "
+                                "parts must be of the same columns. Make them again with the same names.")  # fmt: skip
+    return as_table(_merged(parts, abouts))
+
+
+def _merged(parts: list[Any], abouts: list[_About]) -> AgentMoments:
+    first = abouts[0]
+    encoder = encoder_of(len(first.agent))
+    wheres = [Where("the moments", name) for name in first.agent]
+    codes = [encoder.codes([part[name].combine_chunks() for name in first.agent], wheres) for part in parts]
+    n_agents, unit = len(encoder), max(each.unit for each in abouts)
+    sums = {name: np.zeros((n_agents, N_FOLDS)) for name in _SUMS}
+    low, high = np.full(n_agents, np.inf), np.full(n_agents, -np.inf)
+    for part, about, code in zip(parts, abouts, codes, strict=True):
+        share = about.unit / unit
+        n, weight, mean, square = (_folds(part, name) for name in _SUMS)
+        mean, square = mean * share, square * share * share
+        before, whole = sums["weight"][code], sums["weight"][code] + weight
+        away = mean - sums["mean"][code]
+        fraction = weight / np.where(whole > 0.0, whole, 1.0)
+        sums["mean"][code] += fraction * away
+        sums["square"][code] += square + before * fraction * away * away
+        sums["weight"][code] = whole
+        sums["n"][code] += n
+        low[code] = np.minimum(low[code], part[f"{_OURS}low"].to_numpy() * share)
+        high[code] = np.maximum(high[code], part[f"{_OURS}high"].to_numpy() * share)
+    steps = [each.resolution * each.unit / unit for each in abouts if each.resolution > 0.0]
+    labels = encoder.labels(text=False)
+    columns = tuple(encoder.parts(text=False)) if len(first.agent) > 1 else ()
+    folds = FoldMoments(
+        sums["n"].astype(np.int64), sums["weight"], sums["weight"], sums["n"], sums["mean"], sums["square"]
+    )
+    names = Names(first.agent if len(first.agent) > 1 else first.agent[0], first.value, weight=first.weight)
+    notes = tuple(dict.fromkeys(note for each in abouts for note in each.notes))
+    return AgentMoments(
+        labels, folds, low, high, None, min(steps, default=0.0), unit, None, None, notes, names, columns
+    )
+
+
+def as_table(moments: AgentMoments) -> Any:
+    """Moments as an Arrow table."""
+    names = moments.names
+    agent = names.agent if isinstance(names.agent, tuple) else (names.agent,)
+    labels = moments.parts or (moments.labels,)
+    columns = {name: pa.array(each) for name, each in zip(agent, labels, strict=True)}
+    for name in _SUMS:
+        for k in range(N_FOLDS):
+            columns[f"{_OURS}{name}_{k}"] = pa.array(getattr(moments.folds, name)[:, k])
+    columns[f"{_OURS}low"], columns[f"{_OURS}high"] = pa.array(moments.low), pa.array(moments.high)
+    about = _About(VERSION, tuple(map(str, agent)), str(names.value), names.weight, moments.unit, moments.resolution,
+                   moments.notes)  # fmt: skip
+    return pa.table(columns).replace_schema_metadata({_KEY: msgspec.json.encode(about)})
+
+
+def as_moments(table: Any) -> AgentMoments:
+    """The moments that an Arrow table holds."""
+    return _merged([table], [_about(table)])
+
+
+def is_moments(source: Any) -> bool:
+    """Whether this is a table of moments, and not of samples."""
+    return isinstance(source, pa.Table) and _KEY in (source.schema.metadata or {})
+
+
+def read_moments_file(path: str | os.PathLike[str]) -> Any:
+    """The table of moments in an Arrow file, or None if it holds something else."""
+    if not str(path).endswith((".arrow", ".feather")):
+        return None
+    try:
+        with pa.memory_map(os.fspath(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+    except (OSError, pa.ArrowInvalid):
+        return None  # reading it as a table says what is wrong
+    return table if is_moments(table) else None
+
+
+def _about(table: Any) -> _About:
+    if not is_moments(table):
+        raise DataError(f"{shorten(table)} is not a table of moments. Make one with partial_moments (colme moments).")
+    try:
+        about = msgspec.json.decode(table.schema.metadata[_KEY], type=_About)
+    except msgspec.ValidationError as error:
+        raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
+    if about.version != VERSION:
+        raise DataError(f"moments of version {about.version}: this version of colme reads version {VERSION}. Make them "
+                        "again with this version.")  # fmt: skip
+    return about
+
+
+def _folds(table: Any, name: str) -> NDArray[np.float64]:
+    columns = [table[f"{_OURS}{name}_{k}"].to_numpy() for k in range(N_FOLDS)]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _plain(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
