@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import html
 import io
 import json
 import math
@@ -58,10 +59,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+def call(
+    capfd: pytest.CaptureFixture[str], *arguments: str | Path | int, command: str = "estimate"
+) -> tuple[int, str, str]:  # fmt: skip
     capfd.readouterr()
     with pytest.raises(SystemExit) as done:
-        cli.main(["estimate", *map(str, arguments)])
+        cli.main([command, *map(str, arguments)])
     out, err = capfd.readouterr()
     assert isinstance(done.value.code, int)
     return done.value.code, out, err
@@ -450,3 +453,30 @@ def test_the_median_number_of_samples_may_lie_between_two() -> None:
 def test_every_field_of_a_summary_is_used_or_saved() -> None:
     saved = json.loads(json_of(made_result(3)))["summary"]
     assert set(saved) == set(Summary.__struct_fields__)
+
+
+def test_moments_of_two_sites_are_estimated_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    files = []
+    for site in range(2):
+        lines = [f"{a},{rng.normal(a % 2 * 3, 1):.3f}" for a in rng.integers(0, 40, 400)]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["user,x", *lines]))
+        files.append(tmp_path / f"{site}.arrow")
+        code, _, err = call(capfd, tmp_path / f"{site}.csv", "--agent", "user", "--value", "x", "-o", files[-1],
+                            "--seed", site, command="moments")  # fmt: skip
+        assert code == 0 and "Written" in err and "40 agents" in err
+    page = tmp_path / "all.html"
+    code, out, _ = call(capfd, *files, "--format", "json", "--report", page)
+    found = json.loads(out)
+    assert code == 0 and found["summary"]["n_samples"] == 800 and found["summary"]["gain"] > 0.3
+    assert f"colme estimate {files[0]} {files[1]}" in html.unescape(page.read_text())
+    code, _, err = call(capfd, files[0], tmp_path / "1.csv")
+    assert code == 2 and "1.csv does not hold moments" in err
+    code, _, err = call(capfd, files[0], "--time", "day")
+    assert code != 0 and "holds moments of agent='user', value='x'. Leave time out." in err
+    files[1].write_bytes(files[1].read_bytes()[:700])  # an upload that broke off
+    code, _, err = call(capfd, *files)
+    assert code != 0 and "1.arrow cannot be read; it may be truncated" in err
+    code, _, err = call(capfd, tmp_path / "0.csv", "--agent", "user", "--value", "x", "-o", tmp_path / "0.txt",
+                        command="moments")  # fmt: skip
+    assert code != 0 and "it must be one of .arrow" in err

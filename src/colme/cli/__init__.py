@@ -18,6 +18,7 @@ COMMANDS = {  # name -> help; each is a module of its own, imported when it is c
     "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
     "simulate": "Simulate methods from flags alone and print their errors.",
     "estimate": "Estimate every agent's mean from your own table: CSV, Parquet, Arrow.",
+    "moments": "Write the moments of a part of a table, to merge with those of other parts or sites.",
     "node": "Run an agent on this device, ask it how it is, make keys and plans for a fleet.",
     "report": "Write one self-contained HTML page about an experiment.",
     "plot": "Draw the figures of an experiment: SVG, PDF and the CSV behind them.",

@@ -52,8 +52,28 @@ def duration_text(duration: float | datetime.timedelta) -> str:
     return f"{Decimal(repr(duration / datetime.timedelta(seconds=SECONDS[unit]))).normalize():f}{unit}"
 
 
+_FORMAT = (
+    click.option("--decimal", type=click.Choice(DECIMALS), default=".", show_default=True, metavar="SIGN",
+                 help="Decimal sign of numbers in text: --decimal , for 12,5."),
+    click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
+                 help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\"."),
+    click.option("--time-format", metavar="FORMAT",
+                 help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30."),
+    click.option("--encoding", metavar="NAME",
+                 help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ..."),
+    click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty)."),
+)  # fmt: skip
+
+
+def table_format_options(command: Any) -> Any:
+    """Options that say how a table is written."""
+    for option in reversed(_FORMAT):
+        command = option(command)
+    return command
+
+
 @click.command("estimate")
-@click.argument("file", type=click.Path())
+@click.argument("files", type=click.Path(), nargs=-1, required=True, metavar="FILE...")
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
 @click.option("--value", metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
@@ -77,15 +97,7 @@ def duration_text(duration: float | datetime.timedelta) -> str:
 @click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
-@click.option("--decimal", type=click.Choice(DECIMALS), default=".", show_default=True, metavar="SIGN",
-              help="Decimal sign of numbers in text: --decimal , for 12,5.")  # fmt: skip
-@click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
-              help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\".")  # fmt: skip
-@click.option("--time-format", metavar="FORMAT",
-              help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
-@click.option("--encoding", metavar="NAME",
-              help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ...")  # fmt: skip
-@click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty).")
+@table_format_options
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
 @click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
@@ -96,15 +108,15 @@ def duration_text(duration: float | datetime.timedelta) -> str:
 @format_option
 @click.pass_context
 def command(
-    context: click.Context, /, file: str, agent: tuple[str, ...], value: str | None, outputs: tuple[str, ...],
-    plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
+    context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
+    outputs: tuple[str, ...], plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
 
     FILE is CSV, TSV or JSON lines (also compressed: .gz), Parquet (also a folder), Arrow, a spreadsheet (.xlsx, .ods),
     or - for CSV from stdin: one row per sample, in any order. Values are numbers, or yes and no. Similar agents learn
     from each other. Cross-validation measures whether that helps; if it does not, every agent keeps its own mean. Rows
-    without a value are left out and counted.
+    without a value are left out and counted. Files of `colme moments` are merged, and need no --agent and --value.
 
     \b
     Examples:
@@ -115,15 +127,18 @@ def command(
       colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
       colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
       colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
+      colme estimate north.arrow south.arrow  # written by colme moments
       zcat log.csv.gz | colme estimate - --agent user --value seconds --format json | jq .summary
     """
     from colme.data.report import output
 
-    if not agent or value is None:
+    file = files[0]
+    merged = _are_moments(files)
+    if not merged and (not agent or value is None):
         raise _missing(file, agent, value, TableFormat(*(options[name] for name in TableFormat._fields)))
     if options["half_life"] is not None and options["time"] is None:
         raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")
-    _check_targets(file, [path for path in (*outputs, plot, report) if path is not None])
+    _check_targets(files, [path for path in (*outputs, plot, report) if path is not None])
     for path in outputs:
         output.check_ending(Path(path))
     _check_figures(plot, report)
@@ -133,9 +148,8 @@ def command(
     pyarrow.enable_signal_handlers(False)  # Arrow's own would lose a Ctrl-C that comes while it opens a table
     try:
         with row_progress(quiet) as progress:
-            result: Result = estimate(
-                file, agent=agent if len(agent) > 1 else agent[0], value=value, progress=progress, **options
-            )
+            source, columns = list(files) if merged else file, agent if len(agent) > 1 else "".join(agent) or None
+            result: Result = estimate(source, agent=columns, value=value, progress=progress, **options)
     except KeyboardInterrupt:
         if file != "-":
             raise
@@ -178,9 +192,23 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFo
     return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: {example}")
 
 
-def _check_targets(file: str, targets: list[str]) -> None:
+def _are_moments(files: tuple[str, ...]) -> bool:
+    """Whether the files hold moments; several files must."""
+    from colme.data.partials import read_moments_file
+
+    found = [read_moments_file(file) is not None for file in files]
+    if len(files) > 1 and not all(found):
+        other = files[found.index(False)]
+        raise click.UsageError(
+            f"{other} does not hold moments: several files must be written by colme moments. Try one table, a folder "
+            f"of Parquet files, or: colme moments {shlex.quote(other)} --agent COLUMN --value COLUMN -o part.arrow"
+        )
+    return all(found)
+
+
+def _check_targets(files: tuple[str, ...], targets: list[str]) -> None:
     """Refuse to overwrite the table, to write two outputs to one file, or to write to a folder that does not exist."""
-    taken = {Path(file).resolve(): "the input table"} if file != "-" else {}
+    taken = {Path(file).resolve(): "the input table" for file in files if file != "-"}
     for target in targets:
         place = Path(target).resolve()
         if place in taken:
@@ -229,9 +257,10 @@ def _print_sentences(result: Result) -> None:
 def command_line(context: click.Context) -> str:
     """The command with all options that differ from their defaults, quoted for a shell: running it repeats the work."""
     words = ["colme", "estimate"]
-    file = str(context.params["file"])
-    if not file.startswith("-") or file == "-":
-        words.append(file)
+    files = context.params["files"]
+    file = str(files[0])
+    dashed = any(each.startswith("-") and each != "-" for each in files)
+    words += () if dashed else files
     for option in context.command.params:
         given = context.params.get(option.name or "")
         if not isinstance(option, click.Option) or given is None or given == option.get_default(context):
@@ -241,6 +270,6 @@ def command_line(context: click.Context) -> str:
             words.append(flag)
         for each in () if option.is_flag else given if isinstance(given, tuple) else (given,):
             words += [flag, duration_text(each) if isinstance(option.type, Duration) else str(each)]
-    if file.startswith("-") and file != "-":
-        words += ["--", file]
+    if dashed:
+        words += ["--", *files]
     return shlex.join(words) + (" < table.csv  # the table was read from standard input" if file == "-" else "")

@@ -354,6 +354,8 @@ def _too_few(measured: _Measured) -> str:
     n, able = int(measured.present.sum()), int((measured.n > 1).sum())
     if n < FEWEST:
         return f"there are only {n} agents, and comparing methods takes at least {FEWEST} with two samples each"
+    if able >= FEWEST:
+        return f"fewer than {FEWEST} agents have samples in different folds, and comparing methods takes so many"
     has = "has" if able == 1 else "have"
     return f"only {_count(able, 'agent')} of {n:,} {has} two samples, and comparing methods takes at least {FEWEST}"
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.batches import pyarrow as pa
+from colme.data.read.file_errors import damaged
 from colme.data.read.format import TableFormat
 from colme.data.read.table import Names, Progress, read_moments
 from colme.errors import DataError, shorten
@@ -144,6 +145,14 @@ def is_moments(source: Any) -> bool:
     return isinstance(source, pa.Table) and _KEY in (source.schema.metadata or {})
 
 
+def written_moments(table: Any) -> bytes:
+    """The content of an Arrow file with these moments."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    return bytes(sink.getvalue())
+
+
 def read_moments_file(path: str | os.PathLike[str]) -> Any:
     """The table of moments in an Arrow file, or None if it holds something else."""
     if not str(path).endswith((".arrow", ".feather")):
@@ -151,8 +160,10 @@ def read_moments_file(path: str | os.PathLike[str]) -> Any:
     try:
         with pa.memory_map(os.fspath(path)) as file:
             table = pa.ipc.open_file(file).read_all()
-    except (OSError, pa.ArrowInvalid):
-        return None  # reading it as a table says what is wrong
+    except FileNotFoundError:
+        return None  # reading it as a table says so
+    except (OSError, pa.ArrowInvalid) as error:
+        raise damaged(os.path.basename(path), error) from None
     return table if is_moments(table) else None
 
 

@@ -1,0 +1,49 @@
+"""`colme moments`: write the moments of a part of a table to a file that `colme estimate` merges with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from colme.cli._row_progress import row_progress
+from colme.cli.estimate_command import _check_targets, table_format_options
+from colme.cli.output import say
+
+
+@click.command("moments")
+@click.argument("file", type=click.Path())
+@click.option("--agent", multiple=True, required=True, metavar="COLUMN",
+              help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
+@click.option("--value", required=True, metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
+@click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
+@click.option("--seed", type=click.IntRange(min=0),
+              help="Seed of the random folds, another one for each part (default: drawn anew).")  # fmt: skip
+@table_format_options
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write the moments to this .arrow file.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **options: Any) -> None:
+    """Write the moments of a part of a table, to merge with those of other parts or sites.
+
+    For each agent: the number, mean, squares and extremes of its samples, in five random folds. Rows stay where they
+    are. Sites that may not share rows share these, and colme estimate takes all of them together.
+
+    \b
+    Examples:
+      colme moments north.csv --agent user --value seconds -o north.arrow
+      colme moments south.parquet --agent user --value seconds -o south.arrow
+      colme estimate north.arrow south.arrow --report all.html
+    """
+    from colme._core.files import write_whole
+    from colme.data.partials import partial_moments, written_moments
+    from colme.data.report.output import check_ending
+
+    _check_targets((file,), [output])
+    check_ending(Path(output), (".arrow",))
+    with row_progress(quiet) as progress:
+        table = partial_moments(file, agent=agent if len(agent) > 1 else agent[0], progress=progress, **options)
+    write_whole(Path(output), written_moments(table))
+    if not quiet:
+        say(f"Written: {output} ({table.num_rows:,} agents)")
