@@ -72,17 +72,30 @@ class TableReader:
     def _add(self, batch: Batch) -> None:
         names = self.names
         code = self.agents.codes([batch[each] for each in self.agent], [self._where(each) for each in self.agent])
-        value = self._numbers(batch, names.value, f"values must be finite and below {LARGEST:g}. Leave the row out.")
-        keep, columns = self._keep(code >= 0, "agent"), [value]
+        keep = self._keep(code >= 0, "agent")
         self._grow()
         if names.label is not None:
             self._add_labels(code, batch[names.label])
-        keep &= self._keep(~np.isnan(value), "value", keep)
+        columns = self._columns(batch, keep)
+        code = code[keep]
+        self.count += np.bincount(code, minlength=len(self.count))
+        for k, name in enumerate(names.covariates):
+            x = self._numbers(batch, name, "covariates must be finite. Leave the cell empty.")[keep]
+            known = ~np.isnan(x)
+            self.sums[:, 2 * k] += np.bincount(code[known], x[known], len(self.count))
+            self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
+        self._store(code, [column[keep] for column in columns])
+
+    def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+        """The times, values and weights of a batch; `keep` becomes false where one is missing."""
+        names = self.names
+        columns = [self._numbers(batch, names.value, f"values must be finite and below {LARGEST:g}. Leave the row out.")]
+        keep &= self._keep(~np.isnan(columns[0]), "value", keep)
         if names.time is not None:
             time = self.times.times(batch[names.time], self._where(names.time))
             refuse(np.isinf(time), time, self._where(names.time), "times must be finite. Leave the row out.")
             keep &= self._keep(~np.isnan(time), "time", keep)
-            columns = [time, value]
+            columns.insert(0, time)
         if names.weight is not None:
             weight = self._numbers(batch, names.weight, "weights must be finite. Correct it, or leave the row out.")
             rule = "weights must not be negative. Correct it, or leave the row out."
@@ -93,18 +106,13 @@ class TableReader:
             keep &= self._keep(~np.isnan(weight), "weight", keep)
             keep &= self._keep(weight != 0, "zero", keep)
             columns.append(weight)
-        code = code[keep]
-        self.count += np.bincount(code, minlength=len(self.count))
-        for k, name in enumerate(names.covariates):
-            x = self._numbers(batch, name, "covariates must be finite. Leave the cell empty.")[keep]
-            known = ~np.isnan(x)
-            self.sums[:, 2 * k] += np.bincount(code[known], x[known], len(self.count))
-            self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
-        columns = [column[keep] for column in columns]
-        if self.running is not None:
-            self.running.add(code, columns[0], columns[1] if names.weight is not None else None, len(self.count))
-        else:
+        return columns
+
+    def _store(self, code: NDArray[np.int64], columns: list[NDArray[np.float64]]) -> None:
+        if self.running is None:
             self.rows.append(code, *columns)
+        else:
+            self.running.add(code, columns[0], columns[1] if self.names.weight is not None else None, len(self.count))
 
     def _where(self, column: Hashable) -> Where:
         return Where(self.source.name, column, self.n_rows)
