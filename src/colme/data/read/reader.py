@@ -89,7 +89,8 @@ class TableReader:
     def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
         """The times, values and weights of a batch; `keep` becomes false where one is missing."""
         names = self.names
-        columns = [self._numbers(batch, names.value, f"values must be finite and below {LARGEST:g}. Leave the row out.")]
+        rule = f"values must be finite and below {LARGEST:g}. Leave the row out."
+        columns = [self._numbers(batch, names.value, rule)]
         keep &= self._keep(~np.isnan(columns[0]), "value", keep)
         if names.time is not None:
             time = self.times.times(batch[names.time], self._where(names.time))
