@@ -3,8 +3,9 @@
     read     the table, wherever it is, as samples by agent              read/table.py
     measure  counts, means and squares by fold; the noise of a sample    fit/moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates and intervals                                     fit/estimators.py, census.py, overlaps.py
+    fit      estimates                                   fit/estimators.py, fit/mixture_estimator.py, fit/overlaps.py
     groups   whether there is evidence of groups                         fit/groups.py
+    widen    intervals, by what held-out samples show                    fit/cross_validation.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
 
 `_estimate` below is this sequence.
@@ -156,8 +157,10 @@ def _estimate(table: Table, options: EstimateOptions, progress: Progress | None)
         return _in_unit(_estimate(scaled, options._replace(sigma=sigma), progress), unit)
     measured = _Measured(table, options)
     choice = _choose(measured, options, progress)
-    fitted = _fit(measured, choice.estimator, options)
-    groups, groups_sentence = _find_groups(measured, fitted, options)
+    fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))
+    groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
+    grouped = table.label is None and groups is not None and groups.n_groups > 0
+    fitted = _with_intervals(measured, choice.estimator, fit, options, grouped=grouped)
     diagnosis = diagnose(table, measured.noise, ordered=measured.forward)
     summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
     return _result(measured, fitted, groups, diagnosis, summary)
@@ -263,7 +266,7 @@ class _Choice(NamedTuple):
 def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | None) -> _Choice:
     """The best estimator in cross-validation, of all or of those of the requested method."""
     if measured.alone is not None:
-        return _Choice(LocalMean(), measured.alone, [])
+        return _Choice(LocalMean(variance="pooled"), measured.alone, [])
     method = options.method
     family = [each for each in CANDIDATES if method in ("auto", each.name) or each.name == "local"]
     scores = measured.validation.score(family, progress)
@@ -293,7 +296,6 @@ class _Fitted(NamedTuple):
     """Estimates and intervals; `widened` is the factor on standard errors that cross-validation asked for."""
 
     agents: AgentStatistics
-    variance: str
     fit: Fit
     estimate: Floats
     lower: Floats
@@ -301,35 +303,37 @@ class _Fitted(NamedTuple):
     widened: float
 
 
-def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) -> _Fitted:
+def _with_intervals(
+    measured: _Measured, estimator: Estimator, fit: Fit, options: EstimateOptions, *, grouped: bool
+) -> _Fitted:
+    """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
+    agents = measured.statistics(estimator.variance)
     if measured.alone is not None:
-        agents = measured.statistics("pooled")
-        fit = LocalMean().fit(agents)
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, "pooled", fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
-    agents = measured.statistics(estimator.variance)
-    fit = estimator.fit(agents)
+        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
     statistics = {kind: measured.statistics(kind) for kind in KINDS}
-    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
-    doubt = _DOUBT if estimator.name == "census" else 0.0
-    variance = claimed * measured.validation.calibrate(estimator, doubt=doubt).of(measured.moments.worth)
+    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence, grouped=grouped)
+    posterior = fit if isinstance(fit, MixtureFit) and grouped else None
+    doubt = _DOUBT if posterior is not None else 0.0
+    factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
+    variance = claimed * factor.of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
     local = LocalMean(variance=estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]
     own = own * measured.validation.calibrate(local).of(measured.moments.worth)
     error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
-    if isinstance(fit, MixtureFit):
-        lower, upper = fit.interval(options.level)
+    if posterior is not None:
+        lower, upper = posterior.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
-        factor = error / np.maximum(fit.error(), 1e-300)
-        below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
+        scale = error / np.maximum(fit.error(), 1e-300)
+        below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
     else:
         below = above = _radius(measured, estimator.variance, error, options.level)
     stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
-    return _Fitted(agents, estimator.variance, fit, estimate, estimate - below, estimate + above, stretch)
+    return _Fitted(agents, fit, estimate, estimate - below, estimate + above, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -340,7 +344,9 @@ def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floa
 # groups
 
 
-def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions) -> tuple[Groups | None, str]:
+def _find_groups(
+    measured: _Measured, estimator: Estimator, fit: Fit, options: EstimateOptions
+) -> tuple[Groups | None, str]:
     """(groups, how many in words); None if none were searched for."""
     if measured.table.label is not None:
         group = measured.table.label[measured.present]
@@ -348,10 +354,10 @@ def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions)
         return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    if fitted.fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
-        found = Groups.parts(fitted.fit.groups)
+    if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
+        found = Groups.parts(fit.groups)
     else:
-        own = fitted.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+        own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT
         agents = measured.statistics("moderated" if own else "pooled")
         found = Groups.of(mixture_fit(agents), options.groups, _step(measured))
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"

@@ -39,6 +39,7 @@ class OverlapPooling(Estimator, frozen=True, kw_only=True):
     Between agents of equal noise that is the two-sample z-test; between others it is stricter, by at most sqrt(2)."""
 
     name = "one-hop"
+    needs_groups = True
     z: float = 1.96
 
     def fit(self, agents: AgentStatistics) -> Fit:
@@ -54,6 +55,7 @@ class ConsensusLimit(Estimator, frozen=True, kw_only=True):
     Asadi et al. 2022) overlap, and every connected component converges to its weighted mean."""
 
     name = "cl-colme"
+    needs_groups = True
     delta: float = 0.1
 
     def fit(self, agents: AgentStatistics) -> Fit:
