@@ -71,11 +71,12 @@ def command(
     context: click.Context, /, file: str, agent: tuple[str, ...], value: str | None, outputs: tuple[str, ...],
     plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
 ) -> None:  # fmt: skip
-    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
+    """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
     FILE is CSV or TSV (also compressed: .gz), Parquet (also a folder), Arrow, or - for CSV from stdin: one row per
-    sample, in any order. Similar agents learn from each other. Cross-validation measures whether that helps; if it does
-    not, every agent keeps its own mean. Rows without a value are left out and counted.
+    sample, in any order. Similar agents learn from each other. Cross-validation measures whether that helps; if it
+    shows no gain, every agent keeps its own mean, except in small tables where it cannot tell: these use shrinkage.
+    Rows without a value are left out and counted.
 
     \b
     Examples:

@@ -90,7 +90,7 @@ def estimate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Result:
-    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
+    """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
     source      a file (CSV, Parquet, Arrow), a data frame, a dict of arrays, or an iterator of such batches
     agent       the column that identifies the agent, or several columns
@@ -103,7 +103,7 @@ def estimate(
     label       the column of known groups, one per agent
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
     half_life   in units of time (seconds for dates): the weight of a sample halves in this time
-    level       the probability with which an interval contains the true mean
+    level       the probability with which an interval should contain the true mean
     seed        decides the random folds of the cross-validation
     progress    called with (done, total) while rows are read and while methods are compared
 

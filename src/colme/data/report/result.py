@@ -93,7 +93,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     agent         its label
     n, mean       the number of its samples and their mean
     estimate      the estimate of its mean
-    lower, upper  the interval that contains the true mean with probability `level`
+    lower, upper  the interval that should contain the true mean with probability `level`, on average over agents
     group         its group (-1: none), with `probability`
     borrowed      the weight of other agents in the estimate, 0 to 1
     flags         what is unusual about it: bit i stands for FLAGS[i]
