@@ -1,8 +1,8 @@
 """Estimators on the graph of agents whose intervals overlap, in O(N log N) by sorting the ends of the intervals.
 
 Their standard error has no formula: which agents are pooled depends on the agent's own mean, and some of them may
-differ from it in truth. So the posterior of the census is used: its variance plus the squared distance of the
-estimates.
+differ from it in truth. So the posterior of the census is used, if there are groups: its variance plus the squared
+distance of the estimates.
 """
 
 from __future__ import annotations
