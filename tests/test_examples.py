@@ -39,7 +39,8 @@ def test_a_real_table(
     pytest.importorskip(PACKAGES[name])
     example(name).main(tmp_path / "a" / "b", seeds=1, counts=(n,))
     said = capsys.readouterr().out
-    assert "Collaboration helps" in said and words in said
+    assert "Collaboration helps" in said or "Collaboration seems to help" in said
+    assert words in said
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == WRITTEN
     scored = pd.read_csv(tmp_path / "a" / "b" / "held_out.csv")
     assert set(scored["order"]) == {"shuffled", "time order"} and set(scored["n"]) == {n}

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_table
+from colme.data.fit.estimators import ESTIMATORS
 from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.moments import moments_of
 from colme.data.read.table import Table
@@ -121,17 +122,15 @@ def test_intervals_cover_what_they_promise_whichever_estimator_wins(seen: Callab
         assert len(inside) < 3 or np.mean(inside) > 0.87 - _error(inside)
 
 
-REQUESTED = [
-    (method, law) for method in ("local", "pooled", "shrinkage") for law in ("normal", "t(3)", "lognormal", "0/1")
-]
-REQUESTED += [(method, law) for method in ("one-hop", "census") for law in ("normal", "t(3)", "lognormal")]
+REQUESTED = [("near", method, law) for method in ESTIMATORS for law in ("normal", "t(3)", "lognormal", "0/1")]
+REQUESTED += [("continuum", method, "0/1") for method in ESTIMATORS]
 
 
-@pytest.mark.parametrize(("method", "law"), REQUESTED)
-def test_intervals_of_a_requested_estimator_hold_the_spread_between_agents(method: str, law: str) -> None:
+@pytest.mark.parametrize(("shape", "method", "law"), REQUESTED)
+def test_intervals_of_a_requested_estimator_hold_the_spread_between_agents(shape: str, method: str, law: str) -> None:
     inside = []
     for seed in range(TABLES):
-        table, means = _world("near", law, "5-29")(np.random.default_rng([seed, 2]))
+        table, means = _world(shape, law, "5-29")(np.random.default_rng([seed, 2]))
         inside.append(float(_inside(estimate_table(table, method=method), means).mean()))
     assert np.mean(inside) > 0.87 - _error(inside)
 

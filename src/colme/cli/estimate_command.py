@@ -111,12 +111,13 @@ def command(
     context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
     outputs: tuple[str, ...], plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
 ) -> None:  # fmt: skip
-    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
+    """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
     FILE is CSV, TSV or JSON lines (also compressed: .gz), Parquet (also a folder), Arrow, a spreadsheet (.xlsx, .ods),
     or - for CSV from stdin: one row per sample, in any order. Values are numbers, or yes and no. Similar agents learn
-    from each other. Cross-validation measures whether that helps; if it does not, every agent keeps its own mean. Rows
-    without a value are left out and counted. Files of `colme moments` are merged, and need no --agent and --value.
+    from each other. Cross-validation measures whether that helps; if it shows no gain, every agent keeps its own mean,
+    except in small tables where it cannot tell: these use shrinkage. Rows without a value are left out and counted.
+    Files of `colme moments` are merged, and need no --agent and --value.
 
     \b
     Examples:

@@ -3,8 +3,9 @@
     read     the table, wherever it is, as samples by agent              read/table.py
     measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates and intervals                                     fit/estimators.py, census.py, overlaps.py
+    fit      estimates                                   fit/estimators.py, fit/mixture_estimator.py, fit/overlaps.py
     groups   whether there is evidence of groups                         fit/groups.py
+    widen    intervals, by what held-out samples show                    fit/cross_validation.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
 
 `_estimate` below is this sequence.
@@ -98,7 +99,7 @@ def estimate(
     sheet: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Estimate every agent's mean from a table of samples, more accurately than from its own samples alone.
+    """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
     source      a file (CSV, JSON lines, Parquet, Arrow, .xlsx, .ods), a data frame, a dict of arrays, an iterator of
                 such batches; a lazy frame, which its engine aggregates (DuckDB, Polars, Ibis, Spark); or moments of
@@ -114,7 +115,7 @@ def estimate(
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
     half_life   the weight of a sample halves in this time, in units of the times (seconds for dates); a `timedelta` if
                 times are dates
-    level       the probability with which an interval contains the true mean
+    level       the probability with which an interval should contain the true mean
     seed        decides the random folds of the cross-validation
     decimal     the decimal sign of numbers in text: "." or ","
     thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
@@ -230,8 +231,10 @@ def _check_half_life(options: EstimateOptions, table: Table | None = None) -> No
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
     measured = _Measured(moments, options)
     choice = _choose(measured, options, progress)
-    fitted = _fit(measured, choice.estimator, options)
-    groups, groups_sentence = _find_groups(measured, fitted, options)
+    fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))
+    groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
+    grouped = moments.label is None and groups is not None and groups.n_groups > 0
+    fitted = _with_intervals(measured, choice.estimator, fit, options, grouped=grouped)
     diagnosis = diagnose(moments, measured.noise)
     summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
     return _in_unit(_result(measured, fitted, groups, diagnosis, summary), moments.unit)
@@ -335,7 +338,7 @@ class _Choice(NamedTuple):
 def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | None) -> _Choice:
     """The best estimator in cross-validation, of all or of those of the requested method."""
     if measured.alone is not None:
-        return _Choice(LocalMean(), measured.alone, [])
+        return _Choice(LocalMean(variance="pooled"), measured.alone, [])
     method = options.method
     family = [each for each in CANDIDATES if method in ("auto", each.name) or each.name == "local"]
     scores = measured.validation.score(family, progress)
@@ -367,7 +370,6 @@ class _Fitted(NamedTuple):
     """Estimates and intervals; `widened` is the factor on standard errors that cross-validation asked for."""
 
     agents: AgentStatistics
-    variance: str
     fit: Fit
     estimate: Floats
     lower: Floats
@@ -375,35 +377,37 @@ class _Fitted(NamedTuple):
     widened: float
 
 
-def _fit(measured: _Measured, estimator: Estimator, options: EstimateOptions) -> _Fitted:
+def _with_intervals(
+    measured: _Measured, estimator: Estimator, fit: Fit, options: EstimateOptions, *, grouped: bool
+) -> _Fitted:
+    """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
+    agents = measured.statistics(estimator.variance)
     if measured.alone is not None:
-        agents = measured.statistics("pooled")
-        fit = LocalMean().fit(agents)
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, "pooled", fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
-    agents = measured.statistics(estimator.variance)
-    fit = estimator.fit(agents)
+        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
     statistics = {kind: measured.statistics(kind) for kind in KINDS}
-    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence)
-    doubt = _DOUBT if estimator.name == "census" else 0.0
-    variance = claimed * measured.validation.calibrate(estimator, doubt=doubt).of(measured.moments.worth)
+    estimate, claimed = estimator.claimed(statistics, measured.noise.persistence, grouped=grouped)
+    posterior = fit if isinstance(fit, MixtureFit) and grouped else None
+    doubt = _DOUBT if posterior is not None else 0.0
+    factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
+    variance = claimed * factor.of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
     local = LocalMean(variance=estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]
     own = own * measured.validation.calibrate(local).of(measured.moments.worth)
     error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
-    if isinstance(fit, MixtureFit):
-        lower, upper = fit.interval(options.level)
+    if posterior is not None:
+        lower, upper = posterior.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
-        factor = error / np.maximum(fit.error(), 1e-300)
-        below, above = factor * (fit.estimate - lower), factor * (upper - fit.estimate)
+        scale = error / np.maximum(fit.error(), 1e-300)
+        below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
     else:
         below = above = _radius(measured, estimator.variance, error, options.level)
     stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
-    return _Fitted(agents, estimator.variance, fit, estimate, estimate - below, estimate + above, stretch)
+    return _Fitted(agents, fit, estimate, estimate - below, estimate + above, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -414,7 +418,9 @@ def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floa
 # groups
 
 
-def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions) -> tuple[Groups | None, str]:
+def _find_groups(
+    measured: _Measured, estimator: Estimator, fit: Fit, options: EstimateOptions
+) -> tuple[Groups | None, str]:
     """(groups, how many in words); None if none were searched for."""
     if measured.every.label is not None:
         group = measured.every.label[measured.present]
@@ -422,10 +428,10 @@ def _find_groups(measured: _Measured, fitted: _Fitted, options: EstimateOptions)
         return Groups(group, (group >= 0).astype(np.float64), n_groups), _count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    if fitted.fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
-        found = Groups.parts(fitted.fit.groups)
+    if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
+        found = Groups.parts(fit.groups)
     else:
-        own = fitted.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+        own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT
         agents = measured.statistics("moderated" if own else "pooled")
         found = Groups.of(mixture_fit(agents), options.groups, measured.every.resolution / measured.moments.n)
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"

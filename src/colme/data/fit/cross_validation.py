@@ -189,15 +189,16 @@ class CrossValidation:
             gain, se = share * gain / own, share * se / (own * own)
         return Scored(estimator, Candidate(estimator.label, 1.0 - gain, se), away)
 
-    def calibrate(self, estimator: Estimator, *, doubt: float = 0.0) -> Calibration:
+    def calibrate(self, estimator: Estimator, *, grouped: bool = True, doubt: float = 0.0) -> Calibration:
         """The factors on claimed variances with which they are as large as the errors that held-out samples show.
 
-        doubt  how many standard errors of these errors are added to them"""
+        grouped  whether there is evidence of groups (`Estimator.claimed`)
+        doubt    how many standard errors of these errors are added to them"""
         if not self.splits:
             return Calibration(np.empty(0), np.ones(1))
 
         def both(split: _Split) -> Floats:
-            estimate, variance = estimator.claimed(split.statistics, self.noise.persistence)
+            estimate, variance = estimator.claimed(split.statistics, self.noise.persistence, grouped=grouped)
             return np.stack([variance[split.scored], np.square(estimate[split.scored] - split.test.mean)])
 
         claimed, loss = self._averaged(both, 2)

@@ -103,6 +103,8 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
     name: ClassVar[str]
+    needs_groups: ClassVar[bool] = False
+    """Whether its standard errors are those of a mixture: too small for a continuum, which a mixture fits by points."""
     variance: str = "moderated"
 
     @abstractmethod
@@ -113,12 +115,19 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """The balanced estimates for these agents."""
         return balanced(self.fit(agents), agents)
 
-    def claimed(self, agents: Mapping[str, AgentStatistics], persistence: float) -> tuple[Floats, Floats]:
+    def claimed(
+        self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
+    ) -> tuple[Floats, Floats]:
         """(balanced estimates, variances of their errors); statistics by kind of variance.
 
         As far as agents' own variances do not persist (`colme.data.fit.noise.Noise.persistence`), the errors are those
-        seen from the same estimator with one variance for all agents."""
+        seen from the same estimator with one variance for all agents. Without evidence of groups (`grouped`), the
+        errors of an estimator that needs them are those seen from shrinkage."""
         own = agents[self.variance]
+        if self.needs_groups and not grouped:
+            estimate = self.estimates(own)
+            middle, variance = Shrinkage(variance=self.variance).claimed(agents, persistence)
+            return estimate, variance + np.square(middle - estimate)
         fit = self.fit(own)
         estimate, variance = balanced(fit, own), np.square(fit.error())
         if self.variance != "pooled" and persistence < 1.0:

@@ -32,6 +32,7 @@ class MixtureEstimator(Estimator, frozen=True, kw_only=True):
     """Empirical Bayes with a mixture of point masses and normal components as the prior."""
 
     name = "census"
+    needs_groups = True
 
     def fit(self, agents: AgentStatistics) -> MixtureFit:
         return mixture_fit(agents)

@@ -1,8 +1,8 @@
 """Estimators on the graph of agents whose intervals overlap, in O(N log N) by sorting the ends of the intervals.
 
 Their standard error has no formula: which agents are pooled depends on the agent's own mean, and some of them may
-differ from it in truth. So the posterior of the census is used: its variance plus the squared distance of the
-estimates.
+differ from it in truth. So the posterior of the census is used, if there are groups: its variance plus the squared
+distance of the estimates.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class OverlapPooling(Estimator, frozen=True, kw_only=True):
     Between agents of equal noise that is the two-sample z-test; between others it is stricter, by at most sqrt(2)."""
 
     name = "one-hop"
+    needs_groups = True
     z: float = 1.96
 
     def fit(self, agents: AgentStatistics) -> Fit:
@@ -54,6 +55,7 @@ class ConsensusLimit(Estimator, frozen=True, kw_only=True):
     Asadi et al. 2022) overlap, and every connected component converges to its weighted mean."""
 
     name = "cl-colme"
+    needs_groups = True
     delta: float = 0.1
 
     def fit(self, agents: AgentStatistics) -> Fit:

@@ -20,7 +20,7 @@ zero variance    all its samples are equal
 faulty           its mean is far from the other means, and its variance is unlike the other variances
 dominant sample  one sample shifts its mean substantially
 autocorrelated   consecutive samples are correlated
-drifting         the means of its first and its second half differ
+drifting         the means of its early and its late samples differ
 """
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 BACKENDS = ("pandas", "polars", "pyarrow")
@@ -93,7 +93,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     agent         its label; if several columns identify it, `parts` has its label in each of them
     n, mean       the number of its samples and their mean
     estimate      the estimate of its mean
-    lower, upper  the interval that contains the true mean with probability `level`
+    lower, upper  the interval that should contain the true mean with probability `level`, on average over agents
     group         its group (-1: none), with `probability`
     borrowed      the weight of other agents in the estimate, 0 to 1
     flags         what is unusual about it: bit i stands for FLAGS[i]

@@ -18,6 +18,8 @@ NAME_LENGTH = 40
 """Width of an agent's name in a sentence, in characters."""
 VAGUE = 0.5
 """A gain with a larger standard error is not quantified."""
+CLEAR = 2.0
+"""A gain of so many standard errors is stated without reserve."""
 NOTHING = 0.0005
 """A gain below it, which would be printed as 0.0%, is no gain."""
 WEAK = 0.1
@@ -43,8 +45,10 @@ def headline(result: Result) -> str:
         return f"{vague}{percent(summary.gain_se)}. {groups}"
     if max(abs(summary.gain), summary.gain_se) < NOTHING:
         verdict = "does not help here"
-    elif abs(summary.gain) > summary.gain_se:
+    elif abs(summary.gain) > CLEAR * summary.gain_se:
         verdict = "helps" if summary.gain > 0 else "hurts"
+    elif abs(summary.gain) > summary.gain_se:
+        verdict = "seems to help" if summary.gain > 0 else "seems to hurt"
     else:
         verdict = "makes little difference" if summary.gain_se <= WEAK else "may help or not"
     than = f"{_less_error(summary.gain)} the agents' own means (standard error {percent(summary.gain_se)})"
@@ -171,7 +175,7 @@ def _n_half(result: Result) -> str:
     if math.isnan(n_half):
         return ""
     if not math.isfinite(n_half):
-        return "Agents do not differ beyond noise: the common mean is as accurate as any number of own samples."
+        return "As far as these samples show, agents do not differ beyond noise: the common mean predicts each of them."
     if n_half < 1.0:
         return (
             "Agents differ so much that one sample of its own says more about an agent than the overall mean does "

@@ -91,8 +91,8 @@ def _candidates(result: Result) -> list[str]:
     body = "\n".join(rows)
     return [
         "<h2>Candidates</h2>",
-        '<p class="note">Cross-validated squared error relative to that of the local means: below 1, collaboration '
-        "helps.</p>",
+        '<p class="note">Cross-validated squared error relative to that of the local means: below 1, a method did '
+        "better than they.</p>",
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>',
     ]
 
