@@ -70,7 +70,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The number of independent samples that one sample is worth, from how much early and late means differ; 1 without
     time."""
     drift: float
-    """Share of agents whose first and second half differ beyond chance; NaN without time."""
+    """Share of agents whose early and late samples differ beyond chance; NaN without time."""
     count_correlation: float
     """Correlation of log n with the mean; NaN if all counts are equal."""
     faulty: tuple[str, ...]
