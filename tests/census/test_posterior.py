@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from colme.census.histogram import Bins, bin_means
 from colme.census.mixture import MAX_COMPONENTS
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
+from colme.census.variance_function import CONSTANT
 from tests.support.mixtures import drawn_means
 
 PRIOR = (np.array([[0.3, 0.5, 0.2]]), np.array([[-2.0, 0.5, 3.0]]), np.array([[0.01, 0.4, 1.5]]))
@@ -21,7 +22,7 @@ FIRST_GROUP = np.array([100])
 
 
 def prior_of(row: NDArray[np.int64]) -> MixturePrior:
-    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP)
+    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None])
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])
@@ -61,7 +62,7 @@ def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: flo
     weight[0, :k], location[0, :k] = rng.dirichlet(np.ones(k)), np.sort(rng.uniform(-10.0, 10.0, k))
     variance[0, :k] = 10.0 ** rng.uniform(-6.0, 1.0, k)
     means, noises, row = rng.uniform(-14.0, 14.0, n), 10.0 ** rng.uniform(-6.0, 2.0, n), np.zeros(n, np.int64)
-    prior = MixturePrior(row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP)
+    prior = MixturePrior(row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP, CONSTANT[None])
     value, out = np.empty((2, n))
     posterior_quantiles(level, means, noises, prior, value)
     posterior_cdf(value, means, noises, prior, out)
