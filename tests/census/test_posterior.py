@@ -106,3 +106,16 @@ def test_small_histograms_get_a_single_component() -> None:
     assert FittedMixtures.of_rows(masses, bins, 500.0, 4000).n_components.tolist() == [2]
     none = FittedMixtures.of_rows(masses * np.float32(1e-4), bins, 400.0, 400)
     assert none.n_components.tolist() == [0] and none.row.tolist() == [-1]
+
+
+def test_an_agent_that_was_not_counted_more_readily_belongs_to_no_component() -> None:
+    means = drawn_means([0.5, 0.5], [0.0, 10.0], [0.0, 0.0], 400, 0)
+    codes, values = bin_means(means, np.ones(400), 1.0)
+    every, where = np.unique(codes, return_inverse=True)
+    masses = (np.bincount(where.ravel(), values.ravel()) / 400.0)[None]
+    grid = np.array([0, -1, 0, -1])
+    fitted = FittedMixtures.of_agents(masses, Bins.of(every, 1.0), 400.0, 400, np.zeros(4, np.int64), grid)
+    assert fitted.row.tolist() == [0, 1, 0, 1]
+    np.testing.assert_array_equal(fitted.location[1], fitted.location[0])
+    assert fitted.outlier_density[1] == pytest.approx(0.02 / (4.0 * means.std()), rel=0.01)
+    assert fitted.outlier_density[1] > 20.0 * fitted.outlier_density[0]

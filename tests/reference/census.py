@@ -10,6 +10,7 @@ of normal samples, ("product", 0) and so on: what a regression of variances on m
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -145,6 +146,10 @@ def fitted(
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
     another mean than the mixture of all. `times`: of the noise that was binned."""
     prior = fitted_to_all(masses, columns, unit, reached, agents, part, times, function)
+    if grid is None and prior is not None:  # an agent that was not binned may be of a new class
+        bins = histogram(masses, columns, unit, reached, agents, times, function)
+        assert bins is not None
+        return replace(prior, outliers=max(prior.outliers, 0.02 / (4.0 * math.sqrt(bins.variance))))
     if grid is None or prior is None or function is not None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")

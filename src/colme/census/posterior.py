@@ -42,6 +42,9 @@ SKEWED = 0.4
 """The squared skewness of local means from which on they are fitted by a single component."""
 _OUTLIERS = 0.1
 """Agents expected to belong to no component, anywhere in the range of the histogram."""
+UNCOUNTED = 0.02
+"""The probability that an agent whose mean was not in a histogram belongs to no component of it: it may be of a new
+class. Its mean is then anywhere in four standard deviations of the means that were."""
 WARM_ROUNDS = 20
 """Rounds of EM for a histogram whose mixture starts from that of another."""
 _SMALLEST = 1e-8
@@ -136,12 +139,13 @@ class FittedMixtures:
         warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
-        deviating grid get a mixture of that grid alone."""
+        deviating grid get a mixture of that grid alone, and agents of none more readily belong to no component."""
         heard, factor = (np.broadcast_to(np.asarray(each, np.float64), len(masses)) for each in (heard, factor))
         function = np.broadcast_to(function, (len(masses), len(CONSTANT)))
         fitted = cls.of_rows(
             masses, bins, reached, n_agents, heard=heard, factor=factor, function=function, warm_start=warm_start
         )
+        scale = fitted.frame[:, 1]
         fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
         share = np.zeros((len(masses), n_grids))
@@ -164,6 +168,13 @@ class FittedMixtures:
             apart.first_group += MAX_COMPONENTS * (g + 1)
             parts.append(apart.prior)
             n_rows += len(rows)
+        uncounted = np.flatnonzero((grid < 0) & (fitted.row >= 0))
+        if len(uncounted):
+            rows, which = np.unique(fitted.row[uncounted], return_inverse=True)
+            same = MixturePrior._make([rows, *(each[rows] for each in fitted.prior[1:])])
+            elsewhere = UNCOUNTED / np.maximum(2.0 * scale[rows], TINY)
+            parts.append(same._replace(outlier_density=np.maximum(same.outlier_density, elsewhere)))
+            fitted.row[uncounted] = n_rows + which
         if len(parts) == 1:
             return fitted
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
