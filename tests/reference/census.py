@@ -146,10 +146,10 @@ def fitted(
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
     another mean than the mixture of all. `times`: of the noise that was binned."""
     prior = fitted_to_all(masses, columns, unit, reached, agents, part, times, function)
-    if grid is None and prior is not None:  # an agent that was not binned may be of a new class
+    if grid is None and prior is not None and not prior.few:  # an agent that was not binned may be of a new class
         bins = histogram(masses, columns, unit, reached, agents, times, function)
         assert bins is not None
-        return replace(prior, outliers=max(prior.outliers, 0.02 / (4.0 * math.sqrt(bins.variance))))
+        return replace(prior, outliers=max(prior.outliers, 0.01 / (4.0 * math.sqrt(bins.variance))))
     if grid is None or prior is None or function is not None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
@@ -179,7 +179,7 @@ def fitted_to_all(
     total = sum(max(float(v), 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
     n_effective = min(reached, agents * total)
     prior = fit_prior(bins, small=n_effective < min(500.0, 0.99 * agents * total), heard=part)
-    return Prior(prior.w, prior.m, prior.variance, prior.outliers * bins.total / n_effective, function)
+    return replace(prior, outliers=prior.outliers * bins.total / n_effective)
 
 
 def histogram(

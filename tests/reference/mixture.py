@@ -297,6 +297,8 @@ class Prior:
     variance: Array
     outliers: float
     function: Function | None = None
+    few: bool = False
+    """Of few agents: one more than 2.5 deviations away is pulled no more than one at 2.5."""
 
     def posterior_mean(self, x: float, average_noise: float) -> float:
         noise = np.full(len(self.m), average_noise)
@@ -305,12 +307,17 @@ class Prior:
         p = np.append(self.w * normal(x - self.m, noise + self.variance), self.outliers * math.sqrt(2.0 * math.pi))
         p = p / p.sum()
         kept = self.variance / (self.variance + noise)
-        return float(p @ np.append(self.m + kept * (x - self.m), x))
+        away = x - self.m
+        pull = (1.0 - kept) * away
+        if self.few:
+            pull = (1.0 - kept) * np.clip(away, *(k * np.sqrt(self.variance + noise) for k in (-2.5, 2.5)))
+        return float(p @ np.append(x - pull, x))
 
 
 def fit_prior(bins: Histogram, *, small: bool, heard: float = 1.0) -> Prior:
     """The prior that a histogram gives; `small`: one of few agents, which gives a single component; `heard`: the part
     of the counts that standard errors count on."""
+    few = small
     if bins.function is not None and bins.s is not None:
         # means so skewed that components may be parts of one: a squared skewness q'^2 s / q above .4
         middle, u = np.array([bins.mean]), np.clip((bins.mean - bins.function.center) / bins.function.scale, -4.0, 4.0)
@@ -320,4 +327,4 @@ def fit_prior(bins: Histogram, *, small: bool, heard: float = 1.0) -> Prior:
     mix = by_moments(bins) if small else search(bins)
     reach = max(float(np.ptp(bins.c)), math.sqrt(float(bins.v[0])))
     known = mix.tau2 + added_variance(Histogram(bins.c, heard * bins.n, bins.v, bins.s, bins.function), mix)
-    return Prior(mix.w, mix.m, known, 0.1 / bins.total / reach, bins.function)
+    return Prior(mix.w, mix.m, known, 0.1 / bins.total / reach, bins.function, few)

@@ -38,13 +38,16 @@ from colme.census.variance_function import CONSTANT, excess_noise, is_constant, 
 
 FEW = 500.0
 """A histogram of fewer agents, unless they are all there are, is fitted by a single component."""
+LIMIT = 2.5
+"""Means farther from the component of such a histogram, in standard deviations, are pulled no more than one at this
+distance (limited translation, Efron and Morris 1971): they may belong to a class that so few agents do not show."""
 SKEWED = 0.4
 """The squared skewness of local means from which on they are fitted by a single component."""
 _OUTLIERS = 0.1
 """Agents expected to belong to no component, anywhere in the range of the histogram."""
-UNCOUNTED = 0.02
+UNCOUNTED = 0.01
 """The probability that an agent whose mean was not in a histogram belongs to no component of it: it may be of a new
-class. Its mean is then anywhere in four standard deviations of the means that were."""
+class. Its mean is then anywhere in four standard deviations of the means that were. (Not where LIMIT applies.)"""
 WARM_ROUNDS = 20
 """Rounds of EM for a histogram whose mixture starts from that of another."""
 _SMALLEST = 1e-8
@@ -68,6 +71,7 @@ class MixturePrior(NamedTuple):
     outlier_density: NDArray[np.float64]
     first_group: NDArray[np.int64]
     function: NDArray[np.float64]
+    limit: NDArray[np.float64]
 
 
 @dataclass
@@ -91,6 +95,8 @@ class FittedMixtures:
     """(rows): the group number of the first component."""
     function: NDArray[np.float64]
     """(rows, 5): the variance of samples as a function of the mean (`colme.census.variance_function`)."""
+    limit: NDArray[np.float64]
+    """(rows): means farther from a component, in standard deviations, are pulled no more than one at this distance."""
     frame: NDArray[np.float64]
     """(agents, 2): the mean of all binned means and twice their standard deviation; zeros where they are not known."""
 
@@ -105,7 +111,7 @@ class FittedMixtures:
         n_components, first_group = np.zeros((2, n_rows), np.int64)
         return cls(
             np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group,
-            np.tile(CONSTANT, (n_rows, 1)), np.zeros((n_agents, 2)),
+            np.tile(CONSTANT, (n_rows, 1)), np.full(n_rows, np.inf), np.zeros((n_agents, 2)),
         )  # fmt: skip
 
     @classmethod
@@ -169,6 +175,7 @@ class FittedMixtures:
             parts.append(apart.prior)
             n_rows += len(rows)
         uncounted = np.flatnonzero((grid < 0) & (fitted.row >= 0))
+        uncounted = uncounted[fitted.limit[fitted.row[uncounted]] == np.inf]
         if len(uncounted):
             rows, which = np.unique(fitted.row[uncounted], return_inverse=True)
             same = MixturePrior._make([rows, *(each[rows] for each in fitted.prior[1:])])
@@ -218,9 +225,10 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out, f
         mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
         mean, variance, _ = moments_of(histogram)
         frame[row, 0], frame[row, 1] = mean, 2.0 * math.sqrt(variance)
-        k = 1
-        if n_effective < min(FEW, 0.99 * n_agents * total) or _skewed(histogram, mean):
+        k, few = 1, n_effective < min(FEW, 0.99 * n_agents * total)
+        if few or _skewed(histogram, mean):
             fit_one_component(histogram, mixture)
+            out.limit[row] = LIMIT if few else np.inf
         elif warm_start and k_first > 0:
             k = k_first
             for i in range(k):
@@ -293,12 +301,11 @@ def posterior_mean(mean, noise, prior, estimate, group, probability):
         if x != x or row < 0:
             estimate[a], group[a], probability[a] = x, 0, 0.0
             continue
-        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        k = prior.n_components[row]
         _membership(x, s2, prior, row, p)
         value, best = p[k] * x, 0
         for i in range(k):
-            own = variance[i] / (variance[i] + _noise_in(i, s2, prior, row))
-            value += p[i] * (location[i] + own * (x - location[i]))
+            value += p[i] * _middle(i, x, _noise_in(i, s2, prior, row), prior, row)
             best = i if p[i] > p[best] else best
         estimate[a], group[a], probability[a] = value, prior.first_group[row] + best, p[best]
 
@@ -309,6 +316,16 @@ def _noise_in(i, s2, prior, row):
     if s2 == np.inf:
         return s2
     return s2 + excess_noise(variance_at(prior.function[row], prior.location[row, i], prior.variance[row, i]), s2)
+
+
+@helper
+def _middle(i, x, noise, prior, row):
+    """The posterior mean in component i, given the mean x of this sampling variance."""
+    location, variance = prior.location[row, i], prior.variance[row, i]
+    kept, away = variance / (variance + noise), x - location
+    beyond = abs(away) - prior.limit[row] * math.sqrt(variance + noise)
+    value = location + kept * away
+    return value + (1.0 - kept) * math.copysign(beyond, away) if beyond > 0.0 else value
 
 
 @helper
@@ -336,14 +353,14 @@ def borrowing(mean, noise, prior, estimate, kept, spread):
         kept[a], spread[a] = 1.0, s2
         if x != x or row < 0:
             continue
-        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        variance, k = prior.variance[row], prior.n_components[row]
         _membership(x, s2, prior, row, p)
         kept[a], spread[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
         for i in range(k):
             noise_i = _noise_in(i, s2, prior, row)
             own = variance[i] / (variance[i] + noise_i)
             kept[a] += p[i] * own
-            spread[a] += p[i] * (own * noise_i + (location[i] + own * (x - location[i]) - estimate[a]) ** 2)
+            spread[a] += p[i] * (own * noise_i + (_middle(i, x, noise_i, prior, row) - estimate[a]) ** 2)
 
 
 @kernel
@@ -357,13 +374,13 @@ def posterior_cdf(value, mean, noise, prior, out):
         elif row < 0:
             out[a] = normal_cdf(value[a], x, s2)
         else:
-            location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+            variance, k = prior.variance[row], prior.n_components[row]
             _membership(x, s2, prior, row, p)
             total = p[k] * normal_cdf(value[a], x, s2)
             for i in range(k):
                 noise_i = _noise_in(i, s2, prior, row)
                 kept = variance[i] / (variance[i] + noise_i)
-                middle = location[i] + kept * (x - location[i])
+                middle = _middle(i, x, noise_i, prior, row)
                 total += p[i] * normal_cdf(value[a], middle, max(kept * noise_i, TINY))
             out[a] = total
 
@@ -395,9 +412,8 @@ def _components(x, s2, prior, row, k, p, middle, deviation):
         if p[i] > _ROUNDING:
             middle[n], kept, noise = x, 1.0, s2
             if i < k:
-                location, variance, noise = prior.location[row, i], prior.variance[row, i], _noise_in(i, s2, prior, row)
-                kept = variance / (variance + noise)
-                middle[n] = location + kept * (x - location)
+                variance, noise = prior.variance[row, i], _noise_in(i, s2, prior, row)
+                kept, middle[n] = variance / (variance + noise), _middle(i, x, noise, prior, row)
             deviation[n], p[n] = math.sqrt(max(kept * noise, TINY)), p[i]
             n += 1
     return n
