@@ -262,6 +262,25 @@ def _membership(x, s2, prior, row, p):
         p[i] /= total
 
 
+@helper
+def posterior_moments(x, s2, prior, p):
+    """(posterior mean, posterior variance) of one agent whose prior is the first row; `p` has room for probabilities.
+    The mean is that of `posterior_mean`, the variance that of `borrowing`."""
+    k = prior.n_components[0]
+    if x != x or k == 0 or not 0.0 < s2 < np.inf:
+        return x, s2
+    location, variance = prior.location[0], prior.variance[0]
+    _membership(x, s2, prior, 0, p)
+    value = p[k] * x
+    for i in range(k):
+        value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
+    spread = p[k] * (s2 + (x - value) ** 2)
+    for i in range(k):
+        own = variance[i] / (variance[i] + s2)
+        spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)
+    return value, spread
+
+
 @kernel
 def borrowing(mean, noise, prior, estimate, kept, spread):
     """kept[a] = the weight of agent a's own mean in its estimate, given the memberships (the rest is borrowed);

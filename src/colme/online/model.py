@@ -124,7 +124,7 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, guarded=self._rule.guard is not None)
+        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, votes=self._rule.votes)
         self._rule.half_life = self.half_life or -1.0
         if edges is not None:
             self._table.settle(labels, edges.edges())
