@@ -43,11 +43,11 @@ Floats = NDArray[np.float64]
 
 
 @kernel
-def judge(agents, present, snapshots, half_life, few, sums, inverse):
+def judge(agents, judges, snapshots, half_life, few, sums, inverse):
     """Equation (1): sums[s] = A, D, Q without c, inverse[s] = sum of d^2 / k; s = 0: agents with less than `few`
     samples, 1: others."""
-    for i in range(present.size):
-        row, then = agents[present[i]], snapshots[present[i]]
+    for i in range(judges.size):
+        row, then = agents[judges[i]], snapshots[judges[i]]
         mean, weight = then[THEN_MEAN], then[THEN_WEIGHT]
         d = then[THEN_ESTIMATE] - mean
         k = row[WEIGHT] - kept_part(row, then, half_life) * weight
@@ -119,10 +119,10 @@ class OnlineGuard:
         """The clock."""
         return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
 
-    def learn(self, table: AgentTable, half_life: float) -> None:
-        """The samples since the last vote judge what was kept at it."""
+    def learn(self, table: AgentTable, judges: NDArray[np.int64], half_life: float) -> None:
+        """The samples of these agents since the last vote judge what was kept at it."""
         sums, inverse = np.zeros((2, SUMS)), np.zeros(2)
-        judge(table.agents, table.present, table.snapshots, half_life, self.few, sums, inverse)
+        judge(table.agents, judges, table.snapshots, half_life, self.few, sums, inverse)
         before, self.clock = self.clock, self.now(table)
         for stratum, own, part in zip((self.newcomers, self.others), sums, inverse.tolist(), strict=True):
             stratum.learn(own, part, self.clock, before)

@@ -163,10 +163,10 @@ def kept_part(row, snapshot, half_life):
 
 
 @kernel
-def keep_estimates(agents, present, snapshots):
-    """Snapshots of all agents present."""
-    for i in range(present.size):
-        keep(agents[present[i]], agents[present[i], ESTIMATE], snapshots[present[i]])
+def keep_estimates(agents, judges, snapshots):
+    """Snapshots of these agents."""
+    for i in range(judges.size):
+        keep(agents[judges[i]], agents[judges[i], ESTIMATE], snapshots[judges[i]])
 
 
 @kernel

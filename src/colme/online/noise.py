@@ -2,10 +2,13 @@
 
 At a vote the model keeps of each agent its mean X0, its estimate y0, and the number n0 and the sum S0 of squared
 deviations of its samples. Up to the next vote k samples of mean x come and add q to S0. Each is compared with the mean
-of those before it, so that q has the expectation k sigma^2, whatever the samples before. Over all agents, with v the
+of those before it, so that q has the expectation k sigma^2, on average over agents. Over all agents, with v the
 variance of a sample,
 
-(1) variance   v(y) = a + b y + c y^2, where q / k depends on y0 by more than 3 standard errors, else the pooled one
+(1) variance   v(y) = a + b y + c y^2, where q' / k depends on y0 by more than 3 standard errors and by a factor of 1.3
+               between some two agents, else the pooled one; q' = (q - (x - X0) (y0 - X0) n0 k / (n0 + k)) times what
+               makes its sum that of q: a mean that is far out is so by its error, which adds to q, and its estimate
+               knows
 (2) skewness   gamma = mean of (q / v - k) (x - X0) / sqrt(v), as far as the same product of numbers clipped at 3
                deviations, which outliers do not move, is beyond two standard errors
 (3) kurtosis   kappa = sum of (q / v - k)^2 / sum of k - 2, in excess of the normal one
@@ -49,7 +52,6 @@ from colme.online.kernel import (
     THEN_WEIGHT,
     WEIGHT,
     WEIGHT_2,
-    count_samples,
     effective,
     freedom_of,
     keep,
@@ -62,7 +64,9 @@ CLIP = 3.0
 EVIDENCE = 2.0
 """and the standard errors that this must show."""
 BENT = 3.0
-"""Standard errors by which a variance must depend on the estimate."""
+"""Standard errors by which a variance must depend on the estimate,"""
+UNEQUAL = 1.3
+"""and the ratio of the largest v(y) to the smallest."""
 MISFIT = 1.5
 """Log-likelihood that the skewness of means may give to false components."""
 FEWEST = 30.0
@@ -73,8 +77,9 @@ LEAST = 0.02
 """The smallest v(y), in pooled variances."""
 NUMBER, SAMPLES, GAINED, SCATTER, FOURTH, THIRD, CLIPPED, CLIPPED_2 = range(8)
 """Entries of `sums`: batches, k, q, (q - k times the pooled variance)^2, and what (2) and (3) need. After these, for
-(1) and with t = (y0 - center) / scale: sums of k t^j / v^2 (j = 0 to 4), q t^j / v^2 (to 2), (q - k v)^2 t^j / v^4."""
-_LEVERS, _GAINS, _ERRORS, _SUMS = 8, 13, 16, 21
+(1) and with t = (y0 - center) / scale: sums of k t^j / v^2 (j = 0 to 4), q' t^j / v^2 (to 2), (q' - k v)^2 t^j / v^4,
+and of q / v^2; here q' before it is scaled."""
+_LEVERS, _GAINS, _ERRORS, _WHOLE, _SUMS = 8, 13, 16, 21, 22
 CENTER, SCALE, LOW, HIGH, CONSTANT, SLOPE, CURVE = range(7)
 """Entries of a curve, v(y) = CONSTANT + SLOPE t + CURVE t^2; t is kept between LOW and HIGH, the range of estimates."""
 
@@ -125,11 +130,11 @@ def variance_of(row, noise, estimate):
 def posterior_of(row, noise, prior, origin, p):
     """(variance of the own mean, estimate, variance of the estimate) of one agent. Where the variance depends on the
     estimate, that of the pooled one is the first guess."""
-    s2 = variance_of(row, noise, np.nan)
-    y, spread = posterior_moments(row[MEAN] - origin, s2, prior, p)
-    if noise.sigma != noise.sigma and is_curved(noise.curve):
-        s2 = variance_of(row, noise, y + origin)
+    guess = s2 = y = spread = np.nan
+    for _ in range(2 if noise.sigma != noise.sigma and is_curved(noise.curve) else 1):
+        s2 = variance_of(row, noise, guess)
         y, spread = posterior_moments(row[MEAN] - origin, s2, prior, p)
+        guess = y + origin
     return s2, y + origin, spread
 
 
@@ -145,13 +150,13 @@ def fill_variances(agents, which, noise, prior, origin, out):
 
 
 @kernel
-def keep_posteriors(agents, present, noise, prior, origin, few, trust, snapshots, moments):
-    """Snapshots of all agents present; and moments[s], over agents of stratum s (0: less than `few` samples) with a
+def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots, moments):
+    """Snapshots of these agents; and moments[s], over agents of stratum s (0: less than `few` samples) with a
     known variance V of the own mean: their number, and the sums of V, d^2, d^4, d = y - X, and of the variance that
     intervals claim."""
     p = np.empty(prior.weight.shape[1] + 1)
-    for i in range(present.size):
-        row, out = agents[present[i]], snapshots[present[i]]
+    for i in range(judges.size):
+        row, out = agents[judges[i]], snapshots[judges[i]]
         own, y, claimed = posterior_of(row, noise, prior, origin, p)
         keep(row, y, out)
         s, d = 0 if row[WEIGHT] < few else 1, y - row[MEAN]
@@ -164,12 +169,12 @@ def keep_posteriors(agents, present, noise, prior, origin, few, trust, snapshots
 
 
 @kernel
-def compare(agents, present, snapshots, half_life, average, curve, sums):
+def compare(agents, judges, snapshots, half_life, average, curve, sums):
     """Add what the samples since the last vote show to `sums`; curve[LOW], curve[HIGH] = the range of all estimates
     then."""
     curve[LOW], curve[HIGH] = np.inf, -np.inf
-    for i in range(present.size):
-        row, then = agents[present[i]], snapshots[present[i]]
+    for i in range(judges.size):
+        row, then = agents[judges[i]], snapshots[judges[i]]
         mean, estimate, n = then[THEN_MEAN], then[THEN_ESTIMATE], then[THEN_WEIGHT]
         if not (n > 0.0 and estimate == estimate):
             continue
@@ -193,7 +198,12 @@ def compare(agents, present, snapshots, half_life, average, curve, sums):
         clipped = _clip(more / math.sqrt(2.0 * freedom)) * _clip(away / math.sqrt(v * (1.0 / k + 1.0 / n)))
         sums[CLIPPED] += clipped
         sums[CLIPPED_2] += clipped * clipped
-        power, weight, error = 1.0, 1.0 / (v * v), (more / v) ** 2
+        if estimate == mean:
+            continue  # nothing is known about the error of the mean
+        power, weight = 1.0, 1.0 / (v * v)
+        sums[_WHOLE] += weight * gained
+        gained -= away * (estimate - mean) * kept * n * k / row[WEIGHT]
+        error = (weight * (gained - freedom * v)) ** 2
         for j in range(5):
             sums[_LEVERS + j] += weight * freedom * power
             sums[_ERRORS + j] += error * power
@@ -226,22 +236,26 @@ class Noise:
         """As kernels take it, if sigma was told (else NaN)."""
         return NoiseModel(math.nan if self.contradict(sigma) else sigma, _average(table), self.moderation, self.curve)
 
-    def learn(self, table: AgentTable, half_life: float) -> None:
-        """Equations (1) to (5), from the samples since the last vote."""
+    def learn(
+        self, table: AgentTable, judges: NDArray[np.int64], half_life: float, size: float, inverse: float
+    ) -> None:
+        """Equations (1) to (5), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
         average, events = _average(table), int(table.counters[EVENTS])
         self.sums *= self.size / (self.size + max(events - self.events, 0))  # the last of n samples counts n times
-        size, inverse = count_samples(table.agents, table.present)
         self.size, self.events = max(size, 1.0), events
         if not average > 0.0:
             return
         if self.curve[SCALE] == 0.0:
             self.curve[CENTER], self.curve[SCALE] = np.median(table.agents[table.present, MEAN]), math.sqrt(average)
         curve = self.curve.copy()
-        compare(table.agents, table.present, table.snapshots, half_life, average, curve, self.sums)
+        compare(table.agents, judges, table.snapshots, half_life, average, curve, self.sums)
+        if curve[LOW] > curve[HIGH]:  # there were no estimates
+            curve[[LOW, HIGH]] = self.curve[[LOW, HIGH]]
         self.skewness = self.kurtosis = 0.0
         curve[CONSTANT:] = 0.0
         if self.sums[NUMBER] >= FEWEST:
             curve[CONSTANT:] = _polynomial(self.sums)
+            curve[CONSTANT:] *= _is_unequal(curve, average)
             doubt = EVIDENCE**2 * self.sums[CLIPPED_2]
             sure = 1.0 - min(doubt / max(self.sums[CLIPPED] ** 2, doubt), 1.0) if doubt > 0.0 else 0.0
             self.skewness = sure * self.sums[THIRD] / self.sums[NUMBER]
@@ -265,6 +279,13 @@ def _average(table: AgentTable) -> float:
     return float(table.pool[SQUARES] / table.pool[FREEDOM]) if table.pool[FREEDOM] >= 1.0 else math.nan
 
 
+def _is_unequal(curve: Floats, average: float) -> bool:
+    """Whether the variances of some two agents differ by the factor that matters."""
+    t = np.linspace(curve[LOW], curve[HIGH], 9)
+    v = np.maximum(curve[CONSTANT] + t * (curve[SLOPE] + t * curve[CURVE]), LEAST * average)
+    return bool(v.max() > UNEQUAL * v.min())
+
+
 def _polynomial(sums: Floats) -> Floats:
     """The coefficients of equation (1): those of the highest degree whose last one is beyond its standard errors, all
     zero if none is."""
@@ -279,7 +300,8 @@ def _polynomial(sums: Floats) -> Floats:
         if not (np.isfinite(scaled).all() and np.linalg.cond(scaled) < _SINGULAR):
             break
         inverse = np.linalg.inv(scaled) / np.outer(scale, scale)
-        coefficients, error = inverse @ sums[_GAINS : _GAINS + size], inverse[degree] @ errors @ inverse[degree]
+        gains = sums[_GAINS : _GAINS + size] * (sums[_WHOLE] / sums[_GAINS])
+        coefficients, error = inverse @ gains, inverse[degree] @ errors @ inverse[degree]
         if abs(coefficients[degree]) > BENT * math.sqrt(error):
             found[:] = 0.0
             found[:size] = coefficients

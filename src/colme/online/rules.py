@@ -49,6 +49,9 @@ GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
 ARRIVALS = 1.2
 """or when there are this many times as many agents."""
+JUDGES = 1 << 14
+"""Agents whose samples judge: all, or from twice as many on a random half, quarter, .. of at least so many."""
+_HASH = np.uint64(0x9E3779B97F4A7C15)
 NEVER = np.iinfo(np.int64).max
 _BOUND_FAILS = dict(zip(BOUNDS, (2.0, 1.29, 2.0), strict=True))
 """A bound at level gamma fails at any time with at most gamma times this factor as probability."""
@@ -75,6 +78,7 @@ class Rule:
         self.sigma = math.nan if sigma is None else float(sigma)
         self.table: AgentTable
         self.stops = np.full(2, NEVER)  # the next vote is at so many events, or agents
+        self.one_in = np.ones(1, np.int64)  # of so many agents one judges, a power of two
 
     def radii(self, slots: Slots, gamma: float, least: float = 1.0) -> Floats:
         table, out = self.table, np.empty(len(slots))
@@ -106,23 +110,35 @@ class Rule:
         """Between events: let new samples judge the estimates of the last vote, and keep those of now for the next."""
         if not self.votes:
             return
-        table = self.table
+        table, judges = self.table, self._judges()
+        size, inverse = count_samples(table.agents, table.present)
         if self.guard is not None:
-            self.guard.learn(table, self.half_life)
-        self.refit()
-        size, _ = count_samples(table.agents, table.present)
-        self.keep(size)
+            self.guard.learn(table, judges, self.half_life)
+        self.learn(judges, size, inverse)
+        one_in = 1 << max(len(table.present) // JUDGES, 1).bit_length() - 1
+        if one_in != self.one_in[0]:
+            self.one_in[0] = one_in
+            judges = self._judges()
+        self.keep(judges, size)
         events, agents = table.counters[[EVENTS, PRESENT]].tolist()
         self.stops[:] = events + max(agents, math.ceil(GROWTH * size), 1), max(math.ceil(ARRIVALS * agents), agents + 1)
 
-    def refit(self) -> None:
-        """Learn from all agents together, where a method does."""
+    def _judges(self) -> Slots:
+        """The agents whose estimates are kept, and judged at the next vote: the same ones as long as `one_in` is."""
+        slots, n = self.table.present, self.one_in[0]
+        if n == 1:
+            return slots
+        blocks = (slots >> 6).view(np.uint64)  # of neighbors in memory, which are read faster
+        return slots[(blocks * _HASH >> np.uint64(40)) & np.uint64(n - 1) == 0]
 
-    def keep(self, size: float) -> None:
-        """Keep all estimates, of so many samples, until the next vote."""
+    def learn(self, judges: Slots, size: float, inverse: float) -> None:
+        """Learn from all agents together, where a method does; `size` and `inverse` as in `count_samples`."""
+
+    def keep(self, judges: Slots, size: float) -> None:
+        """Keep the estimates of these agents until the next vote; all agents have so many samples."""
         if self.guard is not None:
             self.guard.begin(self.table, size)
-        keep_estimates(self.table.agents, self.table.present, self.table.snapshots)
+        keep_estimates(self.table.agents, judges, self.table.snapshots)
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """An interval around the own mean; it holds at all times simultaneously with this probability."""
@@ -150,12 +166,14 @@ class Rule:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """What a saved file must hold beside the agents."""
-        return {"stops": self.stops} | ({} if self.guard is None else to_arrays(self.guard, "guard"))
+        return {"stops": self.stops, "one_in": self.one_in} | (
+            {} if self.guard is None else to_arrays(self.guard, "guard")
+        )
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Put back what `snapshot` returned. Files of 0.7 have neither votes nor a guard: the next event is a vote."""
         if "stops" in arrays:
-            self.stops[:] = arrays["stops"]
+            self.stops[:], self.one_in[:] = arrays["stops"], arrays["one_in"]
             if self.guard is not None:
                 from_arrays(self.guard, "guard", arrays)
 
@@ -280,10 +298,10 @@ class CensusRule(Rule):
         )  # fmt: skip
         return out
 
-    def refit(self) -> None:
-        """Equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
+    def learn(self, judges: Slots, size: float, inverse: float) -> None:
+        """The noise, and equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
         table = self.table
-        self.noise.learn(table, self.half_life)
+        self.noise.learn(table, judges, self.half_life, size, inverse)
         now = table.counters[[EVENTS, PRESENT]]
         grown = now >= self.refresh * self.counted
         if not (grown.any() or now[1] * self.refresh <= self.counted[1]) or (now == self.counted).all():
@@ -306,11 +324,11 @@ class CensusRule(Rule):
             masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
         )
 
-    def keep(self, size: float) -> None:
+    def keep(self, judges: Slots, size: float) -> None:
         table, moments = self.table, np.zeros((2, 5))
         trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
         keep_posteriors(
-            table.agents, table.present, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0],
+            table.agents, judges, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0],
             0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
         )  # fmt: skip
         if self.guard is not None:
