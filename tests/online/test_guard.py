@@ -119,6 +119,24 @@ def test_many_is_the_loop_and_files_keep_all(method: Any, extra: dict[str, Any],
     assert looped.trust_ == at_once.trust_
 
 
+def test_of_many_agents_some_judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same ones whether samples are batched or not, and after a file; as good as if all did."""
+    rng = np.random.default_rng(0)
+    agent, value = two_classes(2000, 16_000)
+    everyone = CollaborativeMean()
+    everyone.learn_many(agent=agent, value=value)
+    monkeypatch.setattr("colme.online.rules.JUDGES", 256)
+    at_once, batched = CollaborativeMean(), CollaborativeMean()
+    at_once.learn_many(agent=agent, value=value)
+    for part in np.split(np.arange(len(agent)), np.sort(rng.integers(0, len(agent), 20))):
+        batched.learn_many(agent=agent[part], value=value[part])
+        batched.save(tmp_path / "model.npz")
+        batched = CollaborativeMean.load(tmp_path / "model.npz")
+    assert_same(at_once, batched)
+    assert 256 <= len(at_once._rule._judges()) < 1000
+    assert np.abs(at_once.to_columns()["estimate"] - everyone.to_columns()["estimate"]).mean() < 0.01
+
+
 def test_a_file_without_a_guard_goes_on_with_one(tmp_path: Path) -> None:
     """A file of version 0.7: nothing was judged yet, and the next event is a vote."""
     agent, value = two_classes(40, 3000)
