@@ -263,18 +263,23 @@ def _membership(x, s2, prior, row, p):
 
 
 @helper
-def posterior_moments(x, s2, prior, p):
-    """(posterior mean, posterior variance) of one agent whose prior is the first row; `p` has room for probabilities.
-    The mean is that of `posterior_mean`, the variance that of `borrowing`."""
-    k = prior.n_components[0]
+def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
+    """(posterior mean, posterior variance) of one agent whose prior has these k components; `p` has room for their
+    probabilities. The mean is that of `posterior_mean`, the variance that of `borrowing`."""
     if x != x or k == 0 or not 0.0 < s2 < np.inf:
         return x, s2
-    location, variance = prior.location[0], prior.variance[0]
-    _membership(x, s2, prior, 0, p)
-    value = p[k] * x
+    total = none = outlier_density * math.sqrt(2.0 * math.pi)
     for i in range(k):
+        p[i] = weight[i] * normal_density(x - location[i], s2 + variance[i])
+        total += p[i]
+    if total <= 0.0:
+        none = total = 1.0
+    none /= total
+    value = none * x
+    for i in range(k):
+        p[i] /= total
         value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
-    spread = p[k] * (s2 + (x - value) ** 2)
+    spread = none * (s2 + (x - value) ** 2)
     for i in range(k):
         own = variance[i] / (variance[i] + s2)
         spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)

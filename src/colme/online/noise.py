@@ -71,8 +71,8 @@ MISFIT = 1.5
 """Log-likelihood that the skewness of means may give to false components."""
 FEWEST = 30.0
 """Judged batches of samples before anything but the pooled variance is learned."""
-_SINGULAR = 1e10
-"""Condition of a regression that is not tried."""
+_SINGULAR = 1e-10
+"""Determinant of a regression, with ones on the diagonal, that is not tried."""
 LEAST = 0.02
 """The smallest v(y), in pooled variances."""
 NUMBER, SAMPLES, GAINED, SCATTER, FOURTH, THIRD, CLIPPED, CLIPPED_2 = range(8)
@@ -127,13 +127,13 @@ def variance_of(row, noise, estimate):
 
 
 @helper
-def posterior_of(row, noise, prior, origin, p):
-    """(variance of the own mean, estimate, variance of the estimate) of one agent. Where the variance depends on the
-    estimate, that of the pooled one is the first guess."""
+def posterior_of(row, noise, curved, k, weight, location, variance, outlier_density, origin, p):
+    """(variance of the own mean, estimate, variance of the estimate) of one agent, given the prior of all. Where the
+    variance depends on the estimate, that of the pooled one is the first guess."""
     guess = s2 = y = spread = np.nan
-    for _ in range(2 if noise.sigma != noise.sigma and is_curved(noise.curve) else 1):
+    for _ in range(2 if curved else 1):
         s2 = variance_of(row, noise, guess)
-        y, spread = posterior_moments(row[MEAN] - origin, s2, prior, p)
+        y, spread = posterior_moments(row[MEAN] - origin, s2, k, weight, location, variance, outlier_density, p)
         guess = y + origin
     return s2, y + origin, spread
 
@@ -141,12 +141,17 @@ def posterior_of(row, noise, prior, origin, p):
 @kernel
 def fill_variances(agents, which, noise, prior, origin, out):
     """out[i] = variance of the own mean of agent which[i]."""
-    p = np.empty(prior.weight.shape[1] + 1)
+    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
+    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
+    curved = noise.sigma != noise.sigma and is_curved(noise.curve)
     for i in range(which.size):
-        if is_curved(noise.curve):
-            out[i], _, _ = posterior_of(agents[which[i]], noise, prior, origin, p)
+        row = agents[which[i]]
+        if curved:
+            out[i], _, _ = posterior_of(
+                row, noise, curved, k, weight, location, variance, outlier_density, origin, p
+            )  # fmt: skip
         else:
-            out[i] = variance_of(agents[which[i]], noise, np.nan)
+            out[i] = variance_of(row, noise, np.nan)
 
 
 @kernel
@@ -154,10 +159,14 @@ def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots,
     """Snapshots of these agents; and moments[s], over agents of stratum s (0: less than `few` samples) with a
     known variance V of the own mean: their number, and the sums of V, d^2, d^4, d = y - X, and of the variance that
     intervals claim."""
-    p = np.empty(prior.weight.shape[1] + 1)
+    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
+    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
+    curved = noise.sigma != noise.sigma and is_curved(noise.curve)
     for i in range(judges.size):
         row, out = agents[judges[i]], snapshots[judges[i]]
-        own, y, claimed = posterior_of(row, noise, prior, origin, p)
+        own, y, claimed = posterior_of(
+            row, noise, curved, k, weight, location, variance, outlier_density, origin, p
+        )  # fmt: skip
         keep(row, y, out)
         s, d = 0 if row[WEIGHT] < few else 1, y - row[MEAN]
         if d == d and own < np.inf:
@@ -217,7 +226,7 @@ def _clip(x):
     return min(max(x, -CLIP), CLIP)
 
 
-class Noise:
+class OnlineNoise:
     """What is known about the noise of own means."""
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -297,7 +306,7 @@ def _polynomial(sums: Floats) -> Floats:
         scale = np.sqrt(np.diag(levers))
         with np.errstate(all="ignore"):
             scaled = levers / np.outer(scale, scale)
-        if not (np.isfinite(scaled).all() and np.linalg.cond(scaled) < _SINGULAR):
+        if not (np.isfinite(scaled).all() and np.linalg.det(scaled) > _SINGULAR):
             break
         inverse = np.linalg.inv(scaled) / np.outer(scale, scale)
         gains = sums[_GAINS : _GAINS + size] * (sums[_WHOLE] / sums[_GAINS])

@@ -42,14 +42,14 @@ from colme.online.kernel import (
     fill_radii,
     keep_estimates,
 )
-from colme.online.noise import Noise, fill_variances, keep_posteriors
+from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
 ARRIVALS = 1.2
 """or when there are this many times as many agents."""
-JUDGES = 1 << 14
+JUDGES = 1 << 13
 """Agents whose samples judge: all, or from twice as many on a random half, quarter, .. of at least so many."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 NEVER = np.iinfo(np.int64).max
@@ -283,7 +283,7 @@ class CensusRule(Rule):
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
         self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
-        self.noise = Noise()
+        self.noise = OnlineNoise()
         self.renew()
 
     def renew(self) -> None:
