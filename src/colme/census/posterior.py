@@ -343,6 +343,30 @@ def _membership(x, s2, prior, row, p):
         p[i] /= total
 
 
+@helper
+def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
+    """(posterior mean, posterior variance) of one agent whose prior has these k components; `p` has room for their
+    probabilities. The mean is that of `posterior_mean`, the variance that of `borrowing`."""
+    if x != x or k == 0 or not 0.0 < s2 < np.inf:
+        return x, s2
+    total = none = outlier_density * math.sqrt(2.0 * math.pi)
+    for i in range(k):
+        p[i] = weight[i] * normal_density(x - location[i], s2 + variance[i])
+        total += p[i]
+    if total <= 0.0:
+        none = total = 1.0
+    none /= total
+    value = none * x
+    for i in range(k):
+        p[i] /= total
+        value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
+    spread = none * (s2 + (x - value) ** 2)
+    for i in range(k):
+        own = variance[i] / (variance[i] + s2)
+        spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)
+    return value, spread
+
+
 @kernel
 def borrowing(mean, noise, prior, estimate, kept, spread):
     """kept[a] = the weight of agent a's own mean in its estimate, given the memberships (the rest is borrowed);

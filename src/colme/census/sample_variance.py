@@ -49,9 +49,9 @@ def add_square(square: Any, mean: Any, before: Any, n: Any) -> Any:
 
 
 @equation
-def variance_of_mean(square: Any, n: Any, average: Any) -> Any:
+def variance_of_mean(square: Any, n: Any, average: Any, moderation: Any = MODERATION) -> Any:
     """The sampling variance of an agent's mean: its own variance, moderated by the average one, over n."""
-    return (MODERATION * average + square) / (MODERATION + n - 1.0) / n
+    return (moderation * average + square) / (moderation + n - 1.0) / n
 
 
 def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> NDArray[np.float64]:

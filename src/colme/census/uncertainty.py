@@ -28,7 +28,10 @@ def added_variance(histogram, mixture, k, out):
     spread in excess of the fitted one, above all if the fitted one is zero.
 
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
-    means that share most samples, one may find it. So its spread counts with its probability only."""
+    means that share most samples, one may find it. So its spread counts with its probability only.
+
+    The error of the spread of a single component is that of the expected information. The observed one grows with the
+    scatter of the means and would hide a spread that was not fitted."""
     center, count, noise, sampling, function = histogram
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
     wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
@@ -54,7 +57,7 @@ def added_variance(histogram, mixture, k, out):
     everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
-            e = min(math.sqrt(variance[k + i]), everything)
+            e = min(math.sqrt(variance[k + i] if k > 1 else 1.0 / alone[i]), everything)
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
             probability, expected = _expected_spread(z, e, max(true, e))
