@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import colme
-from benchmarks.measuring import Measured, in_turns, ratio, timed
+from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
 from colme import CollaborativeMean
 
 MANY, FEW = 1_000_000, 20_000
@@ -66,6 +67,26 @@ def events(quick: bool) -> dict[str, Measured]:
     }
 
 
+def from_five_samples_on(method: colme.methods.Method, n_agents: int) -> Timed:
+    """A million events of agents that have five samples each, when votes are frequent."""
+    agent, value = stream(n_agents, MANY)
+
+    def run() -> float:
+        model = ready(method, n_agents)
+        start = time.process_time()
+        model.learn_many(agent=agent, value=value)
+        return time.process_time() - start
+
+    return run
+
+
+def votes(n_agents: int) -> Measured:
+    """Time of the census, with its fits and judged estimates, relative to counting samples alone."""
+    methods = {"local": colme.Local(), "census": colme.Census()}
+    times = in_turns({name: from_five_samples_on(method, n_agents) for name, method in methods.items()}, 7)
+    return ratio(times["census"], times["local"])
+
+
 def main() -> None:
     for n in SIZES:
         agent, value = stream(n, MANY)
@@ -73,6 +94,8 @@ def main() -> None:
             model = ready(method, n)
             times = in_turns({"many": timed(lambda m=model, a=agent, v=value: m.learn_many(agent=a, value=v))}, 5)
             print(f"{label:10} {n:7} agents   {MANY / times['many'].best:.3g} events per second of CPU")
+        cost = votes(n)
+        print(f"census by local, five to {5 + MANY // n} samples: {cost.value:.2f} ({cost.low:.2f} .. {cost.high:.2f})")
     names = np.char.add("sensor-", stream(SIZES[0], MANY)[0].astype(str)).astype(object)
     model = ready(colme.CLColME(), SIZES[0])
     times = in_turns({"text": timed(lambda: model.learn_many(agent=names, value=value))}, 3)

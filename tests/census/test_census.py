@@ -102,6 +102,35 @@ def test_the_reference_agrees(name: str, late: bool, loss: float, known: str) ->
     np.testing.assert_allclose(estimates(OWN, recording, graph), wanted, rtol=0, atol=1e-5)
 
 
+COUNTS = random_regular_graph(40, 6, rng=2)
+
+
+def draw_counts(n_steps: int) -> NDArray[np.float64]:
+    """Poisson counts of means .4 and 9; the variance is the mean."""
+    means = np.where(np.arange(40) % 2, 9.0, 0.4)
+    return np.random.default_rng(5).poisson(means, (n_steps, 40)).astype(np.float64)
+
+
+def test_the_reference_agrees_on_the_variance_of_counts() -> None:
+    recording = recorded(draw_counts(9), 2.5)
+    wanted = reference.census(recording.values - recording.origin, COUNTS.adjacency(), sigma=2.5).estimate
+    got = estimates(OWN, recording, COUNTS, exchange=np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [2.5, None])
+def test_counts_have_the_variance_of_their_mean(sigma: float | None) -> None:
+    """Agents find that the variance grows with the mean, and both forms are the same bits."""
+    recording = recorded(draw_counts(24), sigma)
+    run, got = start(OWN, recording, COUNTS), np.empty((24, 40))
+    for t in range(1, 25):
+        run.step(t)
+        got[t - 1] = run.states[0].estimate
+    function = run.states[0].sampling.function  # type: ignore[attr-defined]
+    assert (function[:, 3] > 0.0).all()
+    np.testing.assert_array_equal(got, lockstep(OWN, recording.values - recording.origin, COUNTS, sigma=sigma, seed=7))
+
+
 def test_the_reference_finds_the_same_components() -> None:
     """Where all agents find two components, and estimates are close to the class means."""
     graph, samples = random_regular_graph(60, 6, rng=2), draw(60, 16)
@@ -269,8 +298,8 @@ def test_an_unknown_sigma_is_found() -> None:
         run.step(t)
     state: Any = run.states[0]
     # 200 sample variances of 27 or more degrees of freedom: relative error sqrt(2 / 2700), and rounds that end early
-    assert state.variances.average == pytest.approx(np.full(200, 5.0), rel=0.25)
-    assert state.variances.average.mean() == pytest.approx(5.0, rel=0.12)
+    assert state.sampling.average == pytest.approx(np.full(200, 5.0), rel=0.25)
+    assert state.sampling.average.mean() == pytest.approx(5.0, rel=0.12)
     mine = scenario.populate(0).class_
     noise = 30.0 * state.noise
     assert noise[mine == 0].mean() < 2.5 and 7.0 < noise[mine == 1].mean() < 10.0
@@ -300,7 +329,7 @@ def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
             )
             for t in range(1, 41):
                 run.step(t)
-            found = run.states[0].factor  # type: ignore[attr-defined]
+            found = run.states[0].sampling.factor  # type: ignore[attr-defined]
             if told == 2.0:
                 assert (found == 1.0).all()
             # the last check was between t = 16 and 32, where r is known to 2.1 %

@@ -15,7 +15,7 @@ from colme.census.mixture import (
     log_likelihood,
     nonparametric_mixture,
 )
-from tests.support.mixtures import drawn_means, histogram_of
+from tests.support.mixtures import drawn_means, histogram_of, plain_histogram
 
 
 def fitted(histogram: Histogram) -> Mixture:
@@ -81,7 +81,7 @@ def test_em_is_expectation_and_maximization() -> None:
     weight, location, spread = np.array([0.3, 0.5, 0.2]), np.array([-9.0, 0.5, 20.0]), np.array([4.0, 0.0, 9.0])
     wide = np.array([True, False, True])
     found = Mixture(weight.copy(), location.copy(), spread.copy(), wide)
-    em(Histogram(center, count, noise), found, 3, 5)
+    em(plain_histogram(center, count, noise), found, 3, 5)
     for _ in range(5):
         d, variance = center[:, None] - location, noise[:, None] + spread
         p = weight * np.where(d * d < 64.0 * variance, np.exp(-0.5 * d * d / variance) / np.sqrt(variance), 0.0)

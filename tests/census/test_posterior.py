@@ -12,16 +12,24 @@ from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, bin_means
 from colme.census.mixture import MAX_COMPONENTS
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_cdf, posterior_mean, posterior_quantiles
+from colme.census.posterior import (
+    LIMIT,
+    FittedMixtures,
+    MixturePrior,
+    posterior_cdf,
+    posterior_mean,
+    posterior_quantiles,
+)
+from colme.census.variance_function import CONSTANT
 from tests.support.mixtures import drawn_means
 
 PRIOR = (np.array([[0.3, 0.5, 0.2]]), np.array([[-2.0, 0.5, 3.0]]), np.array([[0.01, 0.4, 1.5]]))
 OUTLIERS = 1e-3
-FIRST_GROUP = np.array([100])
+FIRST_GROUP, NO_LIMIT = np.array([100]), np.array([np.inf])
 
 
 def prior_of(row: NDArray[np.int64]) -> MixturePrior:
-    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP)
+    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None], NO_LIMIT)
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])
@@ -61,7 +69,9 @@ def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: flo
     weight[0, :k], location[0, :k] = rng.dirichlet(np.ones(k)), np.sort(rng.uniform(-10.0, 10.0, k))
     variance[0, :k] = 10.0 ** rng.uniform(-6.0, 1.0, k)
     means, noises, row = rng.uniform(-14.0, 14.0, n), 10.0 ** rng.uniform(-6.0, 2.0, n), np.zeros(n, np.int64)
-    prior = MixturePrior(row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP)
+    prior = MixturePrior(
+        row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP, CONSTANT[None], NO_LIMIT
+    )
     value, out = np.empty((2, n))
     posterior_quantiles(level, means, noises, prior, value)
     posterior_cdf(value, means, noises, prior, out)
@@ -105,3 +115,29 @@ def test_small_histograms_get_a_single_component() -> None:
     assert FittedMixtures.of_rows(masses, bins, 500.0, 4000).n_components.tolist() == [2]
     none = FittedMixtures.of_rows(masses * np.float32(1e-4), bins, 400.0, 400)
     assert none.n_components.tolist() == [0] and none.row.tolist() == [-1]
+
+
+def test_an_agent_that_was_not_counted_more_readily_belongs_to_no_component() -> None:
+    means = drawn_means([0.5, 0.5], [0.0, 10.0], [0.0, 0.0], 400, 0)
+    codes, values = bin_means(means, np.ones(400), 1.0)
+    every, where = np.unique(codes, return_inverse=True)
+    masses = (np.bincount(where.ravel(), values.ravel()) / 400.0)[None]
+    grid = np.array([0, -1, 0, -1])
+    fitted = FittedMixtures.of_agents(masses, Bins.of(every, 1.0), 400.0, 400, np.zeros(4, np.int64), grid)
+    assert fitted.row.tolist() == [0, 1, 0, 1]
+    np.testing.assert_array_equal(fitted.location[1], fitted.location[0])
+    assert fitted.outlier_density[1] == pytest.approx(0.01 / (4.0 * means.std()), rel=0.01)
+    assert fitted.outlier_density[1] > 10.0 * fitted.outlier_density[0]
+
+
+def test_few_agents_pull_a_mean_far_away_no_more_than_one_at_the_limit() -> None:
+    """One component at 0, of variance 3, and noise 1: a mean x moves by x / 4, or by the limit of 2.5 times 2 / 4."""
+    x, n = np.array([1.0, -4.0, 6.0, 9.0]), 4
+    one = (np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 3.0))
+    limit = np.array([LIMIT])
+    prior = MixturePrior(np.zeros(n, np.int64), *one, np.array([1]), np.zeros(1), FIRST_GROUP, CONSTANT[None], limit)
+    estimate, group, probability, middle = np.empty(n), np.zeros(n, np.int64), np.empty(n), np.empty(n)
+    posterior_mean(x, np.ones(n), prior, estimate, group, probability)
+    np.testing.assert_allclose(x - estimate, [0.25, -1.0, 1.25, 1.25])
+    posterior_quantiles(0.5, x, np.ones(n), prior, middle)
+    np.testing.assert_allclose(middle, estimate, atol=1e-9)

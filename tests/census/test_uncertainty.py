@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colme.census.mixture import Histogram, Mixture, log_likelihood
+from colme.census.mixture import Mixture, log_likelihood
 from colme.census.uncertainty import added_variance, parameter_variances
 from tests.support.edges import Floats
+from tests.support.mixtures import plain_histogram
 
 
 def test_the_uncertainty_is_that_of_the_curvature() -> None:
@@ -18,7 +19,7 @@ def test_the_uncertainty_is_that_of_the_curvature() -> None:
     noise = np.full(len(center), 0.9)
     d, v = center[:, None] - location, noise[:, None] + spread
     count = 1000.0 * 0.2 * (np.exp(-0.5 * d * d / v) / np.sqrt(2.0 * np.pi * v)) @ weight
-    histogram, mixture = Histogram(center, count, noise), Mixture(weight, location, spread, wide)
+    histogram, mixture = plain_histogram(center, count, noise), Mixture(weight, location, spread, wide)
 
     def likelihood(x: Floats) -> float:
         tau2 = spread.copy()
@@ -58,7 +59,7 @@ def test_the_spread_of_a_lone_component_counts_with_its_probability(z: float) ->
     d, v = center[:, None] - np.array([0.0, 40.0]), noise + spread
     count = 2.0 * n * 0.25 * (0.5 * np.exp(-0.5 * d * d / v) / np.sqrt(2.0 * np.pi * v)).sum(axis=1)
     kept = count > 1e-9
-    histogram = Histogram(center[kept], count[kept], np.full(kept.sum(), noise))
+    histogram = plain_histogram(center[kept], count[kept], np.full(kept.sum(), noise))
     added = np.empty(2)
     added_variance(histogram, Mixture(np.full(2, 0.5), np.array([0.0, 40.0]), spread, spread > 0.0), 2, added)
     tau2 = np.linspace(0.0, 30.0 * e, 300_001)

@@ -5,16 +5,18 @@
 Columns of z are bins ("bin", e, k) of center k h and width h = 2^e unit, noise channels ("noise", e), and, where sigma
 is not known, ("variance",) and ("variances",): the sum of sample variances, and how many agents have one. Where sigma
 is known, ("ratio",), ("ratios",) and ("ratio^2",) now and then: the sum of sample variances over sigma^2, their number,
-and the sum of their squares.
+and the sum of their squares. (Where it is not known: over the average variance.) And if these vary by more than those
+of normal samples, ("product", 0) and so on: what a regression of variances on means takes, see `variance_products`.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from .c_colme import metropolis
 from .common import Array, Result, initial_graph, per_agent, running_means
-from .mixture import Histogram, Prior, fit_prior
+from .mixture import Function, Histogram, Prior, fit_prior
 
 Column = tuple[str] | tuple[str, int] | tuple[str, int, int]
 Masses = dict[Column, float]
@@ -77,6 +79,52 @@ class WatchedAgent:
         return max(self.sums.values()) > 12.0
 
 
+def variance_products(first: Array, then: Array, frame: tuple[float, float], variance: float) -> list[float]:
+    """The products of instruments (1, z, z2), of the first samples, with (1, y, y2, r), of those since: means relative
+    to the frame, their squares without bias, and the sample variance. And r^2, z^2, z z2, z2^2; and the covariance and
+    variance of the errors of means and variances."""
+    center, scale = frame
+    n1, n2 = len(first), len(then)
+    u, y = (first.mean() - center) / scale, (then.mean() - center) / scale
+    r = min(then.var(ddof=1) / variance, 100.0)
+    clip = np.clip
+    z, z2 = clip(u, -1, 1), clip(u**2 - first.var(ddof=1) / n1 / scale**2, -2, 2)
+    y = clip(y, -4, 4)
+    y2 = clip(y**2 - r * variance / n2 / scale**2, -16, 16)
+    d = clip((then.mean() - first.mean()) / scale, -4, 4)
+    table = np.outer([1.0, z, z2], [1.0, y, y2, r])
+    return [*table.ravel(), r**2, z**2, z * z2, z2**2, d * r, d**2 * n1 / (n1 + n2)]
+
+
+def variance_function(P: Array, heard: float, frame: tuple[float, float]) -> tuple[Function | None, bool]:
+    """The function that averages of products show, if they do; and whether errors of means and variances are related as
+    the function says."""
+    share = P[0]
+    if share <= 0.0 or heard * share < 30.0:
+        return None, False
+    P = P / share
+    table, n = P[:12].reshape(3, 4), heard * share
+    means = table[:, 0]  # of 1, z, z2
+    average = table[0]  # of 1, y, y2, r
+    cov = table - np.outer(means, average)  # of (1, z, z2) with (1, y, y2, r)
+    zz = np.array([[P[13], P[14]], [P[14], P[15]]]) - np.outer(means[1:], means[1:])
+    rr = P[12] - average[3] ** 2
+    if not (rr > 0.0 and average[3] > 0.0 and np.linalg.det(zz) > 0.0):
+        return None, False
+    explained = [cov[1, 3] ** 2 / zz[0, 0] / rr, cov[1:, 3] @ np.linalg.solve(zz, cov[1:, 3]) / rr]
+    first, second = n * explained[0], n * (explained[1] - explained[0])
+    straight = cov[1, 1] > 0.05 * zz[0, 0]
+    rest = np.array([-zz[0, 1] / zz[0, 0], 1.0])  # z2 without z
+    bent = bool(second > 9.0 and rest @ cov[1:, 2] > 0.05 * (rest @ zz @ rest))
+    if not ((first > 16.0 and straight) or (second > 25.0 and bent)):
+        return None, False
+    size = 3 if bent else 2
+    a, b, c = [*np.linalg.solve(table[:size, :size], table[:size, 3]), 0.0][:3]
+    slope = cov[1, 3] / cov[1, 1]
+    skewed = bool(first > 16.0 and straight and P[16] / P[17] / slope > 0.5)
+    return Function(*frame, *(float(each) / average[3] for each in (a, b, c))), skewed
+
+
 def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) -> Array:
     """(rounds, agents): one over the sum of the squared weights with which others enter an agent's masses, as a part of
     those reached. On a regular graph all agents are alike, and if nearly as many are heard as reached, all are."""
@@ -93,12 +141,16 @@ def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) 
 
 def fitted(
     masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0,
-    times: float = 1.0,
+    times: float = 1.0, function: Function | None = None,
 ) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
     another mean than the mixture of all. `times`: of the noise that was binned."""
-    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times)
-    if grid is None or prior is None:
+    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times, function)
+    if grid is None and prior is not None and not prior.few:  # an agent that was not binned may be of a new class
+        bins = histogram(masses, columns, unit, reached, agents, times, function)
+        assert bins is not None
+        return replace(prior, outliers=max(prior.outliers, 0.01 / (4.0 * math.sqrt(bins.variance))))
+    if grid is None or prior is None or function is not None:
         return prior
     total = sum(max(v, 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
     own = [column[0] == "bin" and column[1] == grid for column in columns]
@@ -117,9 +169,24 @@ def fitted(
 
 
 def fitted_to_all(
-    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float, times: float
-) -> Prior | None:
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float, times: float,
+    function: Function | None = None,
+) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives; None where it stands for less than one agent."""
+    bins = histogram(masses, columns, unit, reached, agents, times, function)
+    if bins is None:
+        return None
+    total = sum(max(float(v), 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
+    n_effective = min(reached, agents * total)
+    prior = fit_prior(bins, small=n_effective < min(500.0, 0.99 * agents * total), heard=part)
+    return replace(prior, outliers=prior.outliers * bins.total / n_effective)
+
+
+def histogram(
+    masses: Array, columns: list[Column], unit: float, reached: float, agents: int, times: float = 1.0,
+    function: Function | None = None,
+) -> Histogram | None:  # fmt: skip
+    """The bins of one row of masses; None where it stands for less than one agent."""
     bins = [(j, *column[1:]) for j, column in enumerate(columns) if column[0] == "bin"]
     on_grid: dict[int, float] = {}
     for j, e, _ in bins:
@@ -133,11 +200,8 @@ def fitted_to_all(
         if masses[j] > 1e-8:
             h = unit * 2.0**e
             noise = max(float(masses[columns.index(("noise", e))]) / max(on_grid[e], 1e-8), 1.0)
-            rows.append((k * h, n_effective * masses[j] / total, h**2 * (times * noise + 1 / 6)))
-    c, n, v = np.array(rows).T
-    small = n_effective < min(500.0, 0.99 * agents * total)
-    prior = fit_prior(Histogram(c, n, v), small=small, heard=part)
-    return Prior(prior.w, prior.m, prior.variance, prior.outliers * float(n.sum()) / n_effective)
+            rows.append((k * h, n_effective * masses[j] / total, h**2 * (times * noise + 1 / 6), h**2 * times * noise))
+    return Histogram(*np.array(rows).T, function)
 
 
 def census(
@@ -180,8 +244,9 @@ def census(
     part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(max(rounds, enough))])
 
     def fit_all(times: Array) -> list[Prior | None]:
+        heard = part[done_rounds - 1]
         return [
-            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a], times[a])
+            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], heard[a], times[a], function[a])
             for a in range(agents)
         ]
 
@@ -193,10 +258,18 @@ def census(
             return float(scale[a] ** 2 * factor[a] / n)
         if math.isnan(common[a]):
             return math.inf
+        if function[a] is not None:
+            return common[a] / n
         return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
 
     common = [math.nan] * agents
     factor = np.ones(agents)  # of sigma^2, where samples contradict it
+    function: list[Function | None] = [None] * agents  # of the mean, which the variance is
+    uneven = [False] * agents  # sample variances vary by more than those of normal samples
+    earlier = [0] * agents  # samples at the last check
+    frames = [(0.0, 0.0)] * agents  # of the last finished census, and of the one that is checked
+    frame = list(frames)
+    seen: list[list[float]] = [[] for _ in range(agents)]
     grid: list[int | None] = [None] * agents
     columns: list[Column] = []
     z = before = np.zeros((agents, 0))
@@ -212,6 +285,11 @@ def census(
             X[a] = np.mean(agent.samples) if agent.samples else np.nan
             count[t - 1, a], suspected[t - 1, a] = len(agent.samples), agent.suspected
             squares[t - 1, a] = np.square(np.array(agent.samples) - X[a]).sum()
+            if len(agent.samples) < earlier[a]:
+                earlier[a] = 0
+        for a in range(agents):
+            if not np.isnan(samples[t - 1, a]):
+                seen[a] = list(watching[a].samples) if restart else [*seen[a], float(samples[t - 1, a])]
 
         # a new census
         if not under_way and t >= refresh * began and (t > 1 or scale is not None):
@@ -225,9 +303,17 @@ def census(
                 if scale is None and count[t - 1, a] > 1:
                     mine |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
                 checks = math.floor(math.log2(t)) > (math.floor(math.log2(began)) if began else -1)
-                if scale is not None and checks and count[t - 1, a] > 1:
-                    r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / scale[a] ** 2, 100.0)
+                checks = checks or (scale is None and began == 2)
+                average = common[a] if scale is None else scale[a] ** 2
+                if checks and count[t - 1, a] > 1 and not math.isnan(average):
+                    r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / average, 100.0)
                     mine |= {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2}
+                    first, then = np.array(seen[a][: earlier[a]]), np.array(seen[a][earlier[a] :])
+                    if uneven[a] and frames[a][1] > 0.0 and len(first) > 1 and len(then) > 1:
+                        each = variance_products(first, then, frames[a], average)
+                        mine |= {("product", k): value for k, value in enumerate(each)}
+                if checks:
+                    earlier[a], frame[a] = len(seen[a]), frames[a]
                 contributions.append(mine)
             every = {column for each in contributions for column in each}
             columns = sorted(every)  # bins from fine to coarse, from left to right
@@ -248,15 +334,28 @@ def census(
                 if ("ratio",) in columns:
                     r, told, r2 = (z[:, columns.index((name,))] for name in ("ratio", "ratios", "ratio^2"))
                     for a in range(agents):
-                        n_told = told[a] * part[done_rounds - 1, a] * reached(done_rounds)
+                        hears = part[done_rounds - 1, a] * reached(done_rounds)
+                        n_told = told[a] * hears
                         if told[a] <= 1e-8 or r[a] <= 0.0 or r[a] ** 2 * 0.999 > told[a] * r2[a] or n_told < 8.0:
                             continue
                         average = r[a] / told[a]
-                        spread, normal = r2[a] / told[a] - average**2, 2.0 / max(count[t - 1, a] - 1.0, 1.0)
+                        found, skewed = None, False
+                        if ("product", 0) in columns:
+                            P = np.array([z[a, columns.index(("product", k))] for k in range(18)])
+                            found, skewed = variance_function(P, hears, frame[a])
+                        function[a] = found if skewed or scale is not None else None
+                        freedom, spread = max(earlier[a] - 1.0, 1.0), max(r2[a] / told[a] - average**2, 0.0)
+                        error = math.sqrt((2.0 + 12.0 / freedom) / max(n_told, 1.0))
+                        uneven[a] = bool(spread > 2.0 / freedom * average**2 * (1.25 + 2.0 * error))
+                        normal = 2.0 / max(count[t - 1, a] - 1.0, 1.0)
                         fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
                         fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
-                        factor[a] = 1.0 if fits else min(max(average, 1e-4), 100.0)
+                        if scale is not None:
+                            factor[a] = 1.0 if fits and function[a] is None else min(max(average, 1e-4), 100.0)
                 finished = fit_all(factor / binned)
+                for a in range(agents):
+                    bins = histogram(z[a], columns, unit, reached(done_rounds), agents)
+                    frames[a] = (0.0, 0.0) if bins is None else (bins.mean, 2.0 * math.sqrt(bins.variance))
                 if ("variance",) in columns:
                     total, n_told = z[:, columns.index(("variance",))], z[:, columns.index(("variances",))]
                     for a in range(agents):

@@ -165,6 +165,7 @@ def guarded(
     rounds, never counted as more than N. `forge` (t, own sums) -> sums as sent is for tests of forged votes.
     """
     steps, agents = samples.shape
+    first = (~np.isnan(samples)).argmax(axis=0)  # row of the first sample
     own: list[Vote] = [(0.0, 0.0, 0.0)] * agents  # A, D, Q since the last vote began
     beliefs = [first_belief(trusting)] * agents
     began = 0  # step at which the last vote began; 0: none has
@@ -180,6 +181,8 @@ def guarded(
             for a in range(agents):
                 x, X, y = samples[t - 1, a], means[t - 2, a], estimates[t - 2, a]
                 if math.isnan(x) or math.isnan(X) or math.isnan(y):
+                    continue
+                if trusting and t - (first[a] + 1) <= (t - 1) / 4:  # its samples began in the last quarter of the time
                     continue
                 d = y - X
                 g = (x - X) * d

@@ -8,6 +8,7 @@ import numpy as np
 
 from colme.census.histogram import Bins, bin_means
 from colme.census.mixture import Histogram
+from colme.census.variance_function import CONSTANT
 from tests.support.edges import Floats
 
 
@@ -19,6 +20,11 @@ def drawn_means(weight: Any, location: Any, spread: Any, n: int, seed: int, nois
     return np.asarray(np.asarray(location)[component] + deviation * rng.standard_normal(n), float)
 
 
+def plain_histogram(center: Floats, counts: Floats, noise: Floats) -> Histogram:
+    """Bins whose noise does not depend on the mean."""
+    return Histogram(center, counts, noise, noise, CONSTANT)
+
+
 def histogram_of(means: Floats, noise: float) -> Histogram:
     """The occupied bins of means of this noise."""
     codes, values = bin_means(means, np.full(len(means), noise), 1.0)
@@ -26,4 +32,4 @@ def histogram_of(means: Floats, noise: float) -> Histogram:
     masses = np.asarray(np.bincount(where.ravel(), values.ravel()), float)
     center, square, _ = Bins.of(every, 1.0)
     kept = ~np.isnan(center) & (masses > 1e-8)
-    return Histogram(center[kept], masses[kept], square[kept] * (1.0 / 6.0) + noise)
+    return plain_histogram(center[kept], masses[kept], square[kept] * (1.0 / 6.0) + noise)

@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import (
-    NEGLIGIBLE,
-    Bins,
-    average_ratio,
-    average_variance,
-    bin_means,
-    bin_ratios,
-    bin_variances,
-    disagreement,
-)
+from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
@@ -31,8 +22,9 @@ from colme.census.posterior import (
     posterior_mean,
     posterior_quantiles,
 )
-from colme.census.sample_variance import SampleVariances, corrected_scale
+from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
+from colme.census.variance_function import CONSTANT, is_constant
 from colme.gossip import agents_heard, consensus_round
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
@@ -76,8 +68,7 @@ class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "variances", "factor",
-        "detector", "sent",
+        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "detector", "sent",
     )  # fmt: skip
 
     def __init__(self, method: Census, world: World, graph: Graph):
@@ -97,8 +88,7 @@ class CensusState(State):
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
         self.sent = 0.0  # numbers, to each neighbor
-        self.variances = SampleVariances(n)
-        self.factor = np.ones(n)  # of a known sigma^2, see `corrected_scale`
+        self.sampling = SamplingNoise(n, self.schedule.sigma)
         self.detector = ChangeDetector(n) if method.restart else None
         self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
         self._shares: tuple[PosteriorSummary, tuple[float, float]] | None = None  # of which posterior
@@ -106,8 +96,8 @@ class CensusState(State):
     def step(self, world: World) -> None:
         self._summary = None
         if self.detector is not None:
-            self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.factor))
-        self.variances.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
+            self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.sampling.factor))
+        self.sampling.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
         if self.rounds >= 0:
@@ -121,13 +111,8 @@ class CensusState(State):
         binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
         agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        some = np.flatnonzero(self.variances.count > 1)
-        square, count = self.variances.square[some], self.variances.count[some]
-        if self.schedule.sigma is None:
-            parts.append((some, *bin_variances(square, count)))
-        elif self.schedule.checks_sigma(world.t, self.began):
-            variance = np.broadcast_to(np.square(self.schedule.sigma), n)[some]
-            parts.append((some, *bin_ratios(square / (count - 1.0) / variance)))
+        check = self.schedule.checks_variances(world.t, self.began)
+        parts += self.sampling.contributions(self.fitted.frame if check else None)
         self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
         self.masses, self.previous = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
         for agents, codes, masses in parts:
@@ -149,14 +134,9 @@ class CensusState(State):
         self.rounds += 1
 
     def _complete_census(self) -> None:
-        before = self.factor
-        if self.schedule.sigma is None:
-            self.variances.average = average_variance(self.codes, self.masses, self.variances.average)
-        else:
-            mean, variance, part = average_ratio(self.codes, self.masses)
-            agents = self.schedule.agents_heard(self.rounds, self.heard) * part
-            self.factor = corrected_scale(mean, variance, agents, self.variances.count, self.factor)
-        self.fitted = self._fit(self.factor / before)
+        before = self.sampling.factor
+        self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
+        self.fitted = self._fit(self.sampling.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
@@ -164,9 +144,10 @@ class CensusState(State):
         """Equation (4), of the census under way; `factor` of the noise that was binned."""
         reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
         bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
+        function = self.sampling.function
         if self._fit_all:
             return FittedMixtures.of_agents(
-                self.masses, bins, reached, n, np.arange(n), self.grid, heard=part, factor=factor
+                self.masses, bins, reached, n, np.arange(n), self.grid, heard=part, factor=factor, function=function
             )
         average, difference = self.masses.mean(axis=0, dtype=np.float64), np.empty(n)
         disagreement(self.masses, average, bins.center, reached, difference)
@@ -177,9 +158,12 @@ class CensusState(State):
         # the average histogram is that of all agents, and so are histograms like it
         part = np.append(1.0, np.broadcast_to(part, n)[differ])
         factor = np.append(np.mean(factor), np.broadcast_to(factor, n)[differ])
+        constant = is_constant(function)
+        shared = CONSTANT if constant.mean() > 0.5 else function[~constant].mean(axis=0)
         return FittedMixtures.of_agents(
-            rows, bins, reached, n, row, self.grid, heard=part, factor=factor, warm_start=True
-        )
+            rows, bins, reached, n, row, self.grid, heard=part, factor=factor,
+            function=np.concatenate([shared[None], function[differ]]), warm_start=True,
+        )  # fmt: skip
 
     def summary(self) -> PosteriorSummary:
         """Equation (5), as of the current step."""
@@ -214,10 +198,7 @@ class CensusState(State):
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        if self.schedule.sigma is None:
-            return self.variances.of_means()
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.square(self.schedule.sigma) * self.factor / self.own_count, np.float64)
+        return self.sampling.of_means()
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
+from colme.census.variance_function import BOUNDS, PRODUCTS
 
 WIDTH = 0.84
 """The largest bin width in standard deviations of a mean; the smallest is half of it."""
@@ -36,9 +37,11 @@ _BITS, _VARIANCES = 44, 1 << 16
 _MIDDLE = 1 << (_BITS - 1)
 LARGEST_RATIO = 100.0
 """The largest s^2 / sigma^2 that an agent contributes."""
-_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2])
+_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, *BOUNDS])
 """The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
-sum of ratios, their number and the sum of their squares (`bin_ratios`)."""
+sum of ratios, their number and the sum of their squares (`bin_ratios`), and products (`bin_products`)."""
+_PRODUCTS = len(_BOUNDS) - PRODUCTS
+"""The first channel of products, which may be negative."""
 
 
 def width_exponents(noise: Any, unit: float) -> Any:
@@ -81,6 +84,12 @@ def bin_ratios(ratio: Any) -> tuple[Any, Any]:
     return codes, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1)
 
 
+def bin_products(products: Any) -> tuple[Any, Any]:
+    """What agents contribute to the regression of variances on means: codes and masses of shape (..., PRODUCTS)."""
+    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + _PRODUCTS + np.arange(PRODUCTS), np.shape(products))
+    return codes, products
+
+
 def _channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
     """Channel k of sample variances of each row of masses; zeros where there is none."""
     code = _VARIANCES * (1 << _BITS) + _MIDDLE + k
@@ -105,30 +114,38 @@ def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArr
     return mean, np.maximum(squares / np.maximum(agents, NEGLIGIBLE) - mean * mean, 0.0), agents
 
 
+def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
+    """By each row of masses: the averages of products, zeros where it holds none."""
+    return np.stack([_channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
+
+
 def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
-    """Whether honest agents that only average could have sent this: no negative mass, a total of at most one, and noise
-    that fits the bins of its grid. A dishonest agent within these limits weighs as much as its neighbors' average."""
+    """Whether honest agents that only average could have sent this: no negative mass (but of products), a total of at
+    most one, and noise that fits the bins of its grid. A dishonest agent within these limits weighs as much as its
+    neighbors' average."""
     e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
     variances, noise = e == _VARIANCES, k == -_MIDDLE
+    signed = variances & (k >= _PRODUCTS)
     bins = ~variances & ~noise
     return bool(
         np.all(variances | (np.abs(e) <= _LARGEST_EXPONENT))
         and np.all(~bins | (np.abs(k) <= REACH + 1))
         and np.all(~variances | ((k >= 0) & (k < len(_BOUNDS))))
-        and np.all(masses >= -NEGLIGIBLE)
+        and np.all(masses[~signed] >= -NEGLIGIBLE)
         and np.all(masses[noise & ~variances] <= _LARGEST_NOISE)
-        and np.all(masses[variances] <= _ONE * _BOUNDS[k[variances]])
+        and np.all(np.abs(masses[variances]) <= _ONE * _BOUNDS[k[variances]])
         and masses[bins].sum() <= _ONE
     )
 
 
 def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
-    """These masses with negative ones set to zero, those of channels of sample variances to at most their bounds, and
-    the bins, if they then sum to more than one, scaled to sum to one."""
-    clipped = np.maximum(masses, masses.dtype.type(0.0))
-    k, variances = codes & ((1 << _BITS) - 1), codes >> _BITS == _VARIANCES
-    clipped[variances] = np.minimum(clipped[variances], _BOUNDS[k[variances] - _MIDDLE])
-    bins = ~variances & (k != 0)
+    """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
+    their bounds, and the bins, if they then sum to more than one, scaled to sum to one."""
+    k, variances = (codes & ((1 << _BITS) - 1)) - _MIDDLE, codes >> _BITS == _VARIANCES
+    clipped = np.where(variances & (k >= _PRODUCTS), masses, np.maximum(masses, masses.dtype.type(0.0)))
+    bounds = _BOUNDS[k[variances]]
+    clipped[variances] = np.clip(clipped[variances], -bounds, bounds)
+    bins = ~variances & (k != -_MIDDLE)
     total = clipped[bins].sum(dtype=np.float64)
     if total > 1.0:
         clipped[bins] = clipped[bins] / total

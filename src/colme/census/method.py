@@ -17,10 +17,10 @@ oracle that knows the classes; in between it is the best compromise. No edge is 
 W and c are those of `colme.gossip`. An agent without a sample contributes no mean, but passes on those of others. If
 sigma is not known, agents also average their sample variances (in the first census nothing else), and each moderates
 its own by the average one. If it is known, they check it: they average s^2 / sigma^2, and where that is clearly not 1,
-they multiply sigma^2 by it.
+they multiply sigma^2 by it. Where sample variances depend on the mean, so does s^2 in (4) and (5).
 
-`schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5);
-docs/census.md has the derivation and the limits.
+`schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5), `sample_variance` and
+`variance_function` s^2; docs/census.md has the derivation and the limits.
 """
 
 from __future__ import annotations
@@ -34,17 +34,9 @@ from numpy.typing import NDArray
 
 from colme.census.array import CensusState
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import (
-    NEGLIGIBLE,
-    Bins,
-    average_ratio,
-    average_variance,
-    bin_means,
-    bin_ratios,
-    bin_variances,
-)
+from colme.census.histogram import NEGLIGIBLE, Bins, bin_means
 from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
-from colme.census.sample_variance import add_square, corrected_scale, variance_of_mean
+from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
 from colme.graphs import Graph
@@ -143,7 +135,7 @@ class CensusAgent(Agent):
     """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        *Agent.saved, "began", "completed", "fitted", "square", "average_variance", "factor", "detector",
+        *Agent.saved, "began", "completed", "fitted", "sampling", "detector",
     )  # fmt: skip
 
     def __init__(self, method: Census, place: Place):
@@ -159,20 +151,13 @@ class CensusAgent(Agent):
         self.previous = self.masses  # z(k - 1), after the round before
         self.channel: int | None = None  # the code of the noise channel of this agent's grid, if its mean was binned
         self.fitted = FittedMixtures.none(1)
-        self.square = 0.0  # the sum of squared deviations of the samples
-        self.average_variance = math.nan  # the average sample variance of all agents
-        self.factor = 1.0  # of a known sigma^2, see `corrected_scale`
+        self.sampling = SamplingNoise(1, self.schedule.sigma)
         self.detector = ChangeDetector(1) if method.restart else None
 
     @property
     def noise(self) -> float:
         """The sampling variance of this agent's mean."""
-        if self.schedule.sigma is not None:
-            count = self.own_count
-            return float(np.square(self.schedule.sigma) * self.factor) / count if count else math.inf
-        if not self.count or math.isnan(self.average_variance):
-            return math.inf
-        return float(variance_of_mean(self.square, self.count, self.average_variance))
+        return self.sampling.of_means().item()
 
     @property
     def own_mean(self) -> float:
@@ -186,14 +171,11 @@ class CensusAgent(Agent):
 
     def observe(self, sample: float) -> None:
         """Equation (1)."""
-        before = self.own_mean
         super().observe(sample)
         if self.detector is not None:
-            sigma = self.schedule.sigma * np.sqrt(self.factor)
+            sigma = self.schedule.sigma * np.sqrt(self.sampling.factor)
             self.detector.observe(np.array([self.mean]), np.array([self.count]), sigma)
-        if sample == sample:
-            n = self.own_count
-            self.square = add_square(self.square, self.own_mean, before, n) if n > 1 else 0.0
+        self.sampling.observe(np.array([self.own_mean]), np.array([self.own_count]))
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
@@ -218,11 +200,9 @@ class CensusAgent(Agent):
         if self.count and 0.0 < self.noise < math.inf and not suspected:
             parts.append(bin_means(self.own_mean, self.noise, self.unit))
             self.channel = int(parts[0][0][0])
-        if self.schedule.sigma is None and self.count > 1:
-            parts.append(bin_variances(np.float64(self.square), np.float64(self.count)))
-        elif self.schedule.checks_sigma(self.t, self.began) and self.own_count > 1:
-            variance = self.square / (self.own_count - 1.0)
-            parts.append(bin_ratios(np.float64(variance / np.square(self.schedule.sigma))))
+        check = self.schedule.checks_variances(self.t, self.began)
+        for _, codes, masses in self.sampling.contributions(self.fitted.frame if check else None):
+            parts.append((codes.ravel(), masses.ravel()))
         self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in parts)])
         self.masses = np.concatenate([np.empty(0), *(masses for _, masses in parts)]).astype(self.place.exchange)
         self.previous = np.zeros_like(self.masses)
@@ -250,14 +230,9 @@ class CensusAgent(Agent):
             self._complete_census()
 
     def _complete_census(self) -> None:
-        before = self.factor
-        if self.schedule.sigma is None:
-            self.average_variance = average_variance(self.codes, self.masses[None], self.average_variance).item()
-        else:
-            mean, variance, part = average_ratio(self.codes, self.masses[None])
-            agents = self.schedule.agents_heard(self.rounds, self.place.heard) * part
-            self.factor = corrected_scale(mean, variance, agents, self.own_count, self.factor).item()
-        self.fitted = self._fit(self.factor / before)
+        before = self.sampling.factor
+        self.sampling.learn(self.codes, self.masses[None], self.schedule.agents_heard(self.rounds, self.place.heard))
+        self.fitted = self._fit((self.sampling.factor / before).item())
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
@@ -268,7 +243,7 @@ class CensusAgent(Agent):
         return FittedMixtures.of_agents(
             self.masses[None], bins, self.schedule.gossip.agents_reached(self.rounds), self.place.n_agents,
             np.zeros(1, np.int64), np.array([grid]), heard=self.schedule.part_heard(self.rounds, self.place.heard),
-            factor=factor,
+            factor=factor, function=self.sampling.function,
         )  # fmt: skip
 
     def _posterior_mean(self) -> float:

@@ -5,6 +5,8 @@ A component is either a point mass (tau = 0) or wide. Bins with center c, count 
 
     c ~ sum over i of w_i N(m_i, tau_i^2 + v).
 
+Where the variance of samples depends on their mean, so does v: see `colme.census.variance_function`.
+
 The score of a mixture is its log-likelihood minus a penalty of ln N + 3 per component and ln N / 2 per spread, where N
 is the effective number of agents. The search goes from many components to few: it groups the atoms of the
 non-parametric maximum-likelihood mixture into components, then merges neighbors one pair at a time and keeps the best
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
 from colme.census.normal import normal_density
+from colme.census.variance_function import excess_noise, variance_at
 
 i64 = np.int64  # a plain number in a call would make numba compile the callee for that very number
 
@@ -49,6 +52,10 @@ class Histogram(NamedTuple):
     """Agents in the bin, a fraction for some."""
     noise: NDArray[np.float64]
     """The variance of a binned mean around the true one."""
+    sampling: NDArray[np.float64]
+    """The part of it that is due to the samples, not to binning: it may depend on the true mean."""
+    function: NDArray[np.float64]
+    """How it does (`colme.census.variance_function`)."""
 
 
 class Mixture(NamedTuple):
@@ -74,7 +81,7 @@ def _room():
 def fit_mixture(histogram, mixture):
     """Fill `mixture`, which has room for MAX_COMPONENTS, with the mixture of the best score, sorted by location.
     Returns the number of components."""
-    center, count, noise = histogram
+    center, count = histogram.center, histogram.counts
     total = 0.0
     for b in range(count.size):
         total += count[b]
@@ -92,7 +99,7 @@ def fit_mixture(histogram, mixture):
 
     now, trial, merged = _room(), _room(), _room()
     cost = np.empty(MAX_COMPONENTS)
-    finest = range_of(noise)[0]
+    finest = finest_noise(histogram)
     k = _group_atoms(atoms, atom_weight, total, _GAP * math.sqrt(finest), now)
     em(histogram, now, k, i64(30))
     score_now = _score(histogram, now, k, penalty, spread_penalty)
@@ -143,7 +150,7 @@ def fit_one_component(histogram, mixture):
 @kernel
 def moments_of(histogram):
     """Mean and variance of a histogram, and the part of the variance in excess of the noise (zero if negative)."""
-    center, count, noise = histogram
+    center, count, noise = histogram.center, histogram.counts, histogram.noise
     total = first = second = blur = 0.0
     for b in range(center.size):
         total += count[b]
@@ -158,7 +165,7 @@ def moments_of(histogram):
 @kernel
 def em(histogram, mixture, k, rounds):
     """So many rounds of expectation and maximization for k components. Bins are weighted by their precision."""
-    center, count, noise = histogram
+    center, count, noise = histogram.center, histogram.counts, histogram.noise
     weight, location, spread, wide = mixture
     begin = _runs(center, noise)
     p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
@@ -169,8 +176,9 @@ def em(histogram, mixture, k, rounds):
         _joint_densities(histogram, begin, mixture, k, p, near, f)
         for i in range(k):
             mass = information = pull = square = excess = 0.0
+            relative = variance_at(histogram.function, location[i], spread[i])
             for r in range(begin.size - 1):
-                blur = noise[begin[r]]
+                blur = noise[begin[r]] + excess_noise(relative, histogram.sampling[begin[r]])
                 precision = 1.0 / (blur + spread[i])
                 for b in range(near[i, r, 0], near[i, r, 1]):
                     part, d = count[b] * p[i, b] / f[b], center[b] - location[i]
@@ -188,8 +196,8 @@ def em(histogram, mixture, k, rounds):
 @kernel
 def log_likelihood(histogram, mixture, k):
     """The log-likelihood of the first k components."""
-    center, count, noise = histogram
-    begin = _runs(center, noise)
+    center, count = histogram.center, histogram.counts
+    begin = _runs(center, histogram.noise)
     p, near, f = np.empty((k, center.size)), np.empty((k, begin.size, 2), np.int64), np.empty(center.size)
     _joint_densities(histogram, begin, mixture, k, p, near, f)
     total = 0.0
@@ -207,8 +215,9 @@ def _joint_densities(histogram, begin, mixture, k, p, near, f):
         f[b] = TINY
     for i in range(k):
         location, spread = mixture.location[i], mixture.spread[i]
+        relative = variance_at(histogram.function, location, spread)
         for r in range(begin.size - 1):
-            variance = noise[begin[r]] + spread
+            variance = noise[begin[r]] + excess_noise(relative, histogram.sampling[begin[r]]) + spread
             first, last = _within(center, begin[r], begin[r + 1], location, 8.0 * math.sqrt(variance))
             near[i, r, 0], near[i, r, 1] = first, last
             for b in range(first, last):
@@ -262,7 +271,7 @@ def _toggle_spreads(histogram, mixture, k, penalty, spread_penalty):
     for i in range(k):
         _copy(k, mixture, trial)
         trial.wide[i] = not mixture.wide[i]
-        trial.spread[i] = 0.25 * range_of(histogram.noise)[0] if trial.wide[i] else 0.0
+        trial.spread[i] = 0.25 * finest_noise(histogram) if trial.wide[i] else 0.0
         em(histogram, trial, k, i64(25))
         score = _score(histogram, trial, k, penalty, spread_penalty)
         if score > best:
@@ -296,18 +305,24 @@ def nonparametric_mixture(histogram, total, low, high):
 
     Expectation and maximization only approach the maximum. How far it is follows from the growth of the weights: as the
     logarithm is concave, no mixture of the atoms is better by more than N ln(largest growth)."""
-    center, count, noise = histogram
-    location = _atom_locations(center, range_of(noise)[0], low, high)
+    center, count, noise = histogram.center, histogram.counts, histogram.noise
+    location = _atom_locations(center, finest_noise(histogram), low, high)
     n_atoms = location.size
-    weight, growth = np.full(n_atoms, 1.0 / n_atoms), np.empty(n_atoms)
+    weight, growth, relative = np.full(n_atoms, 1.0 / n_atoms), np.empty(n_atoms), np.empty((n_atoms, 2))
+    for g in range(n_atoms):
+        relative[g, 0], relative[g, 1] = variance_at(histogram.function, location[g], 0.0)
+    most = range_of(relative[:, 0])[1], range_of(relative[:, 1])[1]
     near, begin = np.empty((center.size, 2), np.int64), np.zeros(center.size + 1, np.int64)
     for b in range(center.size):
-        near[b, 0], near[b, 1] = _within(location, 0, n_atoms, center[b], 8.0 * math.sqrt(noise[b]))
+        reach = 8.0 * math.sqrt(noise[b] + excess_noise(most, histogram.sampling[b]))
+        near[b, 0], near[b, 1] = _within(location, 0, n_atoms, center[b], reach)
         begin[b + 1] = begin[b] + near[b, 1] - near[b, 0]
     like = np.empty(begin[center.size])  # like[begin[b] + j]: the density of bin b at atom near[b, 0] + j
     for b in range(center.size):
         for j in range(begin[b + 1] - begin[b]):
-            like[begin[b] + j] = normal_density(center[b] - location[near[b, 0] + j], noise[b])
+            g = near[b, 0] + j
+            variance = noise[b] + excess_noise(relative[g], histogram.sampling[b])
+            like[begin[b] + j] = normal_density(center[b] - location[g], variance)
     bound = 0.0
     for _ in range(200):
         for g in range(n_atoms):
@@ -402,6 +417,16 @@ def _sort(k, mixture):
             spread[j], spread[j - 1] = spread[j - 1], spread[j]
             wide[j], wide[j - 1] = wide[j - 1], wide[j]
             j -= 1
+
+
+@helper
+def finest_noise(histogram):
+    """The smallest noise of all bins, with the variance of samples at their centers."""
+    finest = np.inf
+    for b in range(histogram.center.size):
+        relative = variance_at(histogram.function, histogram.center[b], 0.0)
+        finest = min(finest, histogram.noise[b] + excess_noise(relative, histogram.sampling[b]))
+    return finest
 
 
 @helper

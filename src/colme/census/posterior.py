@@ -21,14 +21,33 @@ from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
 from colme.census.histogram import Bins
-from colme.census.mixture import MAX_COMPONENTS, TINY, Histogram, Mixture, em, fit_mixture, fit_one_component, range_of
+from colme.census.mixture import (
+    MAX_COMPONENTS,
+    TINY,
+    Histogram,
+    Mixture,
+    em,
+    fit_mixture,
+    fit_one_component,
+    moments_of,
+    range_of,
+)
 from colme.census.normal import normal_cdf, normal_density, normal_quantile
 from colme.census.uncertainty import added_variance
+from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
 
 FEW = 500.0
 """A histogram of fewer agents, unless they are all there are, is fitted by a single component."""
+LIMIT = 2.5
+"""Means farther from the component of such a histogram, in standard deviations, are pulled no more than one at this
+distance (limited translation, Efron and Morris 1971): they may belong to a class that so few agents do not show."""
+SKEWED = 0.4
+"""The squared skewness of local means from which on they are fitted by a single component."""
 _OUTLIERS = 0.1
 """Agents expected to belong to no component, anywhere in the range of the histogram."""
+UNCOUNTED = 0.01
+"""The probability that an agent whose mean was not in a histogram belongs to no component of it: it may be of a new
+class. Its mean is then anywhere in four standard deviations of the means that were. (Not where LIMIT applies.)"""
 WARM_ROUNDS = 20
 """Rounds of EM for a histogram whose mixture starts from that of another."""
 _SMALLEST = 1e-8
@@ -51,13 +70,15 @@ class MixturePrior(NamedTuple):
     n_components: NDArray[np.int64]
     outlier_density: NDArray[np.float64]
     first_group: NDArray[np.int64]
+    function: NDArray[np.float64]
+    limit: NDArray[np.float64]
 
 
 @dataclass
 class FittedMixtures:
     """Mixtures, one per row, and the row that each agent uses as its prior."""
 
-    saved: ClassVar[tuple[str, ...]] = MixturePrior._fields
+    saved: ClassVar[tuple[str, ...]] = (*MixturePrior._fields, "frame")
 
     row: NDArray[np.int64]
     """(agents): -1 for an agent without a prior."""
@@ -72,22 +93,31 @@ class FittedMixtures:
     """(rows): the uniform prior density of agents that belong to no component."""
     first_group: NDArray[np.int64]
     """(rows): the group number of the first component."""
+    function: NDArray[np.float64]
+    """(rows, 5): the variance of samples as a function of the mean (`colme.census.variance_function`)."""
+    limit: NDArray[np.float64]
+    """(rows): means farther from a component, in standard deviations, are pulled no more than one at this distance."""
+    frame: NDArray[np.float64]
+    """(agents, 2): the mean of all binned means and twice their standard deviation; zeros where they are not known."""
 
     @property
     def prior(self) -> MixturePrior:
-        return MixturePrior(*(getattr(self, name) for name in self.saved))
+        return MixturePrior(*(getattr(self, name) for name in MixturePrior._fields))
 
     @classmethod
     def none(cls, n_agents: int, n_rows: int = 1) -> FittedMixtures:
         """Before the first fit: rows without components, which no agent uses."""
         weight, location, variance = (np.zeros((n_rows, MAX_COMPONENTS)) for _ in range(3))
         n_components, first_group = np.zeros((2, n_rows), np.int64)
-        return cls(np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group)
+        return cls(
+            np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group,
+            np.tile(CONSTANT, (n_rows, 1)), np.full(n_rows, np.inf), np.zeros((n_agents, 2)),
+        )  # fmt: skip
 
     @classmethod
     def of_rows(
         cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, heard: Any = 1.0, factor: Any = 1.0,
-        warm_start: bool = False,
+        function: Any = CONSTANT, warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
 
@@ -96,30 +126,38 @@ class FittedMixtures:
         heard       the part of them that standard errors count on, one number or one per row: less than 1 where few
                     agents make up most of a histogram, as around a hub
         factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
+        function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
         warm_start  fit the first row and start the others from it: they are similar"""
         n = len(masses)
         fitted = cls.none(n, n)
         if masses.shape[1]:
             # contiguous: other strides would be compiled for, each anew
             limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
-            _fit_rows(masses, bins, limit, float(n_agents), part, times, warm_start, fitted.prior)
+            fitted.function[:] = function
+            _fit_rows(masses, bins, limit, float(n_agents), part, times, warm_start, fitted.prior, fitted.frame)
         fitted.row[:] = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
     @classmethod
     def of_agents(
         cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: NDArray[np.int64],
-        grid: NDArray[np.int64], *, heard: Any = 1.0, factor: Any = 1.0, warm_start: bool = False,
+        grid: NDArray[np.int64], *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
+        warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
-        deviating grid get a mixture of that grid alone."""
+        deviating grid get a mixture of that grid alone, and agents of none more readily belong to no component."""
         heard, factor = (np.broadcast_to(np.asarray(each, np.float64), len(masses)) for each in (heard, factor))
-        fitted = cls.of_rows(masses, bins, reached, n_agents, heard=heard, factor=factor, warm_start=warm_start)
-        fitted.row = fitted.row[row]
+        function = np.broadcast_to(function, (len(masses), len(CONSTANT)))
+        fitted = cls.of_rows(
+            masses, bins, reached, n_agents, heard=heard, factor=factor, function=function, warm_start=warm_start
+        )
+        scale = fitted.frame[:, 1]
+        fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
         share = np.zeros((len(masses), n_grids))
         if n_grids > 1:
             _deviating_grids(masses, bins, reached, float(n_agents), fitted.prior, share)
+            share[~is_constant(fitted.function)] = 0.0
         parts, n_rows = [fitted.prior], len(masses)
         for g in np.flatnonzero((share > 0.0).any(axis=0)):
             agents = np.flatnonzero((grid == g) & (share[row, g] > 0.0))
@@ -129,27 +167,36 @@ class FittedMixtures:
             own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
             apart = cls.of_rows(
                 own, bins, reached * share[rows, g], n_agents, heard=heard[rows], factor=factor[rows],
-                warm_start=warm_start,
+                function=function[rows], warm_start=warm_start,
             )  # fmt: skip
             found = apart.row[which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
             parts.append(apart.prior)
             n_rows += len(rows)
+        uncounted = np.flatnonzero((grid < 0) & (fitted.row >= 0))
+        uncounted = uncounted[fitted.limit[fitted.row[uncounted]] == np.inf]
+        if len(uncounted):
+            rows, which = np.unique(fitted.row[uncounted], return_inverse=True)
+            same = MixturePrior._make([rows, *(each[rows] for each in fitted.prior[1:])])
+            elsewhere = UNCOUNTED / np.maximum(2.0 * scale[rows], TINY)
+            parts.append(same._replace(outlier_density=np.maximum(same.outlier_density, elsewhere)))
+            fitted.row[uncounted] = n_rows + which
         if len(parts) == 1:
             return fitted
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
-        return cls(fitted.row, *joined)
+        return cls(*(fitted.row, *joined, fitted.frame))
 
 
 @kernel
-def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out):
+def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out, frame):
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
         n_grids = max(n_grids, grid[b] + 1)
     mass, noise = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
+    s = np.empty(center.size)
     k_first, first_spread, wide = 0, np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
     for row in range(masses.shape[0]):
         for e in range(n_grids):
@@ -170,14 +217,18 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out):
             if center[b] == center[b] and masses[row, b] > _SMALLEST:
                 e = grid[b]
                 c[n_bins], n[n_bins] = center[b], n_effective * masses[row, b] / total
+                sampling = factor[row] * max(noise[e] / max(mass[e], _SMALLEST), 1.0)
                 # linear binning adds a variance of h^2 / 6
-                v[n_bins] = squared_width[b] * (factor[row] * max(noise[e] / max(mass[e], _SMALLEST), 1.0) + 1.0 / 6.0)
+                s[n_bins], v[n_bins] = squared_width[b] * sampling, squared_width[b] * (sampling + 1.0 / 6.0)
                 n_bins += 1
-        histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins])
+        histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins], s[:n_bins], out.function[row])
         mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
-        k = 1
-        if n_effective < min(FEW, 0.99 * n_agents * total):
+        mean, variance, _ = moments_of(histogram)
+        frame[row, 0], frame[row, 1] = mean, 2.0 * math.sqrt(variance)
+        k, few = 1, n_effective < min(FEW, 0.99 * n_agents * total)
+        if few or _skewed(histogram, mean):
             fit_one_component(histogram, mixture)
+            out.limit[row] = LIMIT if few else np.inf
         elif warm_start and k_first > 0:
             k = k_first
             for i in range(k):
@@ -198,6 +249,17 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out):
         out.n_components[row] = k
         low, high = range_of(histogram.center)
         out.outlier_density[row] = _OUTLIERS / n_effective / max(high - low, math.sqrt(v[0]))
+
+
+@helper
+def _skewed(histogram, mean):
+    """Whether local means are so skewed, by the function that the variance is, that several components may be one."""
+    total = noise = 0.0
+    for b in range(histogram.center.size):
+        total += histogram.counts[b]
+        noise += histogram.counts[b] * histogram.sampling[b]
+    relative = variance_at(histogram.function, mean, 0.0)
+    return relative[1] * noise / total > SKEWED * relative[0]
 
 
 @kernel
@@ -239,13 +301,31 @@ def posterior_mean(mean, noise, prior, estimate, group, probability):
         if x != x or row < 0:
             estimate[a], group[a], probability[a] = x, 0, 0.0
             continue
-        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        k = prior.n_components[row]
         _membership(x, s2, prior, row, p)
         value, best = p[k] * x, 0
         for i in range(k):
-            value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
+            value += p[i] * _middle(i, x, _noise_in(i, s2, prior, row), prior, row)
             best = i if p[i] > p[best] else best
         estimate[a], group[a], probability[a] = value, prior.first_group[row] + best, p[best]
+
+
+@helper
+def _noise_in(i, s2, prior, row):
+    """The sampling variance of a mean in component i, if it is s2 on average over all agents."""
+    if s2 == np.inf:
+        return s2
+    return s2 + excess_noise(variance_at(prior.function[row], prior.location[row, i], prior.variance[row, i]), s2)
+
+
+@helper
+def _middle(i, x, noise, prior, row):
+    """The posterior mean in component i, given the mean x of this sampling variance."""
+    location, variance = prior.location[row, i], prior.variance[row, i]
+    kept, away = variance / (variance + noise), x - location
+    beyond = abs(away) - prior.limit[row] * math.sqrt(variance + noise)
+    value = location + kept * away
+    return value + (1.0 - kept) * math.copysign(beyond, away) if beyond > 0.0 else value
 
 
 @helper
@@ -254,12 +334,37 @@ def _membership(x, s2, prior, row, p):
     k = prior.n_components[row]
     total = p[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi)
     for i in range(k):
-        p[i] = prior.weight[row, i] * normal_density(x - prior.location[row, i], s2 + prior.variance[row, i])
+        noise = _noise_in(i, s2, prior, row)
+        p[i] = prior.weight[row, i] * normal_density(x - prior.location[row, i], noise + prior.variance[row, i])
         total += p[i]
     if total <= 0.0:
         p[k] = total = 1.0
     for i in range(k + 1):
         p[i] /= total
+
+
+@helper
+def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
+    """(posterior mean, posterior variance) of one agent whose prior has these k components; `p` has room for their
+    probabilities. The mean is that of `posterior_mean`, the variance that of `borrowing`."""
+    if x != x or k == 0 or not 0.0 < s2 < np.inf:
+        return x, s2
+    total = none = outlier_density * math.sqrt(2.0 * math.pi)
+    for i in range(k):
+        p[i] = weight[i] * normal_density(x - location[i], s2 + variance[i])
+        total += p[i]
+    if total <= 0.0:
+        none = total = 1.0
+    none /= total
+    value = none * x
+    for i in range(k):
+        p[i] /= total
+        value += p[i] * (location[i] + variance[i] / (variance[i] + s2) * (x - location[i]))
+    spread = none * (s2 + (x - value) ** 2)
+    for i in range(k):
+        own = variance[i] / (variance[i] + s2)
+        spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)
+    return value, spread
 
 
 @kernel
@@ -272,13 +377,14 @@ def borrowing(mean, noise, prior, estimate, kept, spread):
         kept[a], spread[a] = 1.0, s2
         if x != x or row < 0:
             continue
-        location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+        variance, k = prior.variance[row], prior.n_components[row]
         _membership(x, s2, prior, row, p)
         kept[a], spread[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
         for i in range(k):
-            own = variance[i] / (variance[i] + s2)
+            noise_i = _noise_in(i, s2, prior, row)
+            own = variance[i] / (variance[i] + noise_i)
             kept[a] += p[i] * own
-            spread[a] += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - estimate[a]) ** 2)
+            spread[a] += p[i] * (own * noise_i + (_middle(i, x, noise_i, prior, row) - estimate[a]) ** 2)
 
 
 @kernel
@@ -292,13 +398,14 @@ def posterior_cdf(value, mean, noise, prior, out):
         elif row < 0:
             out[a] = normal_cdf(value[a], x, s2)
         else:
-            location, variance, k = prior.location[row], prior.variance[row], prior.n_components[row]
+            variance, k = prior.variance[row], prior.n_components[row]
             _membership(x, s2, prior, row, p)
             total = p[k] * normal_cdf(value[a], x, s2)
             for i in range(k):
-                kept = variance[i] / (variance[i] + s2)
-                middle = location[i] + kept * (x - location[i])
-                total += p[i] * normal_cdf(value[a], middle, max(kept * s2, TINY))
+                noise_i = _noise_in(i, s2, prior, row)
+                kept = variance[i] / (variance[i] + noise_i)
+                middle = _middle(i, x, noise_i, prior, row)
+                total += p[i] * normal_cdf(value[a], middle, max(kept * noise_i, TINY))
             out[a] = total
 
 
@@ -316,20 +423,22 @@ def posterior_quantiles(level, mean, noise, prior, out):
         p[0] = 1.0  # without a prior: N(x, s2)
         if k > 0:
             _membership(x, s2, prior, row, p)
-        n = _components(x, s2, prior.location[row], prior.variance[row], k, p, middle, deviation)
+        n = _components(x, s2, prior, row, k, p, middle, deviation)
         out[a] = _mixture_quantile(level, z, n, p, middle, deviation)
 
 
 @helper
-def _components(x, s2, location, variance, k, p, middle, deviation):
+def _components(x, s2, prior, row, k, p, middle, deviation):
     """The means and standard deviations of the components of a posterior, given the probabilities p[:k + 1]. Those of
     negligible probability are dropped, and p is compacted. Returns how many are left."""
     n = 0
     for i in range(k + 1):
         if p[i] > _ROUNDING:
-            kept = variance[i] / (variance[i] + s2) if i < k else 1.0
-            middle[n] = location[i] + kept * (x - location[i]) if i < k else x
-            deviation[n], p[n] = math.sqrt(max(kept * s2, TINY)), p[i]
+            middle[n], kept, noise = x, 1.0, s2
+            if i < k:
+                variance, noise = prior.variance[row, i], _noise_in(i, s2, prior, row)
+                kept, middle[n] = variance / (variance + noise), _middle(i, x, noise, prior, row)
+            deviation[n], p[n] = math.sqrt(max(kept * noise, TINY)), p[i]
             n += 1
     return n
 

@@ -50,9 +50,10 @@ class Schedule(NamedTuple):
         """Whether a new census starts at step t, if the last one started at step `last` (0: there was none)."""
         return t >= self.refresh * last and (t > 1 or self.sigma is not None)
 
-    def checks_sigma(self, t: int, last: int) -> bool:
-        """Whether agents check a known sigma in a census that starts at step t: when t has passed a power of two."""
-        return self.sigma is not None and t.bit_length() > last.bit_length()
+    def checks_variances(self, t: int, last: int) -> bool:
+        """Whether agents check their variances in a census that starts at step t: when t has passed a power of two, and
+        in the first census of means."""
+        return t.bit_length() > last.bit_length() or not self.bins_means(last)
 
     def rounds_at(self, t: int) -> int:
         """Rounds of a census that starts at step t."""

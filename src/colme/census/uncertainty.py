@@ -14,6 +14,7 @@ import numpy as np
 from colme._core.jit import helper, kernel
 from colme.census.mixture import TINY, Mixture, moments_of
 from colme.census.normal import normal_cdf, normal_density
+from colme.census.variance_function import excess_noise, variance_at
 
 _FEW, _SMALL = 5.0, 0.05
 """Components of fewer agents, and of less weight, do not tell how far apart true means are."""
@@ -27,13 +28,18 @@ def added_variance(histogram, mixture, k, out):
     spread in excess of the fitted one, above all if the fitted one is zero.
 
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
-    means that share most samples, one may find it. So its spread counts with its probability only."""
-    center, count, noise = histogram
+    means that share most samples, one may find it. So its spread counts with its probability only.
+
+    The error of the spread of a single component is that of the expected information. The observed one grows with the
+    scatter of the means and would hide a spread that was not fitted."""
+    center, count, noise, sampling, function = histogram
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
     wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
     alone = np.zeros(k)  # information about a spread if each bin were known to belong to its component
+    relative = np.empty((k, 2))
     for i in range(k):
         wide[i] = spread[i] > 0.0
+        relative[i, 0], relative[i, 1] = variance_at(function, location[i], spread[i])
     parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
     for i in range(k):
         out[i], wide[i] = variance[i], True
@@ -41,16 +47,17 @@ def added_variance(histogram, mixture, k, out):
     for b in range(center.size):
         f = TINY
         for i in range(k):
-            f += weight[i] * normal_density(center[b] - location[i], noise[b] + spread[i])
+            q = noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            f += weight[i] * normal_density(center[b] - location[i], q)
         for i in range(k):
-            d, q = center[b] - location[i], noise[b] + spread[i]
+            d, q = center[b] - location[i], noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
             slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
             alone[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 / (q * q)
     _, everything, true = moments_of(histogram)
     everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
-            e = min(math.sqrt(variance[k + i]), everything)
+            e = min(math.sqrt(variance[k + i] if k > 1 else 1.0 / alone[i]), everything)
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
             probability, expected = _expected_spread(z, e, max(true, e))
@@ -87,21 +94,23 @@ def _without_outliers(histogram, mixture, k, everything, true):
 def parameter_variances(histogram, mixture, k, out):
     """out[:k] = squared standard errors of the locations, out[k:] = those of the spreads of the wide components: the
     diagonal of the inverse of the information about all locations, spreads and weights."""
-    center, count, noise = histogram
+    center, count, noise, sampling, function = histogram
     weight, location, spread, wide = mixture
-    n_wide = 0
+    n_wide, relative = 0, np.empty((k, 2))
     for i in range(k):
         n_wide += 1 if wide[i] else 0
+        relative[i, 0], relative[i, 1] = variance_at(function, location[i], spread[i])
     n = 2 * k - 1 + n_wide
     information, slope, p = np.zeros((n, n)), np.empty(n), np.empty(k)
     for b in range(center.size):
         f = TINY
         for i in range(k):
-            p[i] = normal_density(center[b] - location[i], noise[b] + spread[i])
+            q = noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            p[i] = normal_density(center[b] - location[i], q)
             f += weight[i] * p[i]
         j = k
         for i in range(k):
-            d, q = center[b] - location[i], noise[b] + spread[i]
+            d, q = center[b] - location[i], noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
             slope[i] = weight[i] * p[i] * d / q
             if wide[i]:
                 slope[j] = weight[i] * p[i] * 0.5 * (d * d / q - 1.0) / q

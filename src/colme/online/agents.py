@@ -44,8 +44,8 @@ _ASKED = 10_000
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
-SNAPSHOT = 4
-"""Columns of `snapshots`: mean, estimate, weight and time (as in `agents`) at the last vote of a guard."""
+SNAPSHOT = 6
+"""Columns of `snapshots`."""
 _EMPTY_NUMBERS = np.zeros(8, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
@@ -67,8 +67,8 @@ class AgentTable:
     arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors", "snapshots")
     """Arrays with one row per slot."""
 
-    def __init__(self, width: int | None, *, guarded: bool = False):
-        """`width`: neighbors that an agent has room for; None: there is no graph. `guarded`: there is a guard."""
+    def __init__(self, width: int | None, *, votes: bool = False):
+        """`width`: neighbors that an agent has room for; None: there is no graph. `votes`: estimates are judged."""
         self.index = _Index(self)
         self.labels: list[Label | None] = []
         self.free: list[int] = []
@@ -76,7 +76,7 @@ class AgentTable:
         self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
-        self.snapshots = np.empty((0, SNAPSHOT)) if guarded else None
+        self.snapshots = np.empty((0, SNAPSHOT)) if votes else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     @property

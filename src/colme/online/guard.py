@@ -15,9 +15,11 @@ their own: what old agents gain says little about them. Until some of them were 
 weight at the start and that of the others.
 
 Intervals lie between that of the method and the own one, and are wider where the judges contradict them: the mean
-squared error of the estimates is R = V - 2 lambda A + lambda^2 D per agent, V the variance of own means. If it is more
-than two standard errors above the mean variance C that intervals claim, they are widened by sqrt(R / C). The same is
-done with V in the place of A: A = V - Cov(X, y) cannot be more if y does not fall as X rises, and V is known well.
+squared error of the estimates is R = V - 2 lambda A + lambda^2 D per agent, V the variance of own means. As far as it
+exceeds the mean variance C that intervals claim, and this is no chance, the excess is added to that of every interval,
+in proportion to the variance of the own mean. What is narrow by mistake then becomes wide, and what is wide remains as
+it is. The same is done with V in the place of A: A = V - Cov(X, y) cannot be more if y does not fall as X rises, and V
+is known well.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 from colme._core.jit import kernel
 from colme.guard import SUMS, TrustFilter
 from colme.online.agents import AgentTable
-from colme.online.kernel import EVENTS, MEAN, TIME, WEIGHT
+from colme.online.kernel import EVENTS, MEAN, THEN_ESTIMATE, THEN_MEAN, THEN_WEIGHT, WEIGHT, kept_part
 
 NEWCOMER = 0.25
 """Agents with less than this part of the mean number of samples are judged apart."""
@@ -41,17 +43,14 @@ Floats = NDArray[np.float64]
 
 
 @kernel
-def judge(agents, present, snapshots, half_life, few, sums, inverse):
+def judge(agents, judges, snapshots, half_life, few, sums, inverse):
     """Equation (1): sums[s] = A, D, Q without c, inverse[s] = sum of d^2 / k; s = 0: agents with less than `few`
     samples, 1: others."""
-    for i in range(present.size):
-        row, before = agents[present[i]], snapshots[present[i]]
-        mean, weight = before[0], before[2]
-        d = before[1] - mean
-        kept = weight
-        if half_life > 0.0:
-            kept *= 0.5 ** ((row[TIME] - before[3]) / half_life)
-        k = row[WEIGHT] - kept
+    for i in range(judges.size):
+        row, then = agents[judges[i]], snapshots[judges[i]]
+        mean, weight = then[THEN_MEAN], then[THEN_WEIGHT]
+        d = then[THEN_ESTIMATE] - mean
+        k = row[WEIGHT] - kept_part(row, then, half_life) * weight
         if d == d and k > 0.0:
             g = row[WEIGHT] / k * (row[MEAN] - mean) * d
             s = 0 if weight < few else 1
@@ -61,26 +60,10 @@ def judge(agents, present, snapshots, half_life, few, sums, inverse):
             inverse[s] += d * d / k
 
 
-@kernel
-def keep_estimates(agents, present, raw, own, claimed, few, trust, snapshots, moments):
-    """Snapshots of all agents present; and moments[s], over agents of stratum s with known variances of the own mean
-    and of the estimate: their number, and the sums of V, d^2, d^4 and of the variance that their intervals claim."""
-    for i in range(present.size):
-        row, out = agents[present[i]], snapshots[present[i]]
-        out[0], out[1], out[2], out[3] = row[MEAN], raw[i], row[WEIGHT], row[TIME]
-        s, d = 0 if row[WEIGHT] < few else 1, raw[i] - row[MEAN]
-        if d == d and own[i] < np.inf and claimed[i] < np.inf:
-            moments[s, 0] += 1.0
-            moments[s, 1] += own[i]
-            moments[s, 2] += d * d
-            moments[s, 3] += d * d * d * d
-            moments[s, 4] += ((1.0 - trust[s]) * math.sqrt(own[i]) + trust[s] * math.sqrt(claimed[i])) ** 2
-
-
 class Stratum:
     """Agents that have a weight in common."""
 
-    saved: ClassVar[tuple[str, ...]] = ("filter", "recent", "learned", "last", "judged", "widened")
+    saved: ClassVar[tuple[str, ...]] = ("filter", "recent", "learned", "last", "judged", "excess")
 
     def __init__(self, trusting: bool):
         self.filter = TrustFilter(1, trusting=trusting)
@@ -88,7 +71,7 @@ class Stratum:
         self.learned = 1.0 if trusting else 0.0  # lambda after the last vote
         self.last = 0.0  # the clock at that vote
         self.judged = 0.0  # the clock when what it judged was estimated
-        self.widened = 1.0  # the factor of the intervals
+        self.excess = 0.0  # what is added to the variance of intervals, in variances of the own mean
 
     def learn(self, sums: Floats, inverse: float, clock: float, judged: float) -> None:
         """Equations (3) and (4), if there is anything to learn from."""
@@ -106,19 +89,19 @@ class Stratum:
         return self.learned if self.learned == 1.0 else self.learned * math.exp(self.judged - clock)
 
     def calibrate(self, trust: float, moments: Floats) -> None:
-        """Widen the intervals as far as the judges, or V alone, ask for; `moments` as in `keep_estimates`."""
+        """Find by how much claimed variances are too small; `moments` as in `colme.online.noise.keep_posteriors`."""
         A, D, Q = self.recent
-        self.widened = 1.0
-        if moments[0] == 0.0 or D <= 0.0:
+        self.excess = 0.0
+        if moments[0] == 0.0 or moments[1] == 0.0 or D <= 0.0:
             return
         n, (V, square, fourth, C) = moments[0], moments[1:] / moments[0]
         scatter = math.sqrt(2.0 / n) * V
         judged = square * A / D, 2.0 * trust * square * math.sqrt(Q) / D
         at_most = V, trust * trust * math.sqrt(max(fourth - square * square, 0.0) / n)
         for gain, error in (judged, at_most):
-            R = V + trust * (trust * square - 2.0 * gain)
-            if C > 0.0 and C + 2.0 * math.hypot(scatter, error) < R:
-                self.widened = max(self.widened, math.sqrt(R / C))
+            excess, chance = V + trust * (trust * square - 2.0 * gain) - C, math.hypot(scatter, error)
+            if excess > 0.0:
+                self.excess = max(self.excess, excess / (1.0 + (chance / excess) ** 2) / V)
 
 
 class OnlineGuard:
@@ -136,24 +119,24 @@ class OnlineGuard:
         """The clock."""
         return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
 
-    def learn(self, table: AgentTable, half_life: float) -> None:
-        """The samples since the last vote judge what was kept at it."""
+    def learn(self, table: AgentTable, judges: NDArray[np.int64], half_life: float) -> None:
+        """The samples of these agents since the last vote judge what was kept at it."""
         sums, inverse = np.zeros((2, SUMS)), np.zeros(2)
-        judge(table.agents, table.present, table.snapshots, half_life, self.few, sums, inverse)
+        judge(table.agents, judges, table.snapshots, half_life, self.few, sums, inverse)
         before, self.clock = self.clock, self.now(table)
         for stratum, own, part in zip((self.newcomers, self.others), sums, inverse.tolist(), strict=True):
             stratum.learn(own, part, self.clock, before)
 
-    def keep(self, table: AgentTable, size: float, raw: Floats, own: Floats, claimed: Floats) -> None:
-        """Keep the estimates of all agents present for the next samples to judge, and calibrate the intervals."""
+    def begin(self, table: AgentTable, size: float) -> tuple[float, float]:
+        """A new vote, of so many samples. Returns lambda of newcomers and of others."""
         self.size, self.voted = max(size, 1.0), int(table.counters[EVENTS])
-        self.few = NEWCOMER * size / max(len(raw), 1)
-        trusts, moments = self._trusts(table), np.zeros((2, 5))
-        keep_estimates(
-            table.agents, table.present, raw, own, claimed, self.few, np.array(trusts), table.snapshots, moments
-        )
-        for stratum, trust, own_moments in zip((self.newcomers, self.others), trusts, moments, strict=True):
-            stratum.calibrate(trust, own_moments)
+        self.few = NEWCOMER * size / max(len(table.present), 1)
+        return self._trusts(table)
+
+    def calibrate(self, trusts: tuple[float, float], moments: Floats) -> None:
+        """Calibrate the intervals; `moments` as in `colme.online.noise.keep_posteriors`."""
+        for stratum, trust, own in zip((self.newcomers, self.others), trusts, moments, strict=True):
+            stratum.calibrate(trust, own)
 
     def _trusts(self, table: AgentTable) -> tuple[float, float]:
         """lambda of newcomers and of others."""
@@ -165,6 +148,6 @@ class OnlineGuard:
         """lambda of each agent."""
         return np.where(table.agents[slots, WEIGHT] < self.few, *self._trusts(table))
 
-    def widened(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
-        """The factor of each agent's interval."""
-        return np.where(table.agents[slots, WEIGHT] < self.few, self.newcomers.widened, self.others.widened)
+    def excess(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
+        """What is added to the variance of each agent's interval, in variances of its own mean."""
+        return np.where(table.agents[slots, WEIGHT] < self.few, self.newcomers.excess, self.others.excess)

@@ -39,6 +39,8 @@ EVENTS, PRESENT, ARRIVED, LAST_CUT = range(4)
 """Entries of `counters`: events so far, agents now, agents ever, the last event that cut an edge."""
 SQUARES, FREEDOM = range(2)
 """Entries of `pool`: squared deviations of all agents together, and their degrees of freedom."""
+THEN_MEAN, THEN_ESTIMATE, THEN_WEIGHT, THEN_TIME, THEN_SQUARE, THEN_FREEDOM = range(6)
+"""Columns of `snapshots`: what an agent had at the last vote; the estimate without a guard."""
 BURN_IN = 30.0
 """Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
 GOSSIP, GLOBAL, OWN = (CLOCKS.index(name) for name in ("gossip", "global", "own"))
@@ -74,7 +76,7 @@ def effective(weight: Any, weight_2: Any) -> Any:
 
 
 @helper
-def _freedom(row):
+def freedom_of(row):
     """Degrees of freedom of the agent's own variance, and its squared deviations on their scale."""
     if row[WEIGHT] == 0.0:
         return 0.0, 0.0
@@ -90,7 +92,7 @@ def scale_of(row, sigma, pool, least):
         return sigma
     if pool[FREEDOM] < least or row[WEIGHT] == 0.0:
         return np.inf
-    freedom, square = _freedom(row)
+    freedom, square = freedom_of(row)
     n = freedom + 1.0
     return math.sqrt(max(0.0, variance_of_mean(square, n, pool[SQUARES] / pool[FREEDOM]) * n))
 
@@ -134,15 +136,51 @@ def fill_radii(agents, which, sigma, pool, least, gamma, kurtosis, out):
 
 
 @kernel
-def fill_noise(agents, which, sigma, pool, out):
-    """out[i] = variance of the local mean of agent which[i]; infinite where nothing is known about it."""
+def fill_errors(agents, which, sigma, pool, out):
+    """out[i] = standard error of the local mean of agent which[i]; infinite where nothing is known about it."""
     for i in range(which.size):
         row = agents[which[i]]
         if row[WEIGHT] == 0.0:
             out[i] = np.inf
         else:
-            scale = scale_of(row, sigma, pool, 1.0)
-            out[i] = scale * scale / effective(row[WEIGHT], row[WEIGHT_2])
+            out[i] = standard_error(effective(row[WEIGHT], row[WEIGHT_2]), scale_of(row, sigma, pool, 1.0))
+
+
+@helper
+def keep(row, estimate, snapshot):
+    """What the samples up to the next vote judge."""
+    snapshot[THEN_MEAN], snapshot[THEN_ESTIMATE] = row[MEAN], estimate
+    snapshot[THEN_WEIGHT], snapshot[THEN_TIME] = row[WEIGHT], row[TIME]
+    snapshot[THEN_SQUARE], snapshot[THEN_FREEDOM] = row[SQUARE], row[WEIGHT] - row[WEIGHT_2] / row[WEIGHT]
+
+
+@helper
+def kept_part(row, snapshot, half_life):
+    """The part of a sample's weight at the snapshot that is left."""
+    if half_life > 0.0:
+        return 0.5 ** ((row[TIME] - snapshot[THEN_TIME]) / half_life)
+    return 1.0
+
+
+@kernel
+def keep_estimates(agents, judges, snapshots):
+    """Snapshots of these agents."""
+    for i in range(judges.size):
+        keep(agents[judges[i]], agents[judges[i], ESTIMATE], snapshots[judges[i]])
+
+
+@kernel
+def count_samples(agents, present):
+    """(the number of samples of all agents present, the mean of 1 / their numbers of samples)."""
+    total = inverse = 0.0
+    n = 0
+    for i in range(present.size):
+        row = agents[present[i]]
+        if row[WEIGHT] > 0.0:
+            total += row[WEIGHT]
+            inverse += row[WEIGHT_2] / (row[WEIGHT] * row[WEIGHT])
+            n += 1
+    return total, inverse / max(n, 1)
 
 
 @kernel
@@ -150,7 +188,7 @@ def sum_pool(agents, which, pool):
     """Compute the pooled squared deviations and degrees of freedom of these agents from scratch."""
     pool[SQUARES] = pool[FREEDOM] = 0.0
     for i in range(which.size):
-        freedom, square = _freedom(agents[which[i]])
+        freedom, square = freedom_of(agents[which[i]])
         pool[FREEDOM] += freedom
         pool[SQUARES] += square
 
@@ -184,7 +222,7 @@ def number_labels(labels, low, number, first, out):
 @helper
 def _observe(row, sample, time, half_life, pool):
     """The local mean, its weight and its squared deviations after a new sample."""
-    freedom, square = _freedom(row)
+    freedom, square = freedom_of(row)
     kept = 1.0
     if half_life > 0.0 and row[WEIGHT] > 0.0:
         kept = 0.5 ** ((time - row[TIME]) / half_life)
@@ -196,7 +234,7 @@ def _observe(row, sample, time, half_life, pool):
     if row[WEIGHT] > 1.0:
         row[SQUARE] = add_square(row[SQUARE], row[MEAN], before, row[WEIGHT])
     row[TIME] = time
-    freedom_now, square_now = _freedom(row)
+    freedom_now, square_now = freedom_of(row)
     pool[FREEDOM] += freedom_now - freedom
     pool[SQUARES] += square_now - square
 

@@ -20,8 +20,9 @@ cut than it does itself. "global": when there was a cut anywhere. At a restart k
 
 Neighbors. With `degree`, a new agent asks random agents until (degree + 1) // 2 have become its neighbors, and an agent
 with fewer than `degree`, because it is new or because of cuts, asks one more at each of its events. The agent that is
-asked accepts if it has fewer than 1.5 degree neighbors and the two intervals overlap. So no agent stays isolated for
-long. Which agents are asked depends on the seed and on what was learned before. With `graph`, edges are only cut.
+asked accepts if it has fewer than 1.5 degree neighbors and the two intervals overlap. So an agent whose edges were
+cut looks for others. Which agents are asked depends on the seed and on what was learned before. With `graph`, edges are
+only cut.
 
 Scale. If sigma is not known, each agent estimates its own, moderated by the pooled one
 (`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
@@ -124,7 +125,7 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, guarded=self._rule.guard is not None)
+        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, votes=self._rule.votes)
         self._rule.half_life = self.half_life or -1.0
         if edges is not None:
             self._table.settle(labels, edges.edges())
@@ -289,9 +290,9 @@ class CollaborativeMean:
 
     @property
     def interval_(self) -> AgentView[tuple[float, float]]:
-        """(lower, upper). For the census where the true mean lies with probability `level`, given everything, and
-        widened where a guard finds it too narrow; for the others around the own mean, holding with that probability at
-        all times together, so that early on a collaborative estimate may lie outside."""
+        """(lower, upper). For the census a posterior interval at `level`, widened where a guard finds it too narrow;
+        docs/online.md says in which worlds it covers as much. For the others around the own mean, made to hold with
+        that probability at all times together, so that early on a collaborative estimate may lie outside."""
 
         def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
             lower, upper = self._rule.interval(slots, self.level)
@@ -301,7 +302,7 @@ class CollaborativeMean:
 
     @property
     def groups_(self) -> AgentView[int]:
-        """The group that each agent is found in: a tribe of the census, or agents connected by kept edges."""
+        """The group that each agent is found in: a component of the census, or agents connected by kept edges."""
         return self._view(lambda slots: self._rule.group(slots)[0])
 
     def _view(self, answer: Any) -> AgentView[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from colme._core.saved_state import from_arrays, to_arrays
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import FittedMixtures, MixturePrior, borrowing, posterior_mean, posterior_quantiles
+from colme.census.posterior import FittedMixtures, MixturePrior, posterior_mean, posterior_quantiles
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
@@ -30,22 +30,28 @@ from colme.online.kernel import (
     BURN_IN,
     ESTIMATE,
     EVENTS,
-    FREEDOM,
     MEAN,
     PRESENT,
     RADIUS,
-    SQUARES,
     WEIGHT,
+    WEIGHT_2,
     Parameters,
-    fill_noise,
+    count_samples,
+    effective,
+    fill_errors,
     fill_radii,
+    keep_estimates,
 )
+from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
 ARRIVALS = 1.2
 """or when there are this many times as many agents."""
+JUDGES = 1 << 13
+"""Agents whose samples judge: all, or from twice as many on a random half, quarter, .. of at least so many."""
+_HASH = np.uint64(0x9E3779B97F4A7C15)
 NEVER = np.iinfo(np.int64).max
 _BOUND_FAILS = dict(zip(BOUNDS, (2.0, 1.29, 2.0), strict=True))
 """A bound at level gamma fails at any time with at most gamma times this factor as probability."""
@@ -72,6 +78,7 @@ class Rule:
         self.sigma = math.nan if sigma is None else float(sigma)
         self.table: AgentTable
         self.stops = np.full(2, NEVER)  # the next vote is at so many events, or agents
+        self.one_in = np.ones(1, np.int64)  # of so many agents one judges, a power of two
 
     def radii(self, slots: Slots, gamma: float, least: float = 1.0) -> Floats:
         table, out = self.table, np.empty(len(slots))
@@ -94,29 +101,44 @@ class Rule:
         """It is time for a vote."""
         return bool((self.table.counters[[EVENTS, PRESENT]] >= self.stops).any())
 
+    @property
+    def votes(self) -> bool:
+        """There are votes at all."""
+        return bool(self.stops[0] < NEVER)
+
     def vote(self) -> None:
         """Between events: let new samples judge the estimates of the last vote, and keep those of now for the next."""
-        if self.stops[0] == NEVER:
+        if not self.votes:
             return
-        table, guard = self.table, self.guard
-        if guard is not None:
-            guard.learn(table, self.half_life)
-        self.refit()
-        slots = table.present
-        size = float(table.agents[slots, WEIGHT].sum())
-        if guard is not None:
-            guard.keep(table, size, *self.claims(slots))
+        table, judges = self.table, self._judges()
+        size, inverse = count_samples(table.agents, table.present)
+        if self.guard is not None:
+            self.guard.learn(table, judges, self.half_life)
+        self.learn(judges, size, inverse)
+        one_in = 1 << max(len(table.present) // JUDGES, 1).bit_length() - 1
+        if one_in != self.one_in[0]:
+            self.one_in[0] = one_in
+            judges = self._judges()
+        self.keep(judges, size)
         events, agents = table.counters[[EVENTS, PRESENT]].tolist()
         self.stops[:] = events + max(agents, math.ceil(GROWTH * size), 1), max(math.ceil(ARRIVALS * agents), agents + 1)
 
-    def refit(self) -> None:
-        """Learn from all agents together, where a method does."""
+    def _judges(self) -> Slots:
+        """The agents whose estimates are kept, and judged at the next vote: the same ones as long as `one_in` is."""
+        slots, n = self.table.present, self.one_in[0]
+        if n == 1:
+            return slots
+        blocks = (slots >> 6).view(np.uint64)  # of neighbors in memory, which are read faster
+        return slots[(blocks * _HASH >> np.uint64(40)) & np.uint64(n - 1) == 0]
 
-    def claims(self, slots: Slots) -> tuple[Floats, Floats, Floats]:
-        """Estimates without a guard, the variances of the own means, and those that the method claims for its
-        estimates; infinite where intervals are not to be calibrated."""
-        unknown = np.full(len(slots), np.inf)
-        return self.raw(slots), unknown, unknown
+    def learn(self, judges: Slots, size: float, inverse: float) -> None:
+        """Learn from all agents together, where a method does; `size` and `inverse` as in `count_samples`."""
+
+    def keep(self, judges: Slots, size: float) -> None:
+        """Keep the estimates of these agents until the next vote; all agents have so many samples."""
+        if self.guard is not None:
+            self.guard.begin(self.table, size)
+        keep_estimates(self.table.agents, judges, self.table.snapshots)
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """An interval around the own mean; it holds at all times simultaneously with this probability."""
@@ -144,12 +166,14 @@ class Rule:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """What a saved file must hold beside the agents."""
-        return {"stops": self.stops} | ({} if self.guard is None else to_arrays(self.guard, "guard"))
+        return {"stops": self.stops, "one_in": self.one_in} | (
+            {} if self.guard is None else to_arrays(self.guard, "guard")
+        )
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Put back what `snapshot` returned. Files of 0.7 have neither votes nor a guard: the next event is a vote."""
         if "stops" in arrays:
-            self.stops[:] = arrays["stops"]
+            self.stops[:], self.one_in[:] = arrays["stops"], arrays["one_in"]
             if self.guard is not None:
                 from_arrays(self.guard, "guard", arrays)
 
@@ -223,8 +247,8 @@ class ConsensusRule(Rule):
 
     def _errors(self, slots: Slots) -> Floats:
         out = np.empty(len(slots))
-        fill_noise(self.table.agents, slots, self.sigma, self.table.pool, out)
-        return np.sqrt(out)
+        fill_errors(self.table.agents, slots, self.sigma, self.table.pool, out)
+        return out
 
     @property
     def _level(self) -> float:
@@ -259,50 +283,66 @@ class CensusRule(Rule):
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
         self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
+        self.noise = OnlineNoise()
         self.renew()
 
     def renew(self) -> None:
         self.fitted = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
 
-    def _noise(self, slots: Slots, sigma: float) -> Floats:
-        out = np.empty(len(slots))
-        fill_noise(self.table.agents, slots, sigma, self.table.pool, out)
+    def _variances(self, slots: Slots) -> Floats:
+        """The variances of own means; infinite where nothing is known."""
+        table, out = self.table, np.empty(len(slots))
+        fill_variances(
+            table.agents, slots, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0], out
+        )  # fmt: skip
         return out
 
-    def refit(self) -> None:
-        """Equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
+    def learn(self, judges: Slots, size: float, inverse: float) -> None:
+        """The noise, and equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
         table = self.table
+        self.noise.learn(table, judges, self.half_life, size, inverse)
         now = table.counters[[EVENTS, PRESENT]]
         grown = now >= self.refresh * self.counted
         if not (grown.any() or now[1] * self.refresh <= self.counted[1]) or (now == self.counted).all():
             return
         slots = table.present
-        mean, noise = table.agents[slots, MEAN], self._noise(slots, self.sigma)
-        binned = (noise > 0.0) & (noise < np.inf)
+        mean, variance = table.agents[slots, MEAN], self._variances(slots)
+        binned = (variance > 0.0) & (variance < np.inf)
         self.renew()
         self.counted[:] = now
-        if binned.sum() < 2:
+        n = int(binned.sum())
+        if n < 2:
             return  # fewer than two agents with a known noise
         self.origin[0] = mean[binned].mean()
-        unit = self.sigma
-        if math.isnan(unit):
-            unit = math.sqrt(table.pool[SQUARES] / table.pool[FREEDOM])
-        codes, masses = histogram_of(mean[binned] - self.origin[0], noise[binned], unit)
-        n = int(binned.sum())
+        sigma, average, _, _ = self.noise.model(table, self.sigma)
+        unit = math.sqrt(average) if math.isnan(sigma) else sigma
+        codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
+        counted = max(2, round(n * self.noise.part))
         # float32, as a simulation has it: the same compiled fit serves both
-        self.fitted = FittedMixtures.of_rows(masses[None].astype(np.float32), Bins.of(codes, unit), float(n), n)
+        self.fitted = FittedMixtures.of_rows(
+            masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
+        )
 
-    def _known(self, slots: Slots) -> tuple[Floats, Floats, MixturePrior]:
-        """Means from the origin, their variances, and the prior."""
-        noise = self._noise(slots, self.sigma)
-        has_prior = (noise > 0.0) & (noise < np.inf) & (self.fitted.n_components[0] > 0)
-        prior = self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
-        return self.table.agents[slots, MEAN] - self.origin[0], noise, prior
+    def keep(self, judges: Slots, size: float) -> None:
+        table, moments = self.table, np.zeros((2, 5))
+        trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
+        keep_posteriors(
+            table.agents, judges, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0],
+            0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
+        )  # fmt: skip
+        if self.guard is not None:
+            self.guard.calibrate(trusts, moments)
+
+    def _prior(self, variance: Floats) -> MixturePrior:
+        """The prior of agents whose own means have these variances."""
+        has_prior = (variance > 0.0) & (variance < np.inf) & (self.fitted.n_components[0] > 0)
+        return self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
         out = np.empty(len(slots)), np.zeros(len(slots), np.int64), np.empty(len(slots))
-        posterior_mean(*self._known(slots), *out)
+        variance = self._variances(slots)
+        posterior_mean(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance), *out)
         return out
 
     def raw(self, slots: Slots) -> Floats:
@@ -313,42 +353,45 @@ class CensusRule(Rule):
         return self._posterior(slots)[1:]
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
-        """Between the quantiles of the posterior; with a guard blended with the interval of the own mean, as the
-        estimate is, and calibrated (`colme.online.guard`)."""
-        mean, noise, prior = self._known(slots)
-        ends = np.empty((2, len(slots)))
+        """Between the quantiles of the posterior, where an estimated variance counts as much as it is expected to be;
+        with a guard blended with the interval of the own mean, as the estimate is, and calibrated
+        (`colme.online.guard`)."""
+        variance, ends = self._variances(slots), np.empty((2, len(slots)))
+        own = variance * self._unsure(slots)
+        mean, prior = self.table.agents[slots, MEAN] - self.origin[0], self._prior(variance)
         for end, tail in zip(ends, (0.5 - 0.5 * level, 0.5 + 0.5 * level), strict=True):
-            posterior_quantiles(tail, mean, noise, prior, end)
-            end[noise == 0.0] = mean[noise == 0.0]
+            posterior_quantiles(tail, mean, own, prior, end)
+            end[own == 0.0] = mean[own == 0.0]
             end += self.origin[0]
         if self.guard is not None:
-            trust, widened, own = self.trust(slots), self.guard.widened(self.table, slots), self._own_variance(slots)
-            here = np.flatnonzero(((trust < 1.0) | (widened > 1.0)) & (own < np.inf))  # else ends are infinite already
+            trust, excess = self.trust(slots), self.guard.excess(self.table, slots)
+            here = np.flatnonzero(((trust < 1.0) | (excess > 0.0)) & (own < np.inf))  # else ends are infinite already
             raw, estimate = self.raw(slots[here]), self.estimate(slots[here])
             local = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(own[here])
-            for end, reach in zip(ends, (-local, local), strict=True):
-                end[here] = estimate + widened[here] * blended(reach, end[here] - raw, trust[here])
+            for end, sign in zip(ends, (-1.0, 1.0), strict=True):
+                reach = blended(local, sign * (end[here] - raw), trust[here])  # below 0 if the mean lies outside
+                square = reach * np.abs(reach) + excess[here] * local * local
+                end[here] = estimate + np.copysign(np.sqrt(np.abs(square)), sign * square)
         return ends[0], ends[1]
 
-    def _own_variance(self, slots: Slots) -> Floats:
-        """The variance of the own mean by its samples, whatever sigma was told; the told one where they say nothing."""
-        own = self._noise(slots, math.nan)
-        known = own < np.inf
-        return own if known.all() else np.where(known, own, self._noise(slots, self.sigma))
-
-    def claims(self, slots: Slots) -> tuple[Floats, Floats, Floats]:
-        mean, noise, prior = self._known(slots)
-        raw, kept, claimed = np.empty((3, len(slots)))
-        posterior_mean(mean, noise, prior, raw, np.zeros(len(slots), np.int64), kept)
-        borrowing(mean, noise, prior, raw, kept, claimed)
-        return raw + self.origin[0], self._own_variance(slots), claimed
+    def _unsure(self, slots: Slots) -> Floats | float:
+        """The expected variance of an own mean, given the estimated one: that of Student's distribution."""
+        if not math.isnan(self.noise.model(self.table, self.sigma).sigma):
+            return 1.0
+        rows = self.table.agents[slots]
+        n = effective(rows[:, WEIGHT], rows[:, WEIGHT_2])
+        freedom = np.maximum(self.noise.moderation + n - 1.0, 3.0)
+        return np.asarray(freedom / (freedom - 2.0))
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         arrays = super().snapshot() | {name: getattr(self, name) for name in self.saved}
+        arrays |= to_arrays(self.noise, "noise")
         return arrays | {in_file: getattr(self.fitted, name) for name, in_file in _IN_FILE.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         super().restore(arrays)
+        if "noise.sums" in arrays:
+            from_arrays(self.noise, "noise", arrays)
         for name in self.saved:
             setattr(self, name, arrays[name])
         for name, in_file in _IN_FILE.items():

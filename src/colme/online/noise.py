@@ -1,0 +1,317 @@
+"""The noise of own means, learned from all samples together: what a census needs to know where sigma is not told.
+
+At a vote the model keeps of each agent its mean X0, its estimate y0, and the number n0 and the sum S0 of squared
+deviations of its samples. Up to the next vote k samples of mean x come and add q to S0. Each is compared with the mean
+of those before it, so that q has the expectation k sigma^2, on average over agents. Over all agents, with v the
+variance of a sample,
+
+(1) variance   v(y) = a + b y + c y^2, where q' / k depends on y0 by more than 3 standard errors and by a factor of 1.3
+               between some two agents, else the pooled one; q' = (q - (x - X0) (y0 - X0) n0 k / (n0 + k)) times what
+               makes its sum that of q: a mean that is far out is so by its error, which adds to q, and its estimate
+               knows
+(2) skewness   gamma = mean of (q / v - k) (x - X0) / sqrt(v), as far as the same product of numbers clipped at 3
+               deviations, which outliers do not move, is beyond two standard errors
+(3) kurtosis   kappa = sum of (q / v - k)^2 / sum of k - 2, in excess of the normal one
+
+A told sigma is believed unless the mean of q / k contradicts it (`colme.census.sample_variance`). Else
+
+(4) the variance of a's own mean is (m v(y) + S) / (m + n - 1) / n,    m = max(4, 2 |gamma| sqrt(N n)).
+
+The own variance of skewed samples errs together with their mean: averages with weights 1 / variance are off by
+gamma sigma / n if m is small. With this m it is at most half the standard error of the mean of N agents.
+
+(5) A mixture counts N / (1 + kappa / (2 n) + N gamma^2 / (18 n)) agents.
+
+Means of n samples have a kurtosis of kappa / n, which makes variances as uncertain as fewer agents would, and a
+skewness of gamma / sqrt(n), which gives false components about gamma^2 / (12 n) of log-likelihood per agent. So many
+agents cannot tell that the noise is not normal (Miller and Dunson 2019, "Robust Bayesian inference via coarsening").
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import helper, kernel
+from colme.census.posterior import posterior_moments
+from colme.census.sample_variance import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
+from colme.online.agents import AgentTable
+from colme.online.kernel import (
+    EVENTS,
+    FREEDOM,
+    MEAN,
+    SQUARE,
+    SQUARES,
+    THEN_ESTIMATE,
+    THEN_FREEDOM,
+    THEN_MEAN,
+    THEN_SQUARE,
+    THEN_WEIGHT,
+    WEIGHT,
+    WEIGHT_2,
+    effective,
+    freedom_of,
+    keep,
+    kept_part,
+)
+
+Floats = NDArray[np.float64]
+CLIP = 3.0
+"""Deviations at which numbers are clipped to see whether there is a skewness at all,"""
+EVIDENCE = 2.0
+"""and the standard errors that this must show."""
+BENT = 3.0
+"""Standard errors by which a variance must depend on the estimate,"""
+UNEQUAL = 1.3
+"""and the ratio of the largest v(y) to the smallest."""
+MISFIT = 1.5
+"""Log-likelihood that the skewness of means may give to false components."""
+FEWEST = 30.0
+"""Judged batches of samples before anything but the pooled variance is learned."""
+_SINGULAR = 1e-10
+"""Determinant of a regression, with ones on the diagonal, that is not tried."""
+LEAST = 0.02
+"""The smallest v(y), in pooled variances."""
+NUMBER, SAMPLES, GAINED, SCATTER, FOURTH, THIRD, CLIPPED, CLIPPED_2 = range(8)
+"""Entries of `sums`: batches, k, q, (q - k times the pooled variance)^2, and what (2) and (3) need. After these, for
+(1) and with t = (y0 - center) / scale: sums of k t^j / v^2 (j = 0 to 4), q' t^j / v^2 (to 2), (q' - k v)^2 t^j / v^4,
+and of q / v^2; here q' before it is scaled."""
+_LEVERS, _GAINS, _ERRORS, _WHOLE, _SUMS = 8, 13, 16, 21, 22
+CENTER, SCALE, LOW, HIGH, CONSTANT, SLOPE, CURVE = range(7)
+"""Entries of a curve, v(y) = CONSTANT + SLOPE t + CURVE t^2; t is kept between LOW and HIGH, the range of estimates."""
+
+
+class NoiseModel(NamedTuple):
+    """What kernels need to know of the noise."""
+
+    sigma: float
+    """The told one, if it is believed; else NaN."""
+    average: float
+    """The pooled variance of a sample; NaN: not known yet."""
+    moderation: float
+    """m of equation (4)."""
+    curve: Floats
+    """v(y), in units of its own."""
+
+
+@helper
+def is_curved(curve):
+    return curve[SLOPE] != 0.0 or curve[CURVE] != 0.0
+
+
+@helper
+def variance_at(curve, estimate, average):
+    """v(y): the pooled variance, unless it depends on the estimate."""
+    if not is_curved(curve) or estimate != estimate:
+        return average
+    t = min(max((estimate - curve[CENTER]) / curve[SCALE], curve[LOW]), curve[HIGH])
+    return max(curve[CONSTANT] + t * (curve[SLOPE] + t * curve[CURVE]), LEAST * average)
+
+
+@helper
+def variance_of(row, noise, estimate):
+    """Equation (4) for one agent; infinite where nothing is known."""
+    if row[WEIGHT] == 0.0:
+        return np.inf
+    n = effective(row[WEIGHT], row[WEIGHT_2])
+    if noise.sigma == noise.sigma:
+        return noise.sigma * noise.sigma / n
+    if noise.average != noise.average:
+        return np.inf
+    _, square = freedom_of(row)
+    v = variance_at(noise.curve, estimate, noise.average)
+    return max(0.0, variance_of_mean(square, n, v, noise.moderation))
+
+
+@helper
+def posterior_of(row, noise, curved, k, weight, location, variance, outlier_density, origin, p):
+    """(variance of the own mean, estimate, variance of the estimate) of one agent, given the prior of all. Where the
+    variance depends on the estimate, that of the pooled one is the first guess."""
+    guess = s2 = y = spread = np.nan
+    for _ in range(2 if curved else 1):
+        s2 = variance_of(row, noise, guess)
+        y, spread = posterior_moments(row[MEAN] - origin, s2, k, weight, location, variance, outlier_density, p)
+        guess = y + origin
+    return s2, y + origin, spread
+
+
+@kernel
+def fill_variances(agents, which, noise, prior, origin, out):
+    """out[i] = variance of the own mean of agent which[i]."""
+    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
+    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
+    curved = noise.sigma != noise.sigma and is_curved(noise.curve)
+    for i in range(which.size):
+        row = agents[which[i]]
+        if curved:
+            out[i], _, _ = posterior_of(
+                row, noise, curved, k, weight, location, variance, outlier_density, origin, p
+            )  # fmt: skip
+        else:
+            out[i] = variance_of(row, noise, np.nan)
+
+
+@kernel
+def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots, moments):
+    """Snapshots of these agents; and moments[s], over agents of stratum s (0: less than `few` samples) with a
+    known variance V of the own mean: their number, and the sums of V, d^2, d^4, d = y - X, and of the variance that
+    intervals claim."""
+    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
+    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
+    curved = noise.sigma != noise.sigma and is_curved(noise.curve)
+    for i in range(judges.size):
+        row, out = agents[judges[i]], snapshots[judges[i]]
+        own, y, claimed = posterior_of(
+            row, noise, curved, k, weight, location, variance, outlier_density, origin, p
+        )  # fmt: skip
+        keep(row, y, out)
+        s, d = 0 if row[WEIGHT] < few else 1, y - row[MEAN]
+        if d == d and own < np.inf:
+            moments[s, 0] += 1.0
+            moments[s, 1] += own
+            moments[s, 2] += d * d
+            moments[s, 3] += d * d * d * d
+            moments[s, 4] += ((1.0 - trust[s]) * math.sqrt(own) + trust[s] * math.sqrt(claimed)) ** 2
+
+
+@kernel
+def compare(agents, judges, snapshots, half_life, average, curve, sums):
+    """Add what the samples since the last vote show to `sums`; curve[LOW], curve[HIGH] = the range of all estimates
+    then."""
+    curve[LOW], curve[HIGH] = np.inf, -np.inf
+    for i in range(judges.size):
+        row, then = agents[judges[i]], snapshots[judges[i]]
+        mean, estimate, n = then[THEN_MEAN], then[THEN_ESTIMATE], then[THEN_WEIGHT]
+        if not (n > 0.0 and estimate == estimate):
+            continue
+        t = (estimate - curve[CENTER]) / curve[SCALE]
+        curve[LOW], curve[HIGH] = min(curve[LOW], t), max(curve[HIGH], t)
+        kept = kept_part(row, then, half_life)
+        k = row[WEIGHT] - kept * n
+        gained = row[SQUARE] - kept * then[THEN_SQUARE]
+        freedom = row[WEIGHT] - row[WEIGHT_2] / row[WEIGHT] - kept * then[THEN_FREEDOM]
+        if not (k > 0.0 and freedom > 0.0):
+            continue
+        v = variance_at(curve, estimate, average)
+        away = row[WEIGHT] / k * (row[MEAN] - mean)
+        more = gained / v - freedom
+        sums[NUMBER] += 1.0
+        sums[SAMPLES] += freedom
+        sums[GAINED] += gained
+        sums[SCATTER] += (gained - freedom * average) ** 2
+        sums[FOURTH] += more * more
+        sums[THIRD] += more * away / math.sqrt(v)
+        clipped = _clip(more / math.sqrt(2.0 * freedom)) * _clip(away / math.sqrt(v * (1.0 / k + 1.0 / n)))
+        sums[CLIPPED] += clipped
+        sums[CLIPPED_2] += clipped * clipped
+        if estimate == mean:
+            continue  # nothing is known about the error of the mean
+        power, weight = 1.0, 1.0 / (v * v)
+        sums[_WHOLE] += weight * gained
+        gained -= away * (estimate - mean) * kept * n * k / row[WEIGHT]
+        error = (weight * (gained - freedom * v)) ** 2
+        for j in range(5):
+            sums[_LEVERS + j] += weight * freedom * power
+            sums[_ERRORS + j] += error * power
+            if j < 3:
+                sums[_GAINS + j] += weight * gained * power
+            power *= t
+
+
+@helper
+def _clip(x):
+    return min(max(x, -CLIP), CLIP)
+
+
+class OnlineNoise:
+    """What is known about the noise of own means."""
+
+    saved: ClassVar[tuple[str, ...]] = (
+        "sums", "curve", "size", "events", "moderation", "part", "skewness", "kurtosis"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(_SUMS)
+        self.curve = np.zeros(7)
+        self.size, self.events = 1.0, 0  # samples at hand and events at the last vote
+        self.moderation = MODERATION  # m of equation (4)
+        self.part = 1.0  # of all agents that a mixture counts, equation (5)
+        self.skewness = self.kurtosis = 0.0
+
+    def model(self, table: AgentTable, sigma: float) -> NoiseModel:
+        """As kernels take it, if sigma was told (else NaN)."""
+        return NoiseModel(math.nan if self.contradict(sigma) else sigma, _average(table), self.moderation, self.curve)
+
+    def learn(
+        self, table: AgentTable, judges: NDArray[np.int64], half_life: float, size: float, inverse: float
+    ) -> None:
+        """Equations (1) to (5), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
+        average, events = _average(table), int(table.counters[EVENTS])
+        self.sums *= self.size / (self.size + max(events - self.events, 0))  # the last of n samples counts n times
+        self.size, self.events = max(size, 1.0), events
+        if not average > 0.0:
+            return
+        if self.curve[SCALE] == 0.0:
+            self.curve[CENTER], self.curve[SCALE] = np.median(table.agents[table.present, MEAN]), math.sqrt(average)
+        curve = self.curve.copy()
+        compare(table.agents, judges, table.snapshots, half_life, average, curve, self.sums)
+        if curve[LOW] > curve[HIGH]:  # there were no estimates
+            curve[[LOW, HIGH]] = self.curve[[LOW, HIGH]]
+        self.skewness = self.kurtosis = 0.0
+        curve[CONSTANT:] = 0.0
+        if self.sums[NUMBER] >= FEWEST:
+            curve[CONSTANT:] = _polynomial(self.sums)
+            curve[CONSTANT:] *= _is_unequal(curve, average)
+            doubt = EVIDENCE**2 * self.sums[CLIPPED_2]
+            sure = 1.0 - min(doubt / max(self.sums[CLIPPED] ** 2, doubt), 1.0) if doubt > 0.0 else 0.0
+            self.skewness = sure * self.sums[THIRD] / self.sums[NUMBER]
+            self.kurtosis = max(0.0, self.sums[FOURTH] / self.sums[SAMPLES] - 2.0)
+        self.curve = curve
+        n_agents, square = len(table.present), self.skewness**2 * inverse
+        self.moderation = max(MODERATION, 2.0 * abs(self.skewness) * math.sqrt(n_agents / inverse))
+        self.part = 1.0 / (1.0 + self.kurtosis * inverse / 2.0 + n_agents * square / (12.0 * MISFIT))
+
+    def contradict(self, sigma: float) -> bool:
+        """Whether the samples contradict this sigma."""
+        if not self.sums[NUMBER] >= FEWEST:
+            return False
+        error = math.sqrt(self.sums[SCATTER]) / self.sums[SAMPLES]
+        off = abs(self.sums[GAINED] / self.sums[SAMPLES] - sigma * sigma)
+        return off > max(SCALE_ERRORS * error, SCALE_TOLERANCE * sigma * sigma)
+
+
+def _average(table: AgentTable) -> float:
+    """The pooled variance of a sample; NaN as long as it is not known."""
+    return float(table.pool[SQUARES] / table.pool[FREEDOM]) if table.pool[FREEDOM] >= 1.0 else math.nan
+
+
+def _is_unequal(curve: Floats, average: float) -> bool:
+    """Whether the variances of some two agents differ by the factor that matters."""
+    t = np.linspace(curve[LOW], curve[HIGH], 9)
+    v = np.maximum(curve[CONSTANT] + t * (curve[SLOPE] + t * curve[CURVE]), LEAST * average)
+    return bool(v.max() > UNEQUAL * v.min())
+
+
+def _polynomial(sums: Floats) -> Floats:
+    """The coefficients of equation (1): those of the highest degree whose last one is beyond its standard errors, all
+    zero if none is."""
+    found = np.zeros(3)
+    for degree in (1, 2):
+        size = degree + 1
+        at = np.add.outer(np.arange(size), np.arange(size))
+        levers, errors = sums[_LEVERS + at], sums[_ERRORS + at]
+        scale = np.sqrt(np.diag(levers))
+        with np.errstate(all="ignore"):
+            scaled = levers / np.outer(scale, scale)
+        if not (np.isfinite(scaled).all() and np.linalg.det(scaled) > _SINGULAR):
+            break
+        inverse = np.linalg.inv(scaled) / np.outer(scale, scale)
+        gains = sums[_GAINS : _GAINS + size] * (sums[_WHOLE] / sums[_GAINS])
+        coefficients, error = inverse @ gains, inverse[degree] @ errors @ inverse[degree]
+        if abs(coefficients[degree]) > BENT * math.sqrt(error):
+            found[:] = 0.0
+            found[:size] = coefficients
+    return found
