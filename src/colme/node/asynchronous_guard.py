@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
-from colme.guard import EARLY, FORGET, SUMS, GuardedAgent, GuardedMethod, Judgment
+from colme.guard import EARLY, FORGET, INTERVAL_SUMS, SUMS, GuardedAgent, GuardedMethod, Judgment
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
 from colme.node.security.trust import PAUSE
@@ -31,15 +31,15 @@ TYPICAL = 2.0
 """Bound (a), in medians."""
 GROWTH = 0.2
 """The part of its time that an agent spends in a vote, at most, before it no longer waits."""
-SHARE = 0.5
+SHARE = 0.75
 """Of the agents that as many messages would reach with a barrier, those that a vote reaches; roughly measured."""
 LIMIT = 3.0
 """Bound (b), in standard errors."""
 
 
 class SumsRound(NamedTuple):
-    """The message to a neighbor: its sums after this round and after the one before, its degree, and a
-    `colme.node.rounds.RoundHead`."""
+    """The message to another voter: the sums after this round and after the one before, the number of agents that the
+    sender votes with, and a `colme.node.rounds.RoundHead`."""
 
     values: NDArray[np.float64]
     before: NDArray[np.float64]
@@ -61,7 +61,9 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
     saved: ClassVar[tuple[str, ...]] = (*Judgment.saved, "number", "start", "joined", "handed_in")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip):
-        super().__init__(method, gossip, np.array([[gossip.agents_reached(gossip.rounds)]]), 1)
+        super().__init__(method, gossip, np.array([[SHARE * gossip.agents_reached(gossip.rounds)]]), 1)
+        self.own, self.now, self.before = np.zeros((3, 1, INTERVAL_SUMS))  # all methods have intervals
+        self.window, self.recent = np.zeros((2, 1, INTERVAL_SUMS))
         self.t = self.degree = 0
         self.listened = 0  # messages of all rounds of the vote
         self.handed_in = np.zeros(SUMS)  # own sums of the votes so far; half of them in the last half of the time
@@ -118,6 +120,8 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
             weight, since = np.empty(1), self.joined
             self._learn(weight, keep=False)
         super()._read(weight, since, t)
+        if t <= EARLY and not self.filter.trusting:
+            self.trust = np.minimum(self.trust, max(since - 1, 1) / t)  # (c)
         A, D, Q = self.handed_in + self.own[0, :SUMS]
         if D > 0.0:
             self.trust = np.minimum(self.trust, max(A + LIMIT * math.sqrt(Q), 0.0) / D)  # (b)
