@@ -3,7 +3,7 @@
 A census begins when the step number has grown by a fifth since the last one. The values are the masses of the bins,
 and after the last round the agent fits a mixture to its histogram, as ever.
 
-While the first census is under way, agents use what they have of it, from the second round on. The sigma that they were
+While the first census is under way, agents use what they have of it, from the third round on. The sigma that they were
 told is then checked in every round, not only at the end: until the end of a first census with a sigma told double,
 estimates would be worse than local means.
 
@@ -26,6 +26,10 @@ from colme.census.sample_variance import corrected_scale
 from colme.census.schedule import Schedule
 from colme.method import Place, Round
 from colme.node.rounds import NumberedRounds
+
+EARLIEST = 3
+"""Rounds after which a first census is used before it ends; after two, 16 agents with four samples each would not show
+that sigma was told double."""
 
 
 class RoundMessage(NamedTuple):
@@ -128,7 +132,7 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         return float(corrected_scale(mean, variance, agents, self.counted, self.factor).item())
 
     def _fit(self, factor: float = 1.0) -> FittedMixtures:
-        if not self.completed and self.rounds < min(2, self._n_rounds):
+        if not self.completed and self.rounds < min(EARLIEST, self._n_rounds):
             return self.fitted  # too few agents were heard to check sigma
         self.used = super()._fit(self.factor / self.binned)
         return self.used

@@ -1,14 +1,18 @@
 """The guard without a common tick: `colme.guard`, with the rounds of `colme.node.rounds`.
 
 All samples since the last tick judge the estimate of that tick, equation (1) of `colme.guard`. A vote begins when the
-step number has grown by a tenth since the last one. Its values are the own sums, averaged over the neighbors that the
-method still has; after the last round the filter learns from them. Two things are added on devices:
+step number has grown by a tenth since the last one. Its values are the own sums, averaged over the neighbors of the
+method and the agents of cut edges that are still heard (`Core.voters`); after the last round the filter learns from
+them. Three things are added on devices:
 
 (a) how far a neighbor's sums can be from the own ones is bounded: by twice the median over all neighbors and the own
     size, for each sum and in every round. So a liar counts like an agent or two, whatever it sends, and in later
-    rounds, when honest agents agree, like less
+    rounds, when honest agents agree, like less. Nothing less would do: sums have no bound of their own, since a large Q
+    alone, which any noise could have, makes a large A possible
 (b) whatever others send, lambda is at most what the agent's own samples allow, three standard errors above its own
     A / D. They see gross harm only, but need no neighbor
+(c) votes take longer, so in the first steps a wary guard reduces every weight, also that of one, for the age of its
+    evidence
 """
 
 from __future__ import annotations
