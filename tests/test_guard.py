@@ -15,7 +15,7 @@ import colme
 from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.guard import GuardedMethod, _student
+from colme.guard import GuardedMethod, student
 from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.reference import guard as reference
@@ -136,7 +136,7 @@ def test_colme_has_no_neighbors_to_average_with() -> None:
 def test_students_quantiles(level: float) -> None:
     freedom = np.array([1.0, 2.0, 3.0, 5.0, 10.0, 1000.0])
     tolerance = {0.9: 5e-4, 0.95: 2e-3, 0.99: 1e-2}.get(level, 5e-4)
-    np.testing.assert_allclose(_student(level, freedom), stats.t.ppf(0.5 + 0.5 * level, freedom), rtol=tolerance)
+    np.testing.assert_allclose(student(level, freedom), stats.t.ppf(0.5 + 0.5 * level, freedom), rtol=tolerance)
 
 
 @pytest.mark.parametrize("stop", range(4, 12))

@@ -254,7 +254,7 @@ class Judgment:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
         n = self.count.astype(np.float64)
         error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
-        own = np.where(n > 1.0, (1.0 - self.trust) * _student(level, n - 1.0) * error, np.inf)
+        own = np.where(n > 1.0, (1.0 - self.trust) * student(level, n - 1.0) * error, np.inf)
         own = np.where(self.trust < 1.0, own, 0.0)
         factor, estimate = self.widening(), self.guarded
         below = factor * (own + self.trust * (self.estimate - lower))
@@ -272,7 +272,7 @@ def blended(own: Any, other: Any, trust: Any) -> NDArray[np.float64]:
     return np.where(trust == 1.0, other, own + trust * (other - own))
 
 
-def _student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+def student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
     else by Cornish and Fisher's expansion, to .05 % at level .9, .2 % at .95 and 1 % at .99."""
     p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)

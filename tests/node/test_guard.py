@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 import colme
 from colme.errors import NodeError
 from colme.graphs import random_regular_graph
+from colme.guard import SUMS
 from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound
-from colme.node.core import Core
+from colme.node.core import SILENT, Core
 from colme.node.device import Device
 from colme.node.hosts.graph import HostGraph
 from colme.node.hosts.host import HostCore
 from colme.node.io.status import metrics, report_of, status_of
-from colme.node.messages.wire import GuardedBody, pack, unpack
+from colme.node.messages.wire import CUT, Control, GuardedBody, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.state import from_bytes, to_bytes
 from colme.testing._promises import SIGMA
@@ -102,15 +103,16 @@ def test_alone_an_agent_sees_gross_harm_only() -> None:
 
 def test_a_neighbor_counts_like_an_agent_or_two() -> None:
     """In a round, the sums of a liar move those of an agent by at most twice the typical difference."""
-    honest = [SumsRound(np.array([k, 5.0 + k, 9.0 + k]), np.zeros(3), 6, 1, 2, 0, 0, 2) for k in range(-2, 3)]
+    own = np.array([0.0, 5.0, 9.0, 7.0, 7.0])
+    honest = [SumsRound(own + k, np.zeros(5), 6, 1, 2, 0, 0, 2) for k in range(-2, 3)]
     for forged in ((1e100, 1e100, 1e100), (-1e100, 0.0, 0.0), (math.sqrt(1e140), 0.0, 1e140)):
         guard = judgment(colme.CLColME(guard=True))
         guard.t, guard.degree, guard.number = 2, 6, 1
-        guard.own[0] = 0.0, 5.0, 9.0
+        guard.own[0] = own
         guard._hand_in()
-        liar = SumsRound(np.array(forged), np.zeros(3), 6, 1, 2, 0, 0, 2)
+        liar = SumsRound(np.array([*forged, 1e100, 0.0]), np.zeros(5), 6, 1, 2, 0, 0, 2)
         guard._next_round(dict(enumerate([*honest, liar])), plain=False)
-        assert np.all(np.abs(guard.now[0] - [0.0, 5.0, 9.0]) <= 2.0 * 2.0 / 7.0 + 1e-12)
+        assert np.all(np.abs(guard.now[0] - own) <= 2.0 * 2.0 / 7.0 + 1e-12)
 
 
 def test_all_samples_since_the_last_tick_judge_it() -> None:
@@ -123,7 +125,8 @@ def test_all_samples_since_the_last_tick_judge_it() -> None:
     for x in (11.0, 13.0):
         core.observe(x)
     g = np.array([(x - mean) * (1.0 - mean) for x in (1.0, 3.0)])
-    np.testing.assert_allclose(agent.judgment.own[0], [g.sum(), 2 * (1.0 - mean) ** 2, np.square(g).sum()])
+    sums = [g.sum(), 2 * (1.0 - mean) ** 2, np.square(g).sum()]
+    np.testing.assert_allclose(agent.judgment.own[0, :SUMS], sums)
     assert core.epoch == agent.inner.t == steps and core.agent.count == agent.inner.count == 7
 
 
@@ -171,7 +174,7 @@ def test_records_without_sums_and_with_them_do_not_mix() -> None:
     for core in (with_guard, without):
         core.tick(0.0, 0.0, {})
     said = [pack(core.record()) for core in (with_guard, without)]
-    assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 112
+    assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 120
     for core, raw in ((with_guard, said[1]), (without, said[0])):
         core.tick(0.0, 0.0, {"b": raw})
         assert core.refused == {"sense": 1}
@@ -188,3 +191,40 @@ def test_status_shows_the_trust() -> None:
 def test_a_host_of_many_agents_has_no_guard() -> None:
     with pytest.raises(NodeError, match=r"many agents in one process have no guard\. Try guard=False, or a process"):
         HostCore(colme.CLColME(guard=True), "h", HostGraph(1, (), [], [], []), sigma=1.0)
+
+
+def test_agents_of_cut_edges_go_on_voting_while_they_are_heard() -> None:
+    """Else, once classes have separated, few agents would judge what they gain."""
+    core = Core(colme.CLColME(guard=True), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA, stale_after=1.0)
+    other = Core(colme.CLColME(guard=True), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
+    for t in range(3):
+        record, _ = other.tick(t * PERIOD, 0.0, {})
+        core.tick(t * PERIOD, 0.0, {"b": record})
+    cut = [("b", pack_control(Control(CUT, 1, 3)))]
+    core.tick(0.2, 0.0, {}, cut)
+    assert core.neighbors == ["c"] and core.voters == ["b"] and core.urgent
+    body = core.record().body
+    assert isinstance(body, GuardedBody) and body.degree == 2 and core.record().degree == 1
+    record, _ = other.tick(0.3, 0.0, {})
+    core.tick(2.0, 0.0, {"b": record})
+    assert core.fresh(2.0) == [] and core.gone(10.0) == [] and core.refused == {}
+    again = Core(colme.CLColME(guard=True), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA, stale_after=1.0)
+    again.restore(core.state())
+    assert again.voters == ["b"] and again.neighbors == ["c"]
+    core.tick(3.0 + SILENT, 0.0, {})
+    assert core.voters == [] and core.gone(3.0 + SILENT) == ["b"]
+
+
+def test_a_new_neighbor_takes_the_place_of_a_voter() -> None:
+    core = Core(colme.CLColME(guard=True), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
+    core.tick(0.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 3)))])
+    assert core.voters == ["b"]
+    assert core.add_neighbor("d") and not core.add_neighbor("b")
+    core.tick(0.1, 0.0, {})
+    assert core.neighbors == ["c", "d"] and core.voters == []
+
+
+def test_without_a_guard_a_cut_is_final_at_once() -> None:
+    core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA, stale_after=1.0)
+    core.tick(0.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 3)))])
+    assert core.voters == [] and core.gone(2.0) == ["b"]

@@ -104,8 +104,8 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
         "samples": 1234567, "mean": -1.234e-5, "estimate": -1.345e-5,
     }  # fmt: skip
     status = row | {
-        "tick": 7654321, "radius": 4.56e-6, "neighbors": 12, "fresh": 11, "cut": 3, "refused": {"old": 5},
-        "bad_lines": 2, "late": 1, "neighbor_rows": [row],
+        "tick": 7654321, "radius": 4.56e-6, "lower": -1.8e-5, "upper": -8.9e-6, "level": 0.9, "late": 1,
+        "neighbors": 12, "fresh": 11, "cut": 3, "refused": {"old": 5}, "bad_lines": 2, "neighbor_rows": [row],
     }  # fmt: skip
     monkeypatch.setattr("colme.node.io.status.ask", lambda socket: status)
     drawn = io.StringIO()
@@ -123,7 +123,7 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
         drawn.truncate(drawn.seek(0))
         call(what, "--config", str(path))
         head, _, numbers = [line for line in drawn.getvalue().splitlines() if line.strip()]
-        assert "1,234,567" in numbers and "-1.23e-05" in numbers and "greenhouse-12" in numbers
+        assert "1,234,567" in numbers and f"{row['estimate']:.2e}" in numbers and "greenhouse-12" in numbers
         assert "estimate" in head and "incarnation" not in columns
         call(what, "--config", str(path), "--wide")
         assert "incarnation" in columns

@@ -35,7 +35,7 @@ LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_has
 VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
 )  # fmt: skip
-GUARDED = GuardedBody(HELLO, 5, 10, 4, 3, np.array([-0.5, 2.0, 3.0, 1.0, 1.0]), np.array([0.5, 1.0, 2.0, 0.0, 0.0]))
+GUARDED = GuardedBody(HELLO, 5, 10, 4, 3, 6, np.array([-0.5, 2.0, 3.0, 1.0, 1.0]), np.array([0.5, 1.0, 2.0, 0.0, 0.0]))
 RECORDS = {
     "local": Record(1, 5, 4, 0.25, 6), "hello": Record(2, 9, 9, 0.25, 6, HELLO),
     "errors": Record(2, 9, 9, 0.25, 6, ERRORS),
@@ -72,7 +72,7 @@ def test_sizes_are_as_the_docstring_says() -> None:
     sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
     assert sizes == {
         "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "guarded": 76 + 112, "guarded votes": 120 + 112, "guard alone": 40 + 112, "nobody": 76, "errors": 76,
+        "guarded": 76 + 120, "guarded votes": 120 + 120, "guard alone": 40 + 120, "nobody": 76, "errors": 76,
         "no errors yet": 76,
     }  # fmt: skip
     assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
@@ -134,10 +134,11 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a guard around no kind": (with_field("guard alone", 5, "B", 133), "range"),
     "vote number": (with_field("guarded", 76, "<Q", 2**63), "range"),
     "vote round": (with_field("guarded", 100, "<Q", 2**63), "range"),
-    "sum missing": (with_field("guarded", 108, "<d", NAN), "value"),
-    "sum absurd": (with_field("guarded", 108, "<d", 1e151), "value"),
-    "sum of squares": (with_field("guarded", 116, "<d", -1.0), "value"),
-    "sum before": (with_field("guarded", 148, "<d", INF), "value"),
+    "vote degree": (with_field("guarded", 108, "<Q", 2**63), "range"),
+    "sum missing": (with_field("guarded", 116, "<d", NAN), "value"),
+    "sum absurd": (with_field("guarded", 116, "<d", 1e151), "value"),
+    "sum of squares": (with_field("guarded", 124, "<d", -1.0), "value"),
+    "sum before": (with_field("guarded", 156, "<d", INF), "value"),
 }
 
 

@@ -196,6 +196,19 @@ def test_a_listener_restarted_is_dialed_again(maybe_keys: Path | None, port: int
     until(lambda: bob.present() == {"ann"})
 
 
+def test_a_silent_neighbor_is_dialed_by_a_new_session(port: int, opened: Opened) -> None:
+    """The first session never gets a link: nobody listens where it dials. The next one dials the right port."""
+    limits = Limits(lease=0.2)
+    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}, limits=limits))
+    bob = opened(config("bob", keys=None, neighbors={"ann": free_port()}, limits=limits))
+    until(lambda: bob.publish(b"") or "ann" in bob._dialed)  # type: ignore[func-returns-value]
+    first = bob._dialed["ann"]
+    bob._watches["ann"].endpoint = f"tcp/127.0.0.1:{port}"
+    until(heard(ann, bob, b"after"))
+    until(heard(bob, ann, b"after"))
+    assert bob._dialed["ann"] is not first
+
+
 def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
     ann = opened(config("ann", keys=None, port=port, members=("bob",)))
     with pytest.raises(NodeError, match=r"unknown member 'bbo': .* Did you mean 'bob'\?"):

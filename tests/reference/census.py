@@ -347,7 +347,7 @@ def census(
                         freedom, spread = max(earlier[a] - 1.0, 1.0), max(r2[a] / told[a] - average**2, 0.0)
                         error = math.sqrt((2.0 + 12.0 / freedom) / max(n_told, 1.0))
                         uneven[a] = bool(spread > 2.0 / freedom * average**2 * (1.25 + 2.0 * error))
-                        normal = 2.0 / max(count[t - 1, a] - 1.0, 1.0)
+                        normal = 2.0 / freedom
                         fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
                         fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
                         if scale is not None:

@@ -142,7 +142,7 @@ class SamplingNoise:
         if self.variance is None:
             function[~skewed] = CONSTANT
         else:
-            scale = corrected_scale(mean, variance, agents * part, self.count)
+            scale = corrected_scale(mean, variance, agents * part, self.earlier[:, 2])
             scale = np.where(is_constant(function), scale, _within_reason(mean))
             self.factor = np.where(checked, scale, self.factor)
         self.uneven = np.where(checked, are_uneven(mean, variance, agents * part, self.earlier[:, 2]), self.uneven)

@@ -38,10 +38,10 @@ _modules = click.option(
     help="A Python file with a method of your own; repeat it for more.",
 )  # fmt: skip
 
-_COLUMNS = ("name", "samples", "mean", "radius", "estimate", "fresh", "cut")
+_COLUMNS = ("name", "samples", "estimate", "lower", "upper", "fresh", "cut")
 _WIDE_COLUMNS = (
-    "name", "tick", "samples", "mean", "radius", "estimate", "trust", "neighbors", "fresh", "cut", "incarnation",
-    "refused", "bad_lines", "late",
+    "name", "tick", "samples", "mean", "radius", "estimate", "lower", "upper", "level", "trust", "neighbors", "fresh",
+    "cut", "incarnation", "refused", "bad_lines", "late",
 )  # fmt: skip
 _NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate", "agents", "fresh_agents")
 
@@ -93,7 +93,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @_form
 @_wide
 def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
-    """Show the state of running nodes: samples, mean, estimate, neighbors.
+    """Show the state of running nodes: samples, estimate and its interval, neighbors.
 
     JSON and CSV have all columns.
 

@@ -82,7 +82,8 @@ def _one_agent(config: NodeConfig) -> _Parts:
     n_agents = config.n_agents or len(config.peers) + 1
     core = Core(
         config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
-        sigma=getattr(config.method, "sigma", None), origin=config.origin, stale_after=config.freshness,
+        sigma=getattr(config.method, "sigma", None), origin=config.origin, level=config.level,
+        stale_after=config.freshness,
     )  # fmt: skip
     device = functools.partial(Device, introductions=introductions_of(config))
     return _Parts(core, device, LineParser, lambda report: report)

@@ -3,6 +3,10 @@
 A census begins when the step number has grown by a fifth since the last one. The values are the masses of the bins,
 and after the last round the agent fits a mixture to its histogram, as ever.
 
+While the first census is under way, agents use what they have of it, from the third round on. The sigma that they were
+told is then checked in every round, not only at the end: until the end of a first census with a sigma told double,
+estimates would be worse than local means.
+
 Where an agent no longer waited, or lies, momentum could make masses grow or become negative: such masses are clipped
 at zero and scaled to a total of one.
 """
@@ -12,13 +16,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.histogram import clip_masses
 from colme.census.method import Census, CensusAgent, HistogramMessage
+from colme.census.posterior import FittedMixtures, posterior_quantiles
 from colme.census.schedule import Schedule
 from colme.method import Place, Round
 from colme.node.rounds import NumberedRounds
+
+EARLIEST = 3
+"""Rounds after which a first census is used before it ends; after two, 16 agents with four samples each would not show
+that sigma was told double."""
 
 
 class RoundMessage(NamedTuple):
@@ -59,6 +69,8 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)
         self.schedule = AsynchronousSchedule(*self.schedule)
+        self.binned = np.ones(1)  # the factor of sigma^2 when the mean was binned
+        self.used = self.fitted  # behind the estimate: of the last census, or of the first as far as it is
 
     @property
     def round_message(self) -> RoundMessage:
@@ -74,11 +86,28 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         self.advance({b: inbox[b] for b in self.neighbors if b in inbox})
         self.estimate = self._posterior_mean()
 
+    @property
+    def has_posterior(self) -> bool:
+        """Whether the estimate is that of a census, not just the own mean."""
+        return bool(self.neighbors) and self.used.n_components[self.used.row].item() > 0 <= self.used.row.item()
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Between the quantiles of the posterior of the true mean, of this probability in all."""
+        ends = np.empty((2, 1))
+        for end, tail in zip(ends, (0.5 - 0.5 * level, 0.5 + 0.5 * level), strict=True):
+            posterior_quantiles(tail, np.array([self.own_mean]), np.array([self.noise]), self.used.prior, end)
+        return ends[0].item(), ends[1].item()
+
+    def resume(self) -> None:
+        super().resume()
+        self.used = self.fitted
+
     def _starts(self, t: int) -> bool:
         return self.schedule.starts(t, self.began)
 
     def _hand_in(self) -> None:
         self._start_census()
+        self.binned = self.sampling.factor.copy()
 
     @property
     def _n_rounds(self) -> int:
@@ -91,6 +120,24 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     def _next_round(self, same: Mapping[Hashable, RoundMessage], *, plain: bool) -> None:
         self._average({b: message.of_round(self.round) for b, message in same.items()}, plain=plain)
         self.masses = clip_masses(self.codes, self.masses)
+        if not self.completed and self.schedule.sigma is not None:
+            self._check_noise(self.rounds + 1)
+
+    def _check_noise(self, rounds: int) -> None:
+        """Learn about the noise from what was heard in so many rounds."""
+        agents = self.schedule.agents_heard(rounds, self.place.heard)
+        self.sampling.learn(self.codes, self.masses[None], agents)
+
+    def _fit(self, factor: float = 1.0) -> FittedMixtures:
+        if not self.completed and self.rounds < min(EARLIEST, self._n_rounds):
+            return self.fitted  # too few agents were heard to check sigma
+        self.used = super()._fit((self.sampling.factor / self.binned).item())
+        return self.used
 
     def _complete(self) -> None:
         self._complete_census()
+
+    def _complete_census(self) -> None:
+        self._check_noise(self.rounds)
+        self.fitted = self._fit()
+        self.completed, self.rounds = self.schedule.bins_means(self.began), -1

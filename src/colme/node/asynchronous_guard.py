@@ -1,14 +1,18 @@
 """The guard without a common tick: `colme.guard`, with the rounds of `colme.node.rounds`.
 
 All samples since the last tick judge the estimate of that tick, equation (1) of `colme.guard`. A vote begins when the
-step number has grown by a tenth since the last one. Its values are the own sums, averaged over the neighbors that the
-method still has; after the last round the filter learns from them. Two things are added on devices:
+step number has grown by a tenth since the last one. Its values are the own sums, averaged over the neighbors of the
+method and the agents of cut edges that are still heard (`Core.voters`); after the last round the filter learns from
+them. Three things are added on devices:
 
 (a) how far a neighbor's sums can be from the own ones is bounded: by twice the median over all neighbors and the own
     size, for each sum and in every round. So a liar counts like an agent or two, whatever it sends, and in later
-    rounds, when honest agents agree, like less
+    rounds, when honest agents agree, like less. Nothing less would do: sums have no bound of their own, since a large Q
+    alone, which any noise could have, makes a large A possible
 (b) whatever others send, lambda is at most what the agent's own samples allow, three standard errors above its own
     A / D. They see gross harm only, but need no neighbor
+(c) votes take longer, so in the first steps a wary guard reduces every weight, also that of one, for the age of its
+    evidence
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
-from colme.guard import EARLY, FORGET, SUMS, GuardedAgent, GuardedMethod, Judgment
+from colme.guard import EARLY, FORGET, INTERVAL_SUMS, SUMS, GuardedAgent, GuardedMethod, Judgment
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
 from colme.node.security.trust import PAUSE
@@ -31,15 +35,15 @@ TYPICAL = 2.0
 """Bound (a), in medians."""
 GROWTH = 0.2
 """The part of its time that an agent spends in a vote, at most, before it no longer waits."""
-SHARE = 0.5
+SHARE = 0.75
 """Of the agents that as many messages would reach with a barrier, those that a vote reaches; roughly measured."""
 LIMIT = 3.0
 """Bound (b), in standard errors."""
 
 
 class SumsRound(NamedTuple):
-    """The message to a neighbor: its sums after this round and after the one before, its degree, and a
-    `colme.node.rounds.RoundHead`."""
+    """The message to another voter: the sums after this round and after the one before, the number of agents that the
+    sender votes with, and a `colme.node.rounds.RoundHead`."""
 
     values: NDArray[np.float64]
     before: NDArray[np.float64]
@@ -61,7 +65,9 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
     saved: ClassVar[tuple[str, ...]] = (*Judgment.saved, "number", "start", "joined", "handed_in")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip):
-        super().__init__(method, gossip, np.array([[gossip.agents_reached(gossip.rounds)]]), 1)
+        super().__init__(method, gossip, np.array([[SHARE * gossip.agents_reached(gossip.rounds)]]), 1)
+        self.own, self.now, self.before = np.zeros((3, 1, INTERVAL_SUMS))  # all methods have intervals
+        self.window, self.recent = np.zeros((2, 1, INTERVAL_SUMS))
         self.t = self.degree = 0
         self.listened = 0  # messages of all rounds of the vote
         self.handed_in = np.zeros(SUMS)  # own sums of the votes so far; half of them in the last half of the time
@@ -118,6 +124,8 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
             weight, since = np.empty(1), self.joined
             self._learn(weight, keep=False)
         super()._read(weight, since, t)
+        if t <= EARLY and not self.filter.trusting:
+            self.trust = np.minimum(self.trust, max(since - 1, 1) / t)  # (c)
         A, D, Q = self.handed_in + self.own[0, :SUMS]
         if D > 0.0:
             self.trust = np.minimum(self.trust, max(A + LIMIT * math.sqrt(Q), 0.0) / D)  # (b)

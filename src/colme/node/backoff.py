@@ -1,7 +1,8 @@
 """Backoff: repeat what is not acknowledged after 1, 2, 4, ... ticks.
 
 Everything in the node that repeats on its own schedule uses it: notices of cut edges, membership requests, and searches
-for peers. Links that are down are redialed by zenoh and by the MQTT client, which have their own (`zenoh_settings`).
+for peers; in seconds instead of ticks, new sessions for neighbors that stay silent. Links that are down are redialed by
+zenoh and by the MQTT client, which have their own (`zenoh_settings`).
 """
 
 from __future__ import annotations

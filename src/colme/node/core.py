@@ -8,7 +8,7 @@ From the perspective of agent a, at one of its own ticks:
 (2) its method makes one step. The last record of each neighbor is its message in every exchange of that step, as long
     as it is fresh. A neighbor without a fresh record has no weight, but is never cut for its silence
 (3) neighbors whose edge the step has cut are told so, with backoff, until they acknowledge it
-(4) its new record goes to all neighbors
+(4) its new record goes to all neighbors, and to the agents of cut edges that still vote on the guard's weight
 
 An edge is cut at both ends: an agent that is told of a cut cuts the edge, too. The caller saves `state()` before it
 sends the messages of a tick that is `urgent`, so after a crash neither end can have forgotten a cut that the other
@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from colme.census.sample_variance import add_square
 from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
@@ -43,6 +44,11 @@ from colme.node.messages.wire import (
 )  # fmt: skip
 from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
 
+SILENT = 60
+"""An agent of a cut edge that was not heard for this many times `stale_after` no longer votes."""
+FEWEST = 8
+"""Degrees of freedom of a sample variance, if it is not from all samples: after a detected change, or an upgrade."""
+
 
 class Heard(msgspec.Struct):
     """The newest record of a neighbor, and when it was received."""
@@ -56,6 +62,7 @@ class CutEdge(msgspec.Struct):
 
     known: bool = False  # to the other end
     at: float = -math.inf  # when the other end last mentioned it
+    linked: bool = False  # the other end is still heard, because it votes
     backoff: Backoff = msgspec.field(default_factory=Backoff)  # until the other end acknowledges it
 
 
@@ -67,6 +74,7 @@ class Core:
     n_agents     agents in the network; `degree`: the largest degree in it (default: this agent's own)
     sigma, width, kurtosis   what is known of the samples, as in a recording; `unit`: a scale that all agents share
     origin       subtracted from all samples; it must be the same everywhere, and near the data
+    level        of the interval around the estimate
     stale_after  age in seconds from which the record of a neighbor no longer counts
     incarnation  how often this agent has been started, see `AgentStore.start`
     """
@@ -74,7 +82,7 @@ class Core:
     def __init__(
         self, method: Method, name: str, neighbors: Iterable[str], *, n_agents: int, degree: int | None = None,
         sigma: float | None = None, width: float | None = None, kurtosis: float = 3.0, unit: float | None = None,
-        origin: float = 0.0, stale_after: float = 3.0, incarnation: int = 1,
+        origin: float = 0.0, level: float = 0.9, stale_after: float = 3.0, incarnation: int = 1,
     ):  # fmt: skip
         names = tuple(sorted(set(neighbors)))
         if name in names:
@@ -90,20 +98,28 @@ class Core:
             agent=name, neighbors=names, n_agents=n_agents, n_edges=max(n_agents * most // 2, 1), auto_step=1.0 / most,
             sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0, max_degree=most,
         )  # fmt: skip
-        self.method, self.name, self.origin = method, name, origin
+        self.method, self.name, self.origin, self.level = method, name, origin, level
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
         self.agent, self._adapter = device_agent(method, place)
+        self.square, self.freedom = 0.0, 0  # the sum of squared deviations of the samples, and its degrees of freedom
         self.refused: Counter[str] = Counter()
         self.urgent = False  # something must be saved before any message is sent
         self.marks: dict[str, tuple[int, int, int]] = {}  # age mark of the newest record of each agent
         self.cut_edges: dict[str, CutEdge] = {}
         self._heard: dict[str, Heard] = {}
+        self._n_links = len(names)
+        self._began = math.inf  # time of the first tick
 
     @property
     def neighbors(self) -> list[str]:
         """Neighbors whose edge is not cut, in the order of summation."""
         return list(self._adapter.neighbors)
+
+    @property
+    def voters(self) -> list[str]:
+        """Agents of cut edges that still vote on the guard's weight."""
+        return [b for b, cut_edge in self.cut_edges.items() if cut_edge.linked]
 
     @property
     def estimate(self) -> float:
@@ -112,6 +128,21 @@ class Core:
     @property
     def mean(self) -> float:
         return float(self.agent.mean) + self.origin
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """An interval for the true mean, around the estimate; NaN where there is none: without a guard, methods that
+        average estimates know nothing of their errors."""
+        if not self._adapter.has_interval:
+            return math.nan, math.nan
+        lower, upper = self._adapter.interval(self.level, self._variance)
+        return lower + self.origin, upper + self.origin
+
+    @property
+    def _variance(self) -> float:
+        """The variance of the samples; infinite before it is known."""
+        enough = self.freedom >= max(min(self.inner.own_count - 1, FEWEST), 1)
+        return self.square / self.freedom if enough else math.inf
 
     @property
     def inner(self) -> Any:
@@ -134,7 +165,10 @@ class Core:
 
     def fresh(self, now: float) -> list[str]:
         """Neighbors with a fresh record."""
-        return [b for b in self.neighbors if b in self._heard and now - self._heard[b].at <= self.stale_after]
+        return [b for b in self.neighbors if self._is_fresh(b, now)]
+
+    def _is_fresh(self, name: str, now: float) -> bool:
+        return name in self._heard and now - self._heard[name].at <= self.stale_after
 
     def add_neighbor(self, name: str) -> bool:
         """Add a neighbor; False if the edge to it was cut before."""
@@ -154,7 +188,9 @@ class Core:
 
     def observe(self, sample: float) -> None:
         """Add a sample beyond the one of the tick."""
+        mean, count = self.inner.own_mean, self.inner.own_count
         self._adapter.observe(self._checked(sample))
+        self._add_square(mean, count)
 
     def tick(
         self, now: float, sample: float, records: Mapping[str, bytes], control: Iterable[tuple[str, bytes]] = ()
@@ -168,18 +204,23 @@ class Core:
 
         Returns the record to publish and the control messages to send."""
         self.urgent = False
-        new = [b for b in self.neighbors if b in records and self._hear(b, records[b], now)]  # (1)
+        self._began = min(self._began, now)
+        heard = (*self.neighbors, *self.voters)
+        new = {b for b in heard if b in records and self._hear(b, records[b], now)}  # (1)
         answers, parted = self._listen(control, now)
-        before = self.neighbors
+        before, mean, count = self.neighbors, self.inner.own_mean, self.inner.own_count
         fresh = {b: self._heard[b].record for b in self.fresh(now) if b not in parted}
-        used = {b: fresh[b] for b in new if b in fresh} if self._adapter.once else fresh
+        used = {b: record for b, record in fresh.items() if b in new} if self._adapter.once else fresh
         self._step(self._checked(sample), used, parted)  # (2)
+        self._add_square(mean, count)
         lost = set(before).difference(self.neighbors)
         self._adapter.end_tick(fresh, bool(lost))
         for b in lost:
-            self.cut_edges[b] = CutEdge(known=b in parted, at=now)
-            self._heard.pop(b, None)
+            self.cut_edges[b] = CutEdge(known=b in parted, at=now, linked=self._adapter.votes)
             self.urgent = True
+        self._release_voters(now)
+        fresh |= {b: self._heard[b].record for b in self.voters if self._is_fresh(b, now)}
+        self._adapter.vote(fresh, len(self.neighbors) + len(self.voters))
         return pack(self.record()), answers + self._tell_cuts()  # (3), (4)
 
     def record(self) -> Record:
@@ -194,6 +235,14 @@ class Core:
         self.refused["sample"] += 1
         return math.nan
 
+    def _add_square(self, before: float, count: int) -> None:
+        """Note how the own mean moved from `before`, the mean of `count` samples."""
+        n = self.inner.own_count
+        if n < count:  # a change was detected
+            self.square, self.freedom = 0.0, 0
+        elif n > max(count, 1):
+            self.square, self.freedom = add_square(self.square, self.inner.own_mean, before, n), self.freedom + 1
+
     def _hear(self, name: str, raw: bytes, now: float) -> bool:
         """Take in a record; True if it is valid and newer than the last one of this neighbor."""
         try:
@@ -204,7 +253,10 @@ class Core:
         if record.age_mark <= self.marks.get(name, (0, 0, 0)):
             self.refused["old"] += 1
             return False
-        sense = self._adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
+        if name in self.cut_edges:
+            sense = self._adapter.accept_vote(record)
+        else:
+            sense = self._adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
         if sense is None:
             self.refused["sense"] += 1
             return False
@@ -267,13 +319,28 @@ class Core:
     def _message(self, kind: int) -> bytes:
         return pack_control(Control(kind, self.incarnation, self.agent.t))
 
+    def _release_voters(self, now: float) -> None:
+        """Keep as many agents of cut edges, the last ones, as there were more neighbors at the start, and none that is
+        silent."""
+        last = {b: max(self._heard[b].at if b in self._heard else -math.inf, self.cut_edges[b].at) for b in self.voters}
+        room = max(self._n_links - len(self.neighbors), 0)
+        kept = self.voters[max(len(last) - room, 0) :]
+        for b in self.voters:
+            silent = now - max(last[b], self._began) > SILENT * self.stale_after
+            self.cut_edges[b].linked = b in kept and not silent
+        self._heard = {b: heard for b, heard in self._heard.items() if b not in self.cut_edges or b in self.voters}
+
     def gone(self, now: float) -> list[str]:
-        """Agents that the transport can drop: both ends know of the cut and have not mentioned it for a while."""
-        return [b for b, cut_edge in self.cut_edges.items() if cut_edge.known and now - cut_edge.at > self.stale_after]
+        """Agents that the transport can drop: both ends know of the cut and have not mentioned it for a while, and the
+        agent does not vote."""
+        return [
+            b for b, cut_edge in self.cut_edges.items()
+            if cut_edge.known and now - cut_edge.at > self.stale_after and not cut_edge.linked
+        ]  # fmt: skip
 
     # Saved state
 
-    _SAVED: ClassVar[tuple[str, ...]] = ("marks",)
+    _SAVED: ClassVar[tuple[str, ...]] = ("marks", "square", "freedom")
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -296,12 +363,15 @@ class Core:
         saved, names = from_bytes(raw), self.neighbors
         check_same(saved, self._identity)
         try:
-            thaw(self, self._SAVED, saved["core"])
+            thaw(self, self._SAVED, {"square": 0.0, "freedom": 0} | saved["core"])  # 0.7 had no intervals
             old = "inner" not in saved["agent"]  # from before there were guards
             agent, adapter = (self.inner, self._adapter.bare) if old else (self.agent, self._adapter)
             thaw(agent, agent.saved, saved["agent"])
             thaw(adapter, adapter.saved, saved["adapter" if "adapter" in saved else "dialect"])  # as 0.6.0 called it
-            self.cut_edges = {name: CutEdge(known=known) for name, known in saved["partings"].items()}
+            self.cut_edges = {
+                name: CutEdge(known=known, linked=self._adapter.votes and name in names)
+                for name, known in saved["partings"].items()
+            }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
         self._adapter.resume([b for b in names if b not in self.cut_edges])

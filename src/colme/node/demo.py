@@ -34,7 +34,7 @@ from colme.node.net.zenoh_settings import runtime
 
 MEANS = (0.0, 3.0)
 SIGMA = 1.0
-RATE = 10.0
+RATE = 20.0
 """Samples, and ticks, per second."""
 _REPORT = 0.25  # s between two lines of an agent
 _PATIENCE = 60.0  # s within which all must have started

@@ -55,7 +55,7 @@ class Device:
     def tick(self, now: float, sample: float = float("nan")) -> None:
         """One step; see `Core.tick`."""
         core, transport = self.core, self.transport
-        records = {b: raw for b in core.neighbors if (raw := transport.latest(b)) is not None}
+        records = {b: raw for b in (*core.neighbors, *core.voters) if (raw := transport.latest(b)) is not None}
         control, introductions = transport.control(), self.introductions
         if introductions is not None:
             control = introductions.receive(core, now, control)

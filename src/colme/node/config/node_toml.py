@@ -67,6 +67,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     n_agents   agents in the network (default: its members and itself)
     n_edges    edges in the network (default: its own)
     origin     subtracted from all samples; near the data, and the same everywhere
+    level      of the interval around the estimate
     report_every  seconds between two reports of the estimate
     save_every    ticks between two saves; a crash loses at most the samples in between
     limits     settings that the preset would choose
@@ -92,6 +93,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     n_agents: int | None = None
     n_edges: int | None = None
     origin: float = 0.0
+    level: float = 0.9
     report_every: float = 1.0
     save_every: int = 20
     limits: Limits = Limits()
@@ -110,6 +112,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         whole(self.save_every, "save_every", "save_every = 20", NodeError)
         if not math.isfinite(self.origin):
             raise NodeError(f"origin={self.origin}: it must be finite. Try origin = 0.0.")
+        if not 0.0 < self.level < 1.0:
+            raise NodeError(f"level={self.level}: it must be between 0 and 1. Try level = 0.9.")
         for field in ("n_agents", "n_edges"):
             if getattr(self, field) is not None:
                 whole(getattr(self, field), field, f"{field} = 5", NodeError)

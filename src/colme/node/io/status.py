@@ -31,6 +31,7 @@ def report_of(device: Device) -> Status:
         return report_of_host(device)
     core = device.core
     radius = getattr(core.inner, "radius", None)
+    lower, upper = core.interval
     return {
         "name": core.name,
         "tick": core.epoch,
@@ -38,6 +39,9 @@ def report_of(device: Device) -> Status:
         "mean": _finite(core.mean),
         "radius": None if radius is None else _finite(radius),
         "estimate": _finite(core.estimate),
+        "lower": _finite(lower),
+        "upper": _finite(upper),
+        "level": core.level,
         "trust": core.trust,
         "neighbors": len(core.neighbors),
         "cut": len(core.cut_edges),
@@ -106,6 +110,8 @@ def metrics(status: Status) -> str:
     name = status["name"]
     kinds = (
         ("estimate", "gauge", "The collaborative estimate.", status["estimate"]),
+        ("lower", "gauge", "The lower end of the interval of the true mean.", status.get("lower")),
+        ("upper", "gauge", "Its upper end.", status.get("upper")),
         ("mean", "gauge", "The mean of the agent's own samples.", status["mean"]),
         ("trust", "gauge", "The weight of the neighbors' part in the estimate.", status.get("trust")),
         ("radius", "gauge", "Half the width of the interval around the mean.", status["radius"]),

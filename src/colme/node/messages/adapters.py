@@ -17,13 +17,13 @@ import numpy as np
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.errors import MethodError, NodeError, shorten
-from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage
+from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage, student
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage
 from colme.methods.flow import FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED
 from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
-from colme.node.asynchronous_guard import AsynchronousGuardedAgent, SumsRound
+from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
@@ -62,6 +62,10 @@ class Adapter:
     """Edges can be cut."""
     hears_cuts: ClassVar[bool] = True
     """Its agents understand `PARTED`; others just lose the neighbor."""
+    has_interval: ClassVar[bool] = True
+    """`interval` holds what it says, whether or not the method's assumptions do."""
+    votes: ClassVar[bool] = False
+    """Agents vote, also those whose edge is cut."""
     saved: ClassVar[tuple[str, ...]] = ()
     """What a device must save beside the agent's own state."""
 
@@ -128,6 +132,10 @@ class Adapter:
         """A record received at own step t, translated to own time; None: it does not fit this method."""
         return record
 
+    def accept_vote(self, record: Record) -> Record | None:
+        """A record of an agent that only votes; None: it does not fit."""
+        return None
+
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         """The messages of an exchange, clipped to what can be trusted; see `colme.node.security.trust`."""
         return inbox
@@ -135,12 +143,23 @@ class Adapter:
     def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
         """After a tick; `fresh`: the records that counted; `cut`: whether it cut an edge."""
 
+    def interval(self, level: float, variance: float) -> tuple[float, float]:
+        """An interval for the true mean, at this level. Default: Student's interval of the own mean, from the variance
+        of its samples, moved to the estimate."""
+        n, estimate = max(self.agent.own_count, 1), float(self.agent.estimate)
+        radius = student(level, np.array(n - 1.0)).item() * math.sqrt(variance / n)
+        return estimate - radius, estimate + radius
+
+    def vote(self, fresh: Mapping[str, Record], degree: int) -> None:
+        """After a tick: vote on the weight of the estimate, with the records of some of `degree` agents."""
+
 
 class ConsensusAdapter(Adapter):
     """CL-colME and C-colME. The steps of other agents mean nothing without a common tick, so restarts of clocks have
     generations: a restart is new if its generation is, and happened as many own ticks ago as its sender reports."""
 
     cuts: ClassVar[bool] = True
+    has_interval: ClassVar[bool] = False
     saved: ClassVar[tuple[str, ...]] = ("restarts",)
     agent: ConsensusAgent
 
@@ -205,6 +224,7 @@ class FlowAdapter(Adapter):
 
     once: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
+    has_interval: ClassVar[bool] = False
     agent: FlowAgent
 
     def __init__(self, agent: FlowAgent):
@@ -321,6 +341,11 @@ class CensusAdapter(Adapter):
         agent = self.agent
         agent.estimate = near(agent.estimate, agent.own_mean, SURPRISE * math.sqrt(agent.noise))
 
+    def interval(self, level: float, variance: float) -> tuple[float, float]:
+        """Between the quantiles of the posterior; before the first census Student's, as sigma is not checked yet."""
+        agent: AsynchronousCensusAgent = self.agent  # type: ignore[assignment]  # only on devices
+        return agent.interval(level) if agent.has_posterior else super().interval(level, variance)
+
 
 class AnyAdapter(Adapter):
     """Any method: messages of numbers, texts, lists and dictionaries, as MessagePack.
@@ -330,6 +355,7 @@ class AnyAdapter(Adapter):
 
     cuts: ClassVar[bool] = True
     hears_cuts: ClassVar[bool] = False
+    has_interval: ClassVar[bool] = False
 
     def __init__(self, agent: Agent):
         super().__init__(agent)
@@ -376,6 +402,7 @@ class AnyAdapter(Adapter):
 class GuardedAdapter(Adapter):
     """The adapter of any method, for its agents with a guard around them."""
 
+    votes: ClassVar[bool] = True
     saved: ClassVar[tuple[str, ...]] = ("inner",)
 
     def __init__(self, agent: GuardedAgent, inner: Adapter):
@@ -410,13 +437,13 @@ class GuardedAdapter(Adapter):
         message: SumsRound = self.agent.judgment.message
         return GuardedBody(
             self.inner.body(), message.number, message.began, message.since, message.round,  # type: ignore[arg-type]
-            _all_sums(message.values), _all_sums(message.before),
+            message.degree, _all_sums(message.values), _all_sums(message.before),
         )  # fmt: skip
 
     def encode(self, outbox: Mapping[Hashable, Any]) -> Body:
         message = next(iter(outbox.values()))
         if isinstance(message, SumsMessage):
-            return GuardedBody(None, 0, 0, 0, 0, _all_sums(message.sums), np.zeros(INTERVAL_SUMS))
+            return GuardedBody(None, 0, 0, 0, 0, message.degree, _all_sums(message.sums), np.zeros(INTERVAL_SUMS))
         return self.inner.encode(outbox)
 
     def record_outbox(self, outbox: Mapping[Hashable, Any], exchange: int) -> None:
@@ -427,7 +454,7 @@ class GuardedAdapter(Adapter):
         if not isinstance(body, GuardedBody):
             return self.inner.decode(record, exchange)
         if not isinstance(self.agent, AsynchronousGuardedAgent):
-            return SumsMessage(body.values[: self.n_sums], record.degree)
+            return SumsMessage(body.values[: self.n_sums], body.degree)
         return self.inner.decode(_inner(record), exchange)
 
     def accept(self, record: Record, t: int) -> Record | None:
@@ -436,20 +463,32 @@ class GuardedAdapter(Adapter):
             return None
         return msgspec.structs.replace(told, body=msgspec.structs.replace(body, inner=told.body))
 
+    def accept_vote(self, record: Record) -> Record | None:
+        return record if isinstance(record.body, GuardedBody) else None
+
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         return self.inner.bounded(inbox)
 
     def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
         self.inner.end_tick({b: _inner(record) for b, record in fresh.items()}, cut)
-        heard, neighbors = {}, self.neighbors
-        for b in neighbors:
-            if b in fresh:
-                record, body = fresh[b], cast(GuardedBody, fresh[b].body)
-                values, before = body.values[: self.n_sums], body.before[: self.n_sums]
-                heard[b] = SumsRound(
-                    values, before, record.degree, body.vote, body.began, body.since, body.round, record.epoch
-                )
-        self.agent.vote(heard, len(neighbors))
+
+    def vote(self, fresh: Mapping[str, Record], degree: int) -> None:
+        heard = {}
+        for b, record in sorted(fresh.items()):
+            body = cast(GuardedBody, record.body)
+            values, before = body.values[: self.n_sums], body.before[: self.n_sums]
+            heard[b] = SumsRound(
+                values, before, body.degree, body.vote, body.began, body.since, body.round, record.epoch
+            )
+        self.agent.vote(heard, degree)
+
+    def interval(self, level: float, variance: float) -> tuple[float, float]:
+        """The method's interval, guarded: see `colme.guard.Judgment.interval`."""
+        judgment: AsynchronousJudgment = self.agent.judgment
+        judgment.square[:] = variance * max(self.agent.inner.own_count - 1, 1)
+        with np.errstate(invalid="ignore"):  # infinite ends of no weight
+            lower, upper = judgment.interval(*self.inner.interval(level, variance), level)
+        return lower.item(), upper.item()
 
 
 def _all_sums(sums: Any) -> Any:

@@ -12,7 +12,7 @@ needs:
                n_items x mass of the round before f32
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
     guard      after any of these, if 128 is added to the kind: vote u64, began u64, since u64, round u64,
-               5 x sum f64, 5 x sum of the round before f64; the last two are zero without intervals
+               degree u64, 5 x sum f64, 5 x sum of the round before f64; the last two are zero without intervals
 
 128 is added to n_intervals where difference tests compare standard errors, which then stand in place of radii.
 incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
@@ -48,7 +48,7 @@ CUT, CUT_HEARD = 1, 2
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL = struct.Struct("<4sBBIQ")
 _CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
-_SUMS = struct.Struct("<QQQQ10d")
+_SUMS = struct.Struct("<QQQQQ10d")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 GUARDED = 128
 """Added to the kind of a body that has the sums of a guard behind it."""
@@ -113,13 +113,15 @@ class AnyBody(msgspec.Struct, frozen=True):
 
 class GuardedBody(msgspec.Struct, frozen=True):
     """A method's body, and vote number `vote` of its guard, begun at step `began` of the agent that began it, `since`
-    steps ago: the sums A, D, Q, V and C after `round` rounds, and those of the round before."""
+    steps ago: the sums A, D, Q, V and C after `round` rounds, and those of the round before. The agent votes with
+    `degree` others."""
 
     inner: ConsensusBody | FlowBody | HistogramBody | AnyBody | None
     vote: int
     began: int
     since: int
     round: int
+    degree: int
     values: Any
     before: Any
 
@@ -166,7 +168,7 @@ def pack(record: Record) -> bytes:
     body, items, tail, end = record.body, 0, b"", b""
     intervals: AgentIntervals = ()
     if isinstance(body, GuardedBody):
-        end = _SUMS.pack(body.vote, body.began, body.since, body.round, *body.values, *body.before)
+        end = _SUMS.pack(body.vote, body.began, body.since, body.round, body.degree, *body.values, *body.before)
         body = body.inner
     kind = _KINDS.index(None if body is None else type(body)) + (GUARDED if end else 0)
     if isinstance(body, ConsensusBody):
@@ -253,13 +255,13 @@ def unpack(raw: bytes) -> Record:
 
 
 def _guarded(body: Any, raw: bytes) -> GuardedBody:
-    vote, began, since, round_, *numbers = _SUMS.unpack(raw)
-    if max(vote, began, since, round_) > MOST_NUMBER:
-        raise WireError("range", f"vote {vote}, begun at {began}, {since} ago, round {round_}")
+    vote, began, since, round_, degree, *numbers = _SUMS.unpack(raw)
+    if max(vote, began, since, round_, degree) > MOST_NUMBER:
+        raise WireError("range", f"vote {vote}, begun at {began}, {since} ago, round {round_}, degree {degree}")
     sums = np.array(numbers).reshape(2, 5)
     if not (np.all(np.abs(sums) <= LARGEST_SUM) and np.all(sums[:, 1:] >= 0.0)):
         raise WireError("value", "sums that are not numbers, or sums of squares below zero")
-    return GuardedBody(body, vote, began, since, round_, *sums)
+    return GuardedBody(body, vote, began, since, round_, degree, *sums)
 
 
 def _histogram(raw: bytes, items: int) -> HistogramBody:

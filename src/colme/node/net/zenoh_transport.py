@@ -8,6 +8,9 @@ unsubscribing from it; its own end closes the link.
 There are no callbacks: mailboxes (per neighbor the newest record, the 16 newest control messages, the last changes of
 presence) are polled at each tick. Sessions are opened and closed in threads, because both may take seconds.
 
+zenoh dials again when a link breaks, unless it breaks at the very moment in which it opened, before zenoh has noted
+that it must; then that session never has a link again. So a dialed neighbor that stays silent gets a new session.
+
 A visitor is an agent that has dialed and may become a neighbor by introduction (see `admission`): only its control
 messages are heard.
 """
@@ -27,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from colme.errors import NodeError, missing_extra, one_of
+from colme.node.backoff import Backoff
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.sockets import listening_remedy
 from colme.node.names import Endpoint, KeyExpressions
@@ -36,6 +40,8 @@ from colme.node.security.identity import check_identity_apart
 
 CONTROL_ROOM = 16
 """Control messages of a neighbor that wait for a tick. When it is full the oldest is dropped: senders repeat them."""
+SILENCE = 10
+"""A neighbor that was silent for so many times `freshness` is dialed by a new session; then twice as long, ..."""
 _SIGNS = 8
 _CLOSING = 5.0  # seconds that close() waits for links to end
 _REOPENING = 5.0  # seconds within which a closed port must be free again
@@ -52,6 +58,7 @@ class ZenohTransport:
             check_identity_apart(config.name, config.tls)
         self._zenoh = load_zenoh(config.rx_threads)
         self._dialed: dict[str, _Session] = {}
+        self._watches: dict[str, _Watch] = {}  # of the neighbors that are dialed
         self._opening: dict[str, Future[_Session]] = {}
         self._present: set[str] = set()
         self._closed = False
@@ -79,13 +86,18 @@ class ZenohTransport:
                 self._listening.add(neighbor)
             return
         self.config.check_endpoint(Endpoint.parse(endpoint))
-        settings = zenoh_settings.dialing(self.config, neighbor, endpoint)
+        self._watches[neighbor] = _Watch(endpoint, SILENCE * self.config.freshness)
+        self._dial(neighbor)
+
+    def _dial(self, neighbor: str) -> None:
+        settings = zenoh_settings.dialing(self.config, neighbor, self._watches[neighbor].endpoint)
         self._opening[neighbor] = self._threads.submit(_Session, self._zenoh, self.config, settings, neighbor)
 
     def drop(self, neighbor: str) -> None:
         self._settle()
         self._present.discard(neighbor)
         self._accepted.discard(neighbor)
+        self._watches.pop(neighbor, None)
         self._links_changed = True
         opening = self._opening.pop(neighbor, None)
         if opening is not None:
@@ -107,6 +119,7 @@ class ZenohTransport:
         record = None if session is None else session.latest(neighbor, part)
         if record is not None:
             self._present.add(neighbor)  # it sent this after whatever said that it left
+            self._heard(neighbor)
         return record
 
     def send(self, neighbor: str, message: bytes) -> None:
@@ -115,12 +128,15 @@ class ZenohTransport:
             session.send(neighbor, message)
 
     def control(self) -> list[tuple[str, bytes]]:
-        return [
+        messages = [
             (name, message)
             for session in self._sessions()
             for name in session.speakers
             for message in session.control(name)
         ]
+        for name, _ in messages:
+            self._heard(name)
+        return messages
 
     def present(self) -> set[str]:
         for session in self._sessions():
@@ -152,12 +168,20 @@ class ZenohTransport:
     def _sessions(self) -> list[_Session]:
         return [*self._dialed.values(), *([self._listening] if self._listening is not None else [])]
 
+    def _heard(self, neighbor: str) -> None:
+        if neighbor in self._watches:
+            self._watches[neighbor].reset()
+
     def _settle(self) -> None:
-        """Take over sessions that were opened meanwhile, and disable SO_LINGER on new sockets."""
+        """Take over sessions that were opened meanwhile, dial silent neighbors anew, and disable SO_LINGER on new
+        sockets."""
         for neighbor, opening in list(self._opening.items()):
             if opening.done():
                 del self._opening[neighbor]
                 self._dialed[neighbor] = opening.result()
+        for neighbor in [b for b in self._dialed if not self._closed and self._watches[b].due()]:
+            self._threads.submit(self._dialed.pop(neighbor).close)
+            self._dial(neighbor)
         changed = [session.changed() for session in self._sessions()]
         if any(changed):
             disable_linger()
@@ -193,6 +217,26 @@ class ZenohTransport:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)  # the port may take a moment to become free
+
+
+class _Watch:
+    """When to dial a silent neighbor anew: after `wait` seconds of silence, then after twice as long, and so on."""
+
+    def __init__(self, endpoint: str, wait: float):
+        self.endpoint, self._wait, self._backoff = endpoint, wait, Backoff()
+        self.reset()
+
+    def reset(self) -> None:
+        """It was heard."""
+        self._backoff.reset()
+        self._at = time.monotonic() + self._wait * self._backoff.next_wait()
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._at:
+            return False
+        self._at = now + self._wait * self._backoff.next_wait()
+        return True
 
 
 class _Session:

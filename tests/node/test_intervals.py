@@ -1,0 +1,116 @@
+"""The interval that a node reports around its estimate: how often it holds the true mean, and when there is none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colme
+from colme.errors import NodeError
+from colme.graphs import random_regular_graph
+from colme.node.config.node_toml import NodeConfig
+from colme.node.core import Core
+from colme.node.device import Device
+from colme.node.io.status import metrics, report_of, status_of
+from colme.node.net.memory import MemoryNetwork
+from colme.testing._promises import SIGMA
+from tests.support.nodes import PERIOD, Fleet
+
+LEVEL, N = 0.9, 24
+LOOKS = (20, 30, 40, 50, 60)
+CENSUS, CL = colme.Census(guard=True), colme.CLColME(guard=True, cut="difference")
+
+
+def coverage(method: Any, world: str, told: float, loss: float, seeds: range) -> float:
+    """The share of agents and looks whose interval holds the true mean."""
+    held = []
+    for seed in seeds:
+        rng = np.random.default_rng(300 + seed)
+        truth = SIGMA * (np.arange(N) % 2 if world == "classes" else rng.standard_normal(N))
+        network = MemoryNetwork(seed=seed, loss=loss, delay=(0.0, 3 * PERIOD))
+        fleet = Fleet(method, random_regular_graph(N, 6, rng=seed), network, sigma=told * SIGMA, level=LEVEL)
+        for t in range(1, LOOKS[-1] + 1):
+            fleet.tick(truth + SIGMA * rng.standard_normal(N))
+            if t in LOOKS:
+                lower, upper = np.transpose([core.interval for core in fleet.cores])
+                held.append((lower <= truth) & (truth <= upper))
+    return float(np.mean(held))
+
+
+def three_errors(seeds: range) -> float:
+    """Of a share of independent agents; the looks at one agent are taken to agree."""
+    return 3.0 * math.sqrt(LEVEL * (1.0 - LEVEL) / (N * len(seeds)))
+
+
+@pytest.mark.parametrize("world", ["classes", "continuum"])
+@pytest.mark.parametrize("method", [CENSUS, CL, colme.Local()], ids=["census", "cl-colme", "local"])
+def test_intervals_hold_with_sigma_told_double_and_loss(method: Any, world: str) -> None:
+    assert coverage(method, world, 2.0, 0.2, range(1)) > LEVEL - three_errors(range(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("told", [1.0, 2.0, 0.5])
+@pytest.mark.parametrize("world", ["classes", "continuum"])
+@pytest.mark.parametrize("method", [CENSUS, CL], ids=["census", "cl-colme"])
+def test_intervals_hold(method: Any, world: str, told: float, loss: float) -> None:
+    """They may be wider than needed for classes, and where the guard lets an agent gain by CL-colME."""
+    seeds = range(4)
+    found = coverage(method, world, told, loss, seeds)
+    assert found > LEVEL - three_errors(seeds)
+    if world == "continuum":
+        assert found < LEVEL + three_errors(seeds)
+
+
+def alone(method: Any, samples: Any, **known: Any) -> Device:
+    core = Core(method, "a", [], n_agents=9, degree=3, sigma=SIGMA, **known)
+    device = Device(core, MemoryNetwork().join("a", []), None)
+    for t, sample in enumerate(samples):
+        device.tick(t * PERIOD, sample)
+    return device
+
+
+@pytest.mark.parametrize("method", [colme.Local(), CENSUS, CL], ids=["local", "census", "cl-colme"])
+def test_alone_it_is_students_whatever_sigma_was_told(method: Any) -> None:
+    samples = np.array([3.0, 5.0, 4.0, 8.0])
+    device = alone(method, samples, origin=4.0)
+    radius = 2.3534 * samples.std(ddof=1) / 2.0  # the 95 % point of Student's distribution with 3 degrees of freedom
+    report = report_of(device)
+    np.testing.assert_allclose([report["lower"], report["upper"]], [5.0 - radius, 5.0 + radius], rtol=1e-3)
+    assert report["level"] == LEVEL
+    assert f'colme_lower{{agent="a"}} {report["lower"]:.3f}'[:-2] in metrics(status_of(device, 0.0))
+
+
+def test_one_sample_or_no_guard_around_an_average_gives_no_interval() -> None:
+    one, unguarded = alone(CL, [3.0]), alone(colme.CLColME(), [3.0, 5.0, 4.0])
+    for device in (one, unguarded):
+        report = report_of(device)
+        assert report["lower"] is None and report["upper"] is None
+        assert "colme_lower" not in metrics(status_of(device, 0.0))
+
+
+def test_a_higher_level_is_wider() -> None:
+    narrow, wide = (alone(CL, [3.0, 5.0, 4.0], level=level).core.interval for level in (0.5, 0.99))
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+@pytest.mark.parametrize("method", [CENSUS, CL], ids=["census", "cl-colme"])
+def test_a_restart_keeps_the_interval(method: Any) -> None:
+    rng = np.random.default_rng(4)
+    fleet = Fleet(method, random_regular_graph(12, 4, rng=1), MemoryNetwork(seed=3), sigma=SIGMA)
+    for _ in range(40):
+        fleet.tick(SIGMA * rng.standard_normal(12))
+    name, old = fleet.names[0], fleet.cores[0]
+    fleet.devices[name].transport.close()
+    core = fleet.start(name).core
+    core.restore(old.state())
+    assert core.interval == old.interval and math.isfinite(core.interval[0])
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 90.0])
+def test_a_level_is_a_probability(level: float) -> None:
+    with pytest.raises(NodeError, match=r"it must be between 0 and 1\. Try level = 0\.9\."):
+        NodeConfig(name="a", method=colme.Local(), level=level)
