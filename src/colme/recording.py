@@ -55,6 +55,8 @@ class Recording:
         self.width = None if width is None else positive(width, "width", "width=1.0", SampleError)
         few = max(1, 4096 // self.n_agents + 1)  # rows, enough to find the middle of the data
         self.origin = float(np.median(self.values[:few][there[:few]] if there[:few].any() else self.values[there]))
+        if np.isin(self.values[there], (0.0, 1.0)).all():
+            self.origin = 0.0  # the census recognizes 0/1 samples
         largest = float(np.nanmax(np.abs(self.values - self.origin)))
         if largest > LARGEST or 0.0 < largest < SMALLEST:
             raise SampleError(

@@ -131,6 +131,31 @@ def test_counts_have_the_variance_of_their_mean(sigma: float | None) -> None:
     np.testing.assert_array_equal(got, lockstep(OWN, recording.values - recording.origin, COUNTS, sigma=sigma, seed=7))
 
 
+@pytest.mark.parametrize("sigma", [0.5, None])
+def test_zeros_and_ones_are_recognized_at_once(sigma: float | None) -> None:
+    """From the first check on agents have the variance of their place; forms are the same bits, and the reference
+    agrees."""
+    means = np.where(np.arange(40) % 2, 0.7, 0.1)
+    samples = (np.random.default_rng(6).random((12, 40)) < means).astype(np.float64)
+    recording = recorded(samples, sigma)
+    assert recording.origin == 0.0
+    run, got = start(OWN, recording, COUNTS), np.empty((12, 40))
+    for t in range(1, 13):
+        run.step(t)
+        got[t - 1] = run.states[0].estimate
+    function = run.states[0].sampling.function  # type: ignore[attr-defined]
+    assert np.array_equal(function[:, :3], np.tile([0.0, 1.0, 0.0], (40, 1)))
+    assert (function[:, 3] == -function[:, 4]).all() and (function[:, 3] > 3.9).all()  # 1 / variance, at most 1/4
+    np.testing.assert_array_equal(got, lockstep(OWN, samples, COUNTS, sigma=sigma, seed=7))
+    wanted = reference.census(samples, COUNTS.adjacency(), sigma=sigma).estimate
+    np.testing.assert_allclose(estimates(OWN, recording, COUNTS, exchange=np.float64), wanted, rtol=0, atol=1e-9)
+    samples[3, 5] = 0.5  # one other sample is enough
+    mixed = start(OWN, recorded(samples, sigma), COUNTS)
+    for t in range(1, 13):
+        mixed.step(t)
+    assert not np.array_equal(mixed.states[0].sampling.function[:, 2], np.zeros(40))  # type: ignore[attr-defined]
+
+
 def test_the_reference_finds_the_same_components() -> None:
     """Where all agents find two components, and estimates are close to the class means."""
     graph, samples = random_regular_graph(60, 6, rng=2), draw(60, 16)

@@ -308,6 +308,8 @@ def census(
                 if checks and count[t - 1, a] > 1 and not math.isnan(average):
                     r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / average, 100.0)
                     mine |= {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2}
+                    if set(seen[a]) <= {0.0, 1.0}:
+                        mine |= {("binary",): 1.0}
                     first, then = np.array(seen[a][: earlier[a]]), np.array(seen[a][earlier[a] :])
                     if uneven[a] and frames[a][1] > 0.0 and len(first) > 1 and len(then) > 1:
                         each = variance_products(first, then, frames[a], average)
@@ -350,8 +352,15 @@ def census(
                         normal = 2.0 / freedom
                         fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
                         fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
+                        binary = ("binary",) in columns and z[a, columns.index(("binary",))] >= (1.0 - 1e-6) * told[a]
                         if scale is not None:
-                            factor[a] = 1.0 if fits and function[a] is None else min(max(average, 1e-4), 100.0)
+                            plain = fits and function[a] is None and not binary
+                            factor[a] = 1.0 if plain else min(max(average, 1e-4), 100.0)
+                        if binary:  # m (1 - m)
+                            sums = [z[a, columns.index((name,))] for name in ("variance", "variances") if scale is None]
+                            variance = factor[a] * scale[a] ** 2 if scale is not None else sums[0] / sums[1]
+                            if variance > 0.0:
+                                function[a] = Function(0.0, 1.0, 0.0, 1.0 / variance, -1.0 / variance)
                 finished = fit_all(factor / binned)
                 for a in range(agents):
                     bins = histogram(z[a], columns, unit, reached(done_rounds), agents)

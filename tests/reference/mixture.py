@@ -264,7 +264,8 @@ def added_variance(bins: Histogram, mix: Mixture) -> Array:
     error = np.sqrt(variances(bins, mix, np.ones(k, bool))[k : 2 * k])
     if k == 1:  # expected information instead of observed: sum of n / (2 (v + tau^2)^2), bins of density zero left out
         there = densities(bins, mix)[:, 0] > 1e-290
-        error = 1.0 / np.sqrt((there * bins.n / 2.0 / (bins.v + mix.tau2) ** 2).sum(keepdims=True))
+        v = bins.noise(mix.m, mix.tau2)[:, 0] + mix.tau2
+        error = 1.0 / np.sqrt((there * bins.n / 2.0 / v**2).sum(keepdims=True))
     mean_noise = float((bins.n * bins.v).sum() / bins.total)
     everything, true = bins.variance, bins.variance - mean_noise
     large = (mix.w * bins.total >= 5.0) | (mix.w >= 0.05)

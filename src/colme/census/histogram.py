@@ -37,9 +37,12 @@ _BITS, _VARIANCES = 44, 1 << 16
 _MIDDLE = 1 << (_BITS - 1)
 LARGEST_RATIO = 100.0
 """The largest s^2 / sigma^2 that an agent contributes."""
-_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, *BOUNDS])
+_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, 1.0, *BOUNDS])
 """The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
-sum of ratios, their number and the sum of their squares (`bin_ratios`), and products (`bin_products`)."""
+sum of ratios, their number and the sum of their squares (`bin_ratios`), the number of agents with 0/1 samples
+(`bin_binary`), and products (`bin_products`)."""
+_BINARY = 5
+"""The channel of agents with 0/1 samples."""
 _PRODUCTS = len(_BOUNDS) - PRODUCTS
 """The first channel of products, which may be negative."""
 
@@ -82,6 +85,16 @@ def bin_ratios(ratio: Any) -> tuple[Any, Any]:
     ratio = np.minimum(ratio, LARGEST_RATIO)
     codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + np.arange(2, 5), (*np.shape(ratio), 3))
     return codes, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1)
+
+
+def bin_binary(n_agents: int) -> tuple[Any, Any]:
+    """What agents whose samples are all 0 or 1 contribute to their number: codes and masses of shape (agents, 1)."""
+    return np.full((n_agents, 1), _VARIANCES * (1 << _BITS) + _MIDDLE + _BINARY), np.ones((n_agents, 1))
+
+
+def share_binary(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
+    """The share of agents whose samples are all 0 or 1, by each row of masses."""
+    return _channel(codes, masses, _BINARY)
 
 
 def bin_products(products: Any) -> tuple[Any, Any]:

@@ -24,11 +24,13 @@ from colme.census.histogram import (
     average_products,
     average_ratio,
     average_variance,
+    bin_binary,
     bin_products,
     bin_ratios,
     bin_variances,
+    share_binary,
 )
-from colme.census.variance_function import CONSTANT, fitted_function, is_constant, products
+from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
 
 SCALE_ERRORS, SCALE_TOLERANCE = 4.0, 0.03
 """A known sigma is corrected if the average r is off 1 by more than both: standard errors, and this."""
@@ -38,6 +40,8 @@ UNEVEN = 1.25
 """The variance of r between agents that are uneven, over that of normal samples; and two standard errors."""
 FEWEST_RATIOS = 8.0
 """Agents whose r are averaged at least."""
+ROUNDING = 1e-6
+"""How far sums may be off that would be equal without rounding."""
 MODERATION = 4.0
 """Degrees of freedom that the average variance counts for beside an agent's own."""
 
@@ -124,11 +128,18 @@ class SamplingNoise:
             some = some[~np.isnan(known[some])]
             ratio = self.square[some] / (self.count[some] - 1.0) / known[some]
             parts.append((some, *bin_ratios(ratio)))
+            binary = some[self._are_binary(some)]
+            parts.append((binary, *bin_binary(len(binary))))
             some = some[self.uneven[some] & (frame[some, 1] > 0.0)]
             now = np.stack([self.mean, self.square, self.count], axis=-1)
             parts.append((some, *bin_products(products(now[some], self.earlier[some], frame[some], known[some]))))
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
+
+    def _are_binary(self, agents: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Agents whose samples are all 0 or 1: then squares follow from means."""
+        mean, n = self.mean[agents], self.count[agents]
+        return np.abs(self.square[agents] - n * mean * (1.0 - mean)) <= ROUNDING * n
 
     def learn(self, codes: NDArray[np.int64], masses: NDArray[Any], agents: Any) -> None:
         """From the averages of what was contributed, each agent from its own row of masses, of so many agents."""
@@ -139,11 +150,15 @@ class SamplingNoise:
         if not checked.any():
             return
         function, skewed = fitted_function(average_products(codes, masses), agents, self.frame)
+        binary = share_binary(codes, masses) >= (1.0 - ROUNDING) * part
         if self.variance is None:
             function[~skewed] = CONSTANT
+            binary &= self.average > 0.0
+            function[binary] = binomial_function(self.average[binary])
         else:
             scale = corrected_scale(mean, variance, agents * part, self.earlier[:, 2])
-            scale = np.where(is_constant(function), scale, _within_reason(mean))
+            scale = np.where(is_constant(function) & ~binary, scale, _within_reason(mean))
             self.factor = np.where(checked, scale, self.factor)
+            function[binary] = binomial_function((self.variance * self.factor)[binary])
         self.uneven = np.where(checked, are_uneven(mean, variance, agents * part, self.earlier[:, 2]), self.uneven)
         self.function = np.where(checked[:, None], function, self.function)

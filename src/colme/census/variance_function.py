@@ -11,6 +11,8 @@ have the expectation zero: an instrumental-variable regression. Agents average t
 a census. They use the function if X1 explains variances by more than 4 standard errors, or its square by 5, and they
 only ask if sample variances differ by more than those of normal samples do; else nothing is sent.
 
+Where the samples of all agents are 0 or 1, the function is known and needs no regression: m (1 - m).
+
 The mean of n samples of an exponential family has the skewness v' / sqrt(n v), where v is the variance and v' its
 slope. Beyond 1 (n samples hold less than one 1, say) normal distributions are far off, and v'^2 / n is taken for v.
 """
@@ -63,6 +65,12 @@ def excess_noise(relative: Any, noise: Any) -> Any:
     """What is to be added to `noise`, the average sampling variance of a mean, where samples have this relative
     variance (and its squared slope)."""
     return (max(relative[0], relative[1] * noise) - 1.0) * noise
+
+
+def binomial_function(average: Any) -> NDArray[np.float64]:
+    """m (1 - m), relative to these average variances, one per row."""
+    one = 1.0 / np.asarray(average)
+    return np.stack([np.zeros_like(one), np.ones_like(one), np.zeros_like(one), one, -one], axis=-1)
 
 
 def is_constant(function: NDArray[np.float64]) -> NDArray[np.bool_]:
