@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,27 @@ def ibis_of(table: Any) -> Any:
     return pytest.importorskip("ibis").memtable(table)
 
 
+@functools.cache
+def spark_session() -> tuple[Any, Any]:
+    """A session on a Spark Connect server of this process (Sail, which needs no Java), and the server."""
+    server = pytest.importorskip("pysail.spark").SparkConnectServer()
+    server.start(background=True)
+    sql = pytest.importorskip("pyspark.sql")
+    address = f"sc://localhost:{server.listening_address[1]}"
+    return sql.SparkSession.builder.remote(address).getOrCreate(), server
+
+
+def spark_of(table: Any) -> Any:
+    return spark_session()[0].createDataFrame(table)
+
+
 ENGINES = {
     "polars": lambda table: pl.from_arrow(table).lazy(),  # type: ignore[union-attr]
     "duckdb": duckdb_of,
-    "ibis": pytest.param(ibis_of, marks=pytest.mark.slow),
-}
+    "ibis": pytest.param(ibis_of, marks=pytest.mark.slow, id="ibis"),
+    "spark": pytest.param(spark_of, marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")],
+                          id="spark"),
+}  # fmt: skip
 engines = pytest.mark.parametrize(
     "engine", [each if not callable(each) else pytest.param(each, id=name) for name, each in ENGINES.items()]
 )
