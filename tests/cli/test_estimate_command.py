@@ -101,7 +101,7 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
     assert code == 0, err
     (got,) = asked
     assert callable(got.pop("progress"))
-    assert got == {
+    assert got == dict.fromkeys(("mean", "se", "n", "successes", "trials", "exposure")) | {
         "source": str(file), "agent": ("a", "b"), "value": "v", "time": "t", "weight": "w", "label": "g",
         "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "level": 0.8, "seed": 5,
         "half_life": datetime.timedelta(days=7), "decimal": ",", "thousands": ".", "time_format": "%d.%m.%Y",
@@ -454,6 +454,23 @@ def test_the_median_number_of_samples_may_lie_between_two() -> None:
 def test_every_field_of_a_summary_is_used_or_saved() -> None:
     saved = json.loads(json_of(made_result(3)))["summary"]
     assert set(saved) == set(Summary.__struct_fields__)
+
+
+@pytest.mark.parametrize(("header", "flags"), [
+    ("a,m,se,n", {"mean": "m", "se": "se", "n": "n"}), ("a,y,k", {"successes": "y", "trials": "k"}),
+    ("a,y,e", {"value": "y", "exposure": "e"}),
+])  # fmt: skip
+def test_summaries_are_read_by_their_columns(
+    header: str, flags: dict[str, str], file: Path, asked: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    width = header.count(",")
+    file.write_text(
+        "\n".join([header, *(",".join([f"s{k}", *map(str, range(1 + k, 1 + k + width))]) for k in range(6))])
+    )
+    words = [word for name, column in flags.items() for word in (f"--{name}", column)]
+    code, out, err = call(capfd, file, "--agent", "a", *words, "--format", "json")
+    assert code == 0, err
+    assert {name: asked[0][name] for name in flags} == flags and len(json.loads(out)["agents"]) == 6
 
 
 def test_moments_of_two_sites_are_estimated_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

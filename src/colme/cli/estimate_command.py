@@ -81,6 +81,13 @@ def table_format_options(command: Any) -> Any:
               help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
                    "later ones.")  # fmt: skip
 @click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
+@click.option("--mean", metavar="COLUMN", help="Column of means, for a table of summaries; with --se.")
+@click.option("--se", metavar="COLUMN", help="Column of the standard errors of these means.")
+@click.option("--n", metavar="COLUMN", help="Column of the numbers of samples behind these means, if known.")
+@click.option("--successes", metavar="COLUMN", help="Column of successes, for a table of rates; with --trials.")
+@click.option("--trials", metavar="COLUMN", help="Column of trials.")
+@click.option("--exposure", metavar="COLUMN",
+              help="Column of exposures (person-years, hours, area) if --value counts events.")  # fmt: skip
 @click.option("--label", metavar="COLUMN", help="Column of known groups, one per agent.")
 @click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
               help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
@@ -125,6 +132,9 @@ def command(
       colme estimate readings.csv --agent sensor --value temperature --time ts --half-life 30d
       colme estimate flights.csv --agent carrier --agent dest --value arr_delay -o routes.csv --report routes.html
       colme estimate sales.csv --agent store --value revenue --covariate area --covariate "log n" --plot stores.svg
+      colme estimate trials.csv --agent study --mean effect --se se
+      colme estimate batting.csv --agent player --successes hits --trials at_bats
+      colme estimate claims.csv --agent region --value claims --exposure years
       colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
       colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
       colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
@@ -135,7 +145,8 @@ def command(
 
     file = files[0]
     merged = _are_moments(files)
-    if not merged and (not agent or value is None):
+    summaries = options["mean"] is not None or options["successes"] is not None
+    if not merged and (not agent or (value is None and not summaries)):
         raise _missing(file, agent, value, TableFormat(*(options[name] for name in TableFormat._fields)))
     if options["half_life"] is not None and options["time"] is None:
         raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")

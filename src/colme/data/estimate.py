@@ -26,23 +26,26 @@ from numpy.typing import NDArray
 
 from colme._core.columns import as_time
 from colme.confidence import check_probability
+from colme.data.fit.conjugate import ConjugateFit, ConjugateLocal, RateMixtureFit
 from colme.data.fit.cross_validation import (
-    CANDIDATES,
     FEWEST,
     CrossValidation,
     Progress,
     Scored,
     best_of,
+    candidates,
     statistics_of,
 )
 from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
 from colme.data.fit.groups import Groups
+from colme.data.fit.laws import LAWS
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
-from colme.data.fit.noise import KINDS, judging_variances, measure_noise, t_quantile
+from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import AgentMoments, moments_of
 from colme.data.read.format import TableFormat
+from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Table, read_moments, read_samples
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
@@ -84,6 +87,12 @@ def estimate(
     value: str | None = None,
     time: str | None = None,
     weight: str | None = None,
+    mean: str | None = None,
+    se: str | None = None,
+    n: str | None = None,
+    successes: str | None = None,
+    trials: str | None = None,
+    exposure: str | None = None,
     sigma: float | None = None,
     method: str = "auto",
     groups: int | None = None,
@@ -108,6 +117,10 @@ def estimate(
     value       the column of samples: numbers, or yes and no
     time        the column of times; methods are then compared by how well earlier samples predict later ones
     weight      the column of weights: a sample of weight w counts as w samples
+    mean, se, n the columns of means, their standard errors and, if known, numbers of samples, instead of `value`
+    successes, trials
+                the columns of rates: how many of how many trials succeeded, instead of `value`
+    exposure    the column of exposures, if `value` counts events: person-years, hours, area; the mean is then a rate
     sigma       the standard deviation of a sample, if known
     method      "auto" or one of "local", "pooled", "shrinkage", "census", "one-hop", "cl-colme"
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
@@ -137,8 +150,40 @@ def estimate(
         _check_moments(made, {name: each for name, each in given.items() if each is not None})
         return _estimate(made, options, progress)
     form = TableFormat(decimal, thousands, time_format, encoding, sheet)
+    summaries = {"mean": mean, "se": se, "n": n, "successes": successes, "trials": trials, "exposure": exposure}
+    if any(each is not None for each in summaries.values()):
+        other = {"time": time, "weight": weight, "sigma": sigma, "half_life": half_life}
+        roles = _summary_columns(summaries, value, {name: each for name, each in other.items() if each is not None})
+        named = Names.of(agent, next(iter(roles.given.values())), label=label, covariates=columns)
+        return _estimate(read_summaries(source, named, roles, form, seed=options.seed, progress=progress), options,
+                         progress)  # fmt: skip
     named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
     return _estimate(_read(source, named, form, options, progress), options, progress)
+
+
+def _summary_columns(given: dict[str, str | None], value: str | None, other: dict[str, Any]) -> Columns:
+    """The columns of summaries; combinations that make no sense are refused."""
+    columns = Columns(**{role: name for role, name in given.items() if name is not None})
+    for roles in (("mean", "se"), ("successes", "trials")):
+        for one, needed in (roles, roles[::-1]):
+            if given[one] is not None and given[needed] is None:
+                raise ColmeError(f"{one}={given[one]!r} needs {needed}, too. Try {needed}=...")
+    if columns.n is not None and columns.mean is None:
+        raise ColmeError(f"n={columns.n!r} needs the mean and its standard error, too. Try mean=..., se=...")
+    if columns.exposure is not None:
+        if value is None:
+            raise ColmeError(f"exposure={columns.exposure!r} needs the column of counts, too. Try value=...")
+        columns = columns._replace(events=value)
+    kinds = [roles for roles in ("mean", "successes", "exposure") if getattr(columns, roles) is not None]
+    if len(kinds) > 1 or (value is not None and columns.exposure is None):
+        both = [*kinds, "value"] if value is not None and columns.exposure is None else kinds
+        raise ColmeError(f"{both[0]} and {both[1]} were given: a table holds samples, means, rates or counts. Give the "
+                         "columns of one of these.")  # fmt: skip
+    if other:
+        name = next(iter(other))
+        raise ColmeError(f"{name}={shorten(other[name])} with {kinds[0]}={getattr(columns, kinds[0])!r}: summaries "
+                         f"have no single samples. Leave {name} out.")  # fmt: skip
+    return columns
 
 
 def _merged_moments(source: Any) -> AgentMoments | None:
@@ -242,6 +287,8 @@ def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progres
 
 def _sigma(moments: AgentMoments, sigma: float | None) -> float | None:
     """The given standard deviation, in the unit of the moments."""
+    if moments.sigma is not None:
+        return moments.sigma
     largest = max(abs(float(moments.low.min())), abs(float(moments.high.max()))) * moments.unit
     if sigma is not None and not 1.0 / _FAR < sigma / (largest or sigma) < _FAR:
         raise ColmeError(f"sigma={sigma:g} with samples of up to {largest:g}: it must be their standard deviation. "
@@ -277,15 +324,15 @@ class _Measured:
 
     def __init__(self, every: AgentMoments, options: EstimateOptions):
         self.every = every
-        self.n = every.folds.n.sum(axis=1)
-        self.present = self.n > 0
+        self.n = every.folds.n.sum(axis=1) if every.reported is None else every.reported
+        self.present = every.folds.n.sum(axis=1) > 0
         if not self.present.any():
             raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
         self.forward = every.forward
         self.folds = every.folds.select(self.present)
         self.moments = self.folds.merged(slice(None))
-        self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=self.forward)
-        self.prior = _prior(every, self.n, log_n=options.log_n).select(self.present)
+        self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=self.forward, law=every.law)
+        self.prior = _prior(every, log_n=options.log_n).select(self.present)
         successive = None if every.successive is None else every.successive[self.present]
         self.variance = judging_variances(self.moments, self.noise, successive)
         self.alone = self._alone(options)
@@ -296,6 +343,10 @@ class _Measured:
         if kind not in self._statistics:
             self._statistics[kind] = statistics_of(self.moments, self.noise, kind, self.prior)
         return self._statistics[kind]
+
+    def local(self, kind: str) -> Estimator:
+        """Every agent's own mean, with this kind of variances or those of the law."""
+        return ConjugateLocal(variance=self.noise.law) if self.noise.law else LocalMean(variance=kind)
 
     @functools.cached_property
     def validation(self) -> CrossValidation:
@@ -308,6 +359,8 @@ class _Measured:
     def _alone(self, options: EstimateOptions) -> str | None:
         if self.present.sum() < 2:
             return "there is only one agent, so there is no other to learn from"
+        if self.noise.law:
+            return None
         if math.isnan(self.noise.pooled):
             recent = "" if options.half_life is None or self.n.max() < 2 else " within a half-life"
             return (f"no agent has two samples{recent}, so noise cannot be separated from real differences. If you "
@@ -317,10 +370,11 @@ class _Measured:
         return None
 
 
-def _prior(every: AgentMoments, n: NDArray[np.int64], *, log_n: bool) -> Prior:
+def _prior(every: AgentMoments, *, log_n: bool) -> Prior:
     columns = [] if every.covariates is None else [np.asarray(every.covariates, np.float64)]
     if log_n:
-        columns.append(np.log(np.maximum(n, 1))[:, None])
+        worth = every.folds.merged(slice(None)).worth if every.law else every.folds.n.sum(axis=1)
+        columns.append(np.log(np.maximum(worth, 1e-300 if every.law else 1))[:, None])
     return Prior(every.label, standardized(np.concatenate(columns, axis=1)) if columns else None)
 
 
@@ -338,16 +392,16 @@ class _Choice(NamedTuple):
 def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | None) -> _Choice:
     """The best estimator in cross-validation, of all or of those of the requested method."""
     if measured.alone is not None:
-        return _Choice(LocalMean(variance="pooled"), measured.alone, [])
+        return _Choice(measured.local("pooled"), measured.alone, [])
     method = options.method
-    family = [each for each in CANDIDATES if method in ("auto", each.name) or each.name == "local"]
+    family = [each for each in candidates(measured.noise.law) if method in ("auto", each.name) or each.name == "local"]
     scores = measured.validation.score(family, progress)
     if method != "auto":
         own = [each for each in scores if each.estimator.name == method]
         best = min(own, key=lambda each: each.candidate.ratio).estimator if own else family[-1]
         return _Choice(best, f"{method} was requested", scores)
     if not scores:
-        return _Choice(LocalMean(), _too_few(measured), [])
+        return _Choice(measured.local("moderated"), _too_few(measured), [])
     winner, why = best_of(scores)
     return _Choice(winner.estimator, why, scores)
 
@@ -384,17 +438,19 @@ def _with_intervals(
     agents = measured.statistics(estimator.variance)
     if measured.alone is not None:
         radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
+        if isinstance(fit, ConjugateFit):
+            return _Fitted(agents, fit, fit.estimate, *fit.interval(options.level), 1.0)
         if measured.noise.pooled > 0.0:
             radius = _radius(measured, "pooled", fit.error(), options.level)
         return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
-    statistics = {kind: measured.statistics(kind) for kind in KINDS}
+    statistics = {kind: measured.statistics(kind) for kind in measured.noise.kinds}
     estimate, claimed = estimator.claimed(statistics, measured.noise.persistence, grouped=grouped)
-    posterior = fit if isinstance(fit, MixtureFit) and grouped else None
+    posterior = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
     doubt = _DOUBT if posterior is not None else 0.0
     factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
     variance = claimed * factor.of(measured.moments.worth)
     # never wider than the interval of the agent's own mean
-    local = LocalMean(variance=estimator.variance)
+    local = measured.local(estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]
     own = own * measured.validation.calibrate(local).of(measured.moments.worth)
     error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
@@ -404,10 +460,16 @@ def _with_intervals(
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
         scale = error / np.maximum(fit.error(), 1e-300)
         below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
+    elif isinstance(fit, ConjugateFit):
+        lower, upper = fit.interval(options.level, error)
+        below, above = fit.estimate - lower, upper - fit.estimate
     else:
         below = above = _radius(measured, estimator.variance, error, options.level)
     stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
-    return _Fitted(agents, fit, estimate, estimate - below, estimate + above, stretch)
+    lower, upper = estimate - below, estimate + above
+    if measured.noise.law:
+        lower, upper = np.maximum(lower, 0.0), np.minimum(upper, LAWS[measured.noise.law].most)
+    return _Fitted(agents, fit, estimate, lower, upper, stretch)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
@@ -431,9 +493,10 @@ def _find_groups(
     if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
         found = Groups.parts(fit.groups)
     else:
-        own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+        own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT and not measured.noise.law
         agents = measured.statistics("moderated" if own else "pooled")
-        found = Groups.of(mixture_fit(agents), options.groups, measured.every.resolution / measured.moments.n)
+        n = measured.moments.worth if measured.noise.law else measured.moments.n
+        found = Groups.of(mixture_fit(agents), options.groups, measured.every.resolution / n)
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
 
 

@@ -78,7 +78,7 @@ class AgentMoments(NamedTuple):
 
     labels      the label of each agent
     folds       counts, means and squares by fold
-    low, high   the smallest and the largest sample of each agent
+    low, high   the smallest and the largest sample of each agent; NaN if they are not known
     successive  in time order: half the squared differences of successive samples, summed; None without time
     resolution  the smallest difference between two samples, if they are rounded or counts
     unit        a power of two by which all values were divided: 1 unless they are very large or small
@@ -86,6 +86,9 @@ class AgentMoments(NamedTuple):
     covariates  (n_agents, n_covariates); None if none were given
     notes       what was done to the rows, one sentence each
     parts       the columns of labels made of several; empty for one column
+    law         "binomial" for successes in trials, "Poisson" for events in an exposure, else ""
+    sigma       the standard deviation of a sample of weight 1, if it is known
+    reported    the number of samples to report, if it is not that in the folds
     """
 
     labels: NDArray[Any]
@@ -100,6 +103,9 @@ class AgentMoments(NamedTuple):
     notes: tuple[str, ...]
     names: Names
     parts: tuple[NDArray[Any], ...] = ()
+    law: str = ""
+    sigma: float | None = None
+    reported: NDArray[np.int64] | None = None
 
     @property
     def forward(self) -> bool:
@@ -211,9 +217,11 @@ class RunningMoments:
         folds = FoldMoments(count.astype(np.int64), weight, weight, count, mean, square)
         low, high = -self._ends[: len(labels), 0], self._ends[: len(labels), 1].copy()
         some = np.concatenate(self._some)[:_SOME] if self._some else np.empty(0)
+        plain = bool((weight == count).all())
         return AgentMoments(
-            labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names
-        )
+            labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names,
+            law="binomial" if plain and are_binary(folds.merged(slice(None))) else "",
+        )  # fmt: skip
 
 
 @kernel
@@ -248,6 +256,13 @@ def _add(agent, value, weight, k0, k1, order, sums, ends):
 
 def _largest(values: Floats) -> float:
     return max(abs(float(values.min())), abs(float(values.max()))) if len(values) else 0.0
+
+
+def are_binary(every: FoldMoments) -> bool:
+    """Whether all samples can only be 0 or 1, and are not all equal: then squares follow from means."""
+    mean = np.nan_to_num(every.mean)
+    return bool((mean >= 0.0).all() and (mean <= 1.0).all() and every.square.any()
+                and np.allclose(every.square, every.n * mean * (1.0 - mean), rtol=1e-9, atol=1e-9))  # fmt: skip
 
 
 def unit_of(largest: float) -> float:

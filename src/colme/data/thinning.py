@@ -73,6 +73,15 @@ def _drawn(size: Floats, rng: np.random.Generator, skewness: float) -> Floats:
     return np.asarray(np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape))
 
 
+def thinned_means(mean: Floats, weight: Floats, seed: int) -> FoldMoments:
+    """Five folds of normal means of a known precision, with a fifth of it each."""
+    away = np.random.default_rng(seed).standard_normal((len(mean), N_FOLDS))
+    share = np.repeat(weight[:, None] / N_FOLDS, N_FOLDS, axis=1)
+    ones = np.ones(share.shape)
+    folds = mean[:, None] + (away - away.mean(axis=1, keepdims=True)) / np.sqrt(share)
+    return FoldMoments(ones.astype(np.int64), share, share, ones, folds, np.zeros(share.shape))
+
+
 def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], seed: int) -> FoldMoments:
     """Five folds of samples that are 0 or 1."""
     rng = np.random.default_rng(seed)

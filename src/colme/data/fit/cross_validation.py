@@ -27,9 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
 from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
-from colme.data.fit.noise import KINDS, Noise
+from colme.data.fit.noise import Noise
 from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
 from colme.data.moments import N_FOLDS, FoldMoments
@@ -42,6 +43,18 @@ CANDIDATES: tuple[Estimator, ...] = (
     OverlapPooling(), ConsensusLimit(),
 )  # fmt: skip
 """The estimators that `auto` chooses from, the simplest first."""
+
+
+def candidates(law: str) -> tuple[Estimator, ...]:
+    """The estimators to choose from, with the likelihood of rates or counts if they have a law."""
+    if not law:
+        return CANDIDATES
+    return (
+        ConjugateLocal(variance=law), Pooled(variance="pooled"), ConjugateShrinkage(variance=law),
+        RateMixture(variance=law), OverlapPooling(variance="pooled"), ConsensusLimit(variance="pooled"),
+    )  # fmt: skip
+
+
 FEWEST = 5
 """Fewest agents with two samples for a cross-validation."""
 Progress = Callable[[int, int | None], object]
@@ -105,7 +118,7 @@ class _Split(NamedTuple):
         agents = train.n > 0
         scored = (test.n > 0)[agents]
         train, prior = train.select(agents), prior.select(agents)
-        return cls(train, {kind: statistics_of(train, noise, kind, prior) for kind in KINDS},
+        return cls(train, {kind: statistics_of(train, noise, kind, prior) for kind in noise.kinds},
                    np.flatnonzero(agents)[scored], scored, test.select(agents & (test.n > 0)))  # fmt: skip
 
 
@@ -125,7 +138,7 @@ class CrossValidation:
             self._times[split.agents] += 1.0
         self._there = self._times > 0.0
         self._worth = folds.merged(slice(None)).worth[self._there]
-        self._local = self._losses([LocalMean()])[0]
+        self._local = self._losses([LocalMean(variance="pooled")])[0]
         # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth
         self._implied = self._averaged(lambda split: variance[split.agents] / split.train.worth[split.scored])[0]
@@ -167,7 +180,7 @@ class CrossValidation:
         quick = [each for each in estimators if each.name != "census"]
         scores = self._score(quick, progress)
         slow = [each for each in estimators if each.name == "census"]
-        if len(quick) > 1:
+        if len(quick) > 1 and len(slow) > 1:
             best = _smallest(scores[1:]).estimator.variance
             slow = [each for each in slow if each.variance == best]
         return scores + self._score(slow, progress) if slow else scores

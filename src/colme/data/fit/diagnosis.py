@@ -52,13 +52,17 @@ class _Plain(NamedTuple):
         weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
         square = every.square * np.maximum(every.n - 1, 0) / np.where(every.freedom > 0.0, every.freedom, 1.0)
         farthest = np.maximum(every.mean - moments.low, moments.high - every.mean) * np.sqrt(weight)
-        return cls(every.n, every.worth, every.mean, np.where(moments.low < moments.high, square, 0.0),
+        return cls(every.n, every.worth, every.mean, np.where(moments.low == moments.high, 0.0, square),
                    np.where(every.n > 0, farthest, 0.0))  # fmt: skip
 
 
 def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
-    """The diagnosis of the samples."""
+    """The diagnosis of the samples; of rates, counts and means of a known error, only how many there are."""
     seen = _Plain.of(moments)
+    if moments.law or moments.sigma is not None:
+        n = seen.n if moments.reported is None else moments.reported
+        flags = (n == 1).astype(np.uint8) << np.uint8(FLAGS.index("one sample"))
+        return Diagnosis(flags, math.nan, math.nan, _count_correlation(np.rint(seen.worth).astype(np.int64), seen.mean))
     n, freedom = seen.n, np.maximum(seen.n - 1, 0)
     sample = (noise.freedom * noise.common + seen.square) / (noise.freedom + freedom)
     stuck = (n > 1) & (seen.square == 0.0)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.fit.laws import LAWS
 from colme.data.moments import EARLY, LATE, FoldMoments
 from colme.errors import missing_extra
 
@@ -46,14 +47,25 @@ class Noise(NamedTuple):
     """The variance of a mean relative to that of as many independent samples (autocorrelation, common shocks)."""
     known: bool = False
     """Whether the variance was given, so that it has no error."""
+    law: str = ""
+    """The law of rates or counts, whose variance follows from the rate."""
     persistence: float = 1.0
     """The part of the differences between agents' own variances that is found again in other samples, 0 to 1: low if
     own variances differ by chance only, as under skewed noise, where an agent of small variance has a small mean."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of variances that estimators may use."""
+        return ("pooled", self.law) if self.law else KINDS
 
     def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The variance of a sample of each agent."""
         if kind == "pooled" or self.known:
             return np.full(len(moments.n), self.pooled)
+        if self.law:  # at the agent's rate with a little of the common one: an agent without an event has a variance
+            law, n, rate = LAWS[self.law], moments.worth, _common_rate(moments)
+            little = law.little(rate)
+            return law.variance((n * moments.mean + little * rate) / (n + little))
         return np.asarray((self.freedom * self.common + moments.square) / (self.freedom + moments.freedom))
 
     def of_mean(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
@@ -62,15 +74,19 @@ class Noise(NamedTuple):
 
     def freedoms(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
         """The degrees of freedom of each agent's variance."""
-        if self.known:
+        if self.known or self.law:
             return np.full(len(moments.n), _MOST)
         every = max(float(moments.freedom.sum()), 1.0)
         return np.full(len(moments.n), every) if kind == "pooled" else np.minimum(self.freedom + moments.freedom, every)
 
 
-def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> Noise:
-    """The noise of the samples, or `sigma` if it is given. `ordered`: the folds are periods of time."""
+def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool, law: str = "") -> Noise:
+    """The noise of the samples, or `sigma` if it is given, or that of the law of rates or counts. `ordered`: the folds
+    are periods of time."""
     every = folds.merged(slice(None))
+    if law:
+        pooled = float(LAWS[law].variance(np.array(_common_rate(every))))
+        return Noise(pooled, pooled, _MOST, law=law)
     factor = inflation(folds) if ordered else 1.0
     if sigma is not None:
         return Noise(sigma * sigma, sigma * sigma, _MOST, factor, True)
@@ -80,6 +96,11 @@ def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool) -> 
     pooled = float(every.square[some].sum() / every.freedom[some].sum())
     common, freedom = _common(every.square[some] / every.freedom[some], every.freedom[some])
     return Noise(pooled, common, freedom, factor, persistence=_persistence(folds, common, freedom))
+
+
+def _common_rate(moments: FoldMoments) -> float:
+    """The rate of all agents together, with half a success or event more, so that it is not 0 or 1."""
+    return (float(moments.worth @ moments.mean) + 0.5) / (float(moments.worth.sum()) + 1.0)
 
 
 def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
@@ -120,6 +141,8 @@ def judging_variances(
     make it larger, so it is then multiplied by the variance of a mean relative to independent samples (for AR(1))."""
     if noise.known:
         return np.full(len(moments.n), noise.pooled)
+    if noise.law == "Poisson":
+        return moments.mean
     square, freedom = moments.square, moments.freedom
     if successive is not None:
         pairs = np.asarray(moments.n - 1.0, np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.columns import TABLE, check_columns
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments, resolution_of
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments, are_binary, resolution_of
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.reader import rows_left_out
 from colme.data.read.table import Names
@@ -184,17 +184,19 @@ class _Query:
         low = placed(columns["low"], math.inf).min(axis=1)
         high = placed(columns["high"], -math.inf).max(axis=1)
         successive = placed(columns["successive"]).sum(axis=1) if FOLD in columns else None
+        law = ""
         if successive is None:
+            law = "binomial" if self.names.weight is None and are_binary(moments.merged([0])) else ""
             moments = self._folded(moments, placed(columns["cube"])[:, 0], near, seed)
         return AgentMoments(
             labels[order], moments, low, high, successive, resolution, 1.0, None, None,
-            tuple(rows_left_out(left_out, self.names)), self.names, tuple(part[order] for part in parts),
+            tuple(rows_left_out(left_out, self.names)), self.names, tuple(part[order] for part in parts), law,
         ).select(n.sum(axis=1) > 0)  # fmt: skip
 
     def _folded(self, moments: FoldMoments, cube: Floats, near: float, seed: int) -> FoldMoments:
         every = moments.merged([0])
         ones = np.nan_to_num(every.mean) * every.n
-        if self.names.weight is None and _is_binary(every):
+        if self.names.weight is None and are_binary(every):
             return thinned_successes(every.n, np.rint(ones).astype(np.int64), seed)
         return thinned(every, seed, _skewness(every, cube, near))
 
@@ -216,13 +218,6 @@ def _finite(columns: dict[str, Floats]) -> bool:
     there = columns["n"] > 0
     far = np.maximum(np.abs(columns["low"][there]), np.abs(columns["high"][there]))
     return bool((far < _LARGEST).all() and np.isfinite(columns["cube"][there]).all())
-
-
-def _is_binary(every: FoldMoments) -> bool:
-    """Whether all samples can only be 0 or 1: then squares follow from means."""
-    mean = np.nan_to_num(every.mean)
-    return bool((mean >= 0.0).all() and (mean <= 1.0).all()
-                and np.allclose(every.square, every.n * mean * (1.0 - mean), rtol=1e-9, atol=1e-9))  # fmt: skip
 
 
 def _skewness(every: FoldMoments, cube: Floats, near: float) -> float:

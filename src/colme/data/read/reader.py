@@ -33,11 +33,12 @@ class TableReader:
     If there is a seed, samples are only counted, in random folds, and `moments` returns what is known of them."""
 
     def __init__(
-        self, source: Any, names: Names, form: TableFormat, *, memory: int = MEMORY, seed: int | None = None
+        self, source: Any, names: Names, form: TableFormat, *, memory: int = MEMORY, seed: int | None = None,
+        more: tuple[str, ...] = (),
     ):  # fmt: skip
         self.names = names
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
-        singles = (names.value, names.time, names.weight, names.label, *names.covariates)
+        singles = (names.value, names.time, names.weight, names.label, *names.covariates, *more)
         wanted = list(dict.fromkeys([*self.agent, *(each for each in singles if each is not None)]))
         self.source = open_source(source, form)
         self.batches = self.source.read(wanted)
@@ -210,7 +211,7 @@ class TableReader:
                             f"Choose another column than {column}, or leave it out.")  # fmt: skip
 
     def _column(self, key: str) -> str:
-        return str(self.names.weight if key == "zero" else getattr(self.names, key))
+        return str(self.names.weight if key == "zero" else getattr(self.names, key, key))
 
     def _covariates(self, there: NDArray[np.bool_]) -> tuple[NDArray[np.float64] | None, list[str]]:
         """Each agent's mean of every covariate; agents without one get the mean of the others."""
@@ -251,7 +252,7 @@ def rows_left_out(left_out: dict[str, int], names: Names) -> list[str]:
     agents = names.agent if isinstance(names.agent, tuple) else (names.agent,)
     what = {"agent": " or ".join(map(str, agents)), "zero": "a weight above 0"}
     return [
-        f"{_rows(n)} without {what.get(key) or getattr(names, key)} {_were(n)} left out."
+        f"{_rows(n)} without {what.get(key) or getattr(names, key, key)} {_were(n)} left out."
         for key, n in left_out.items() if n
     ]  # fmt: skip
 

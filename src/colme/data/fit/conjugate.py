@@ -1,0 +1,197 @@
+"""Rates and counts with their own likelihood: beta-binomial and gamma-Poisson shrinkage, and a mixture of rates.
+
+The true rate of an agent has the prior mean m and the prior weight s, in trials or exposure (`colme.data.fit.laws`). Of
+y successes or events in n, the estimate is (y + s m) / (n + s), and the posterior is that of a prior with y and n
+added, so intervals stay within [0, 1] or above 0. The weight s is chosen by maximum likelihood.
+
+Where rates form classes, the prior of largest likelihood is a few points of weight (Kiefer and Wolfowitz 1956). It is
+found on a grid of rates by expectation and maximization: the census of a table, for samples that are far from normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import NormalDist
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from colme.data.fit.estimators import AgentStatistics, Estimator, balanced
+from colme.data.fit.laws import LAWS, Law
+
+Floats = NDArray[np.float64]
+_JEFFREYS = 0.5
+"""Successes, failures or events that the prior of an agent alone counts for."""
+_POINTS = 100
+"""Points of the grid of rates."""
+_ROUNDS, _ENOUGH = 1000, 1e-3
+"""Rounds of expectation and maximization at most, and the growth of a weight at which there are enough."""
+_OTHERS = np.linspace(-4.0, 4.0, 25)
+"""Logarithms of weights of the prior, relative to the most likely one, that may be the true one."""
+_LEAST, _MOST = 1e-3, 1e7
+"""The prior weight lies between these, in units of the median count."""
+
+
+class ConjugateFit(msgspec.Struct, frozen=True):
+    """Posteriors with y successes or events in n, the prior's included.
+
+    extra  the variance of an estimate that comes from the prior, whose parameters are estimates, too"""
+
+    law: Law
+    y: Floats
+    n: Floats
+    estimate: Floats
+    borrowed: Floats
+    extra: Floats | float = 0.0
+    groups: NDArray[np.int64] | None = None
+
+    @property
+    def _inside(self) -> Floats:
+        """The variance of the posterior."""
+        return self.law.variance(self.y / self.n) / self.n
+
+    def error(self) -> Floats:
+        return np.sqrt(self._inside + self.extra)
+
+    def interval(self, level: float, error: Floats | None = None) -> tuple[Floats, Floats]:
+        """(lower, upper): a posterior of the same kind and mean, with this standard error."""
+        share = self._inside / np.square(self.error() if error is None else np.maximum(error, 1e-300))
+        ends = (self.law.quantile(0.5 + 0.5 * side * level, share * self.y, share * self.n) for side in (-1, 1))
+        lower, upper = ends
+        return np.minimum(lower, self.estimate), np.maximum(upper, self.estimate)
+
+
+class _Conjugate(Estimator, frozen=True, kw_only=True):
+    """An estimator with the likelihood of the law that `variance` names."""
+
+    variance: str = "binomial"
+
+    def claimed(
+        self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
+    ) -> tuple[Floats, Floats]:
+        own = agents[self.variance]
+        fit = self.fit(own)
+        return balanced(fit, own), np.square(fit.error())
+
+
+class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
+    """Beta-binomial or gamma-Poisson empirical Bayes."""
+
+    name = "shrinkage"
+
+    def fit(self, agents: AgentStatistics) -> ConjugateFit:
+        law = LAWS[self.variance]
+        y, n, middle = agents.mean * agents.worth, agents.worth, float(np.median(agents.worth))
+        least = _JEFFREYS / (float(n.sum()) + 1.0)
+        # weights must not depend on the rate of an agent: those without an event would have the largest
+        common = law.variance((y.sum() + _JEFFREYS) / (n.sum() + 2.0 * _JEFFREYS)) / n
+        place = np.clip(agents.prior.fit(agents.mean, common).mean, least, law.most - least)
+        found = optimize.minimize_scalar(
+            lambda log: -law.log_likelihood(y, n, place, float(np.exp(log))), method="bounded",
+            bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
+        )  # fmt: skip
+        weight = float(np.exp(found.x))
+        whole = n + weight
+        estimate, borrowed = (y + weight * place) / whole, weight / whole
+        extra = _prior_variance(law, y, n, place, weight, estimate)
+        spread = law.variance(place) / weight + law.variance(place) / n
+        extra = extra + np.square(borrowed) / float((1.0 / spread).sum())  # of the prior mean
+        return ConjugateFit(law, y + weight * place, whole, estimate, borrowed, extra)
+
+    @property
+    def label(self) -> str:
+        return f"shrinkage ({'beta-binomial' if self.variance == 'binomial' else 'gamma-Poisson'})"
+
+
+def _prior_variance(law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats) -> Floats:
+    """What the unknown weight of the prior adds to the variance of estimates: likelihoods of other weights, on a
+    uniform prior of the spread of true rates, which is about v(m) / weight."""
+    weights = weight * np.exp(_OTHERS)
+    log = np.array([law.log_likelihood(y, n, place, float(each)) for each in weights]) - _OTHERS
+    share = np.exp(log - log.max())
+    share /= share.sum()
+    inside = law.variance(estimate) / (n + weight)
+    extra = np.zeros(len(y))
+    for part, each in zip(share, weights, strict=True):
+        other = (y + each * place) / (n + each)
+        extra += part * (law.variance(other) / (n + each) + np.square(other - estimate) - inside)
+    return np.maximum(extra, 0.0)
+
+
+class RateMixtureFit:
+    """Posteriors under a prior of points: `share[a, g]` is the probability that agent a has the rate at point g."""
+
+    groups: NDArray[np.int64] | None = None
+
+    def __init__(self, law: Law, y: Floats, n: Floats):
+        own = law.stabilized(y / n)
+        self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
+        # agents with the same counts have the same posterior
+        pairs, self._pair, number = np.unique(np.stack([y, n]), axis=1, return_inverse=True, return_counts=True)
+        log = law.log_density(pairs[0][:, None], pairs[1][:, None], self._rate)
+        like = np.exp(log - log.max(axis=1, keepdims=True))
+        weight = np.full(_POINTS, 1.0 / _POINTS)
+        for _ in range(_ROUNDS):
+            growth = like.T @ (number / (like @ weight)) / len(y)
+            weight *= growth
+            if growth.max() < 1.0 + _ENOUGH:
+                break
+        self._share = like * weight
+        self._share /= self._share.sum(axis=1, keepdims=True)
+        middle = self._share @ self._rate
+        # the place of a point is known as well as the rate of all agents together that it stands for
+        held = self._share.T @ (number * pairs[1])
+        self._place = law.variance(np.clip(self._rate, 1e-12, law.most - 1e-12)) / np.maximum(held, 1e-300)
+        self._place = np.minimum(self._place, np.square(np.ptp(self._rate)))
+        inside = self._share @ (np.square(self._rate) + self._place) - np.square(middle)
+        self._variance = inside[self._pair].clip(min=0.0)
+        self.estimate = middle[self._pair]
+        noise = law.variance(self.estimate) / n
+        # by Tweedie's formula, an estimate follows its own rate as far as the posterior is as wide as the noise
+        self.borrowed = 1.0 - np.clip(self._variance / np.maximum(noise, 1e-300), 0.0, 1.0)
+
+    def error(self) -> Floats:
+        return np.sqrt(self._variance)
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """(lower, upper), between which the true rate lies with this posterior probability."""
+        below = np.cumsum(self._share, axis=1)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(self._place)
+        ends = []
+        for side in (-1, 1):
+            point = (below < 0.5 + 0.5 * side * level).sum(axis=1).clip(max=_POINTS - 1)
+            ends.append((self._rate[point] + side * reach[point])[self._pair])
+        return ends[0], ends[1]
+
+
+class RateMixture(_Conjugate, frozen=True, kw_only=True):
+    """Empirical Bayes with a prior of points."""
+
+    name = "census"
+    needs_groups = True
+
+    def fit(self, agents: AgentStatistics) -> RateMixtureFit:
+        return RateMixtureFit(LAWS[self.variance], agents.mean * agents.worth, agents.worth)
+
+    def claimed(
+        self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
+    ) -> tuple[Floats, Floats]:
+        if grouped:
+            return super().claimed(agents, persistence)
+        middle, variance = ConjugateShrinkage(variance=self.variance).claimed(agents, persistence)
+        estimate = self.estimates(agents[self.variance])
+        return estimate, variance + np.square(middle - estimate)
+
+
+class ConjugateLocal(_Conjugate, frozen=True, kw_only=True):
+    """Every agent's own rate, with Jeffreys' intervals."""
+
+    name = "local"
+
+    def fit(self, agents: AgentStatistics) -> ConjugateFit:
+        law = LAWS[self.variance]
+        y, n = agents.mean * agents.worth, agents.worth
+        more = 2.0 * _JEFFREYS if law.most == 1.0 else 0.0
+        return ConjugateFit(law, y + _JEFFREYS, n + more, agents.mean, np.zeros(len(n)))

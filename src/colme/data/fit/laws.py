@@ -1,0 +1,117 @@
+"""The laws of rates and counts: how samples vary around a true rate, and the conjugate prior of that rate."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.errors import missing_extra
+
+try:
+    from scipy import special
+except ImportError:
+    raise missing_extra("scipy", "data", "estimating from a table") from None
+
+Floats = NDArray[np.float64]
+
+
+class Law(msgspec.Struct, frozen=True):
+    """y successes in n trials, or y events in exposure n."""
+
+    name: ClassVar[str]
+    most: ClassVar[float]
+    """The largest rate."""
+
+    @abstractmethod
+    def variance(self, rate: Floats) -> Floats:
+        """The variance of one trial, or of the number of events in exposure 1."""
+
+    @abstractmethod
+    def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
+        """Of y successes or events at a true rate between 0 and `most`; constants are left out."""
+
+    @abstractmethod
+    def stabilized(self, rate: Floats) -> Floats:
+        """A scale on which the standard error of a rate does not depend on the rate."""
+
+    @abstractmethod
+    def at(self, scale: Floats) -> Floats:
+        """The rate at a place of that scale."""
+
+    @abstractmethod
+    def little(self, rate: float) -> float:
+        """As many trials, or as much exposure, as hold about one success, failure or event less than an agent sees."""
+
+    @abstractmethod
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
+        """Of a prior with these means and this weight in trials or exposure; constants are left out."""
+
+    @abstractmethod
+    def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
+        """Of a posterior with y successes or events in n, the prior's included."""
+
+
+class Binomial(Law, frozen=True):
+    """Successes in a number of trials. The prior is Beta(s m, s (1 - m))."""
+
+    name = "binomial"
+    most = 1.0
+
+    def variance(self, rate: Floats) -> Floats:
+        return np.asarray(rate * (1.0 - rate))
+
+    def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
+        return np.asarray(special.xlogy(y, rate) + special.xlog1py(n - y, -rate))
+
+    def stabilized(self, rate: Floats) -> Floats:
+        return np.arcsin(np.sqrt(rate))
+
+    def at(self, scale: Floats) -> Floats:
+        return np.square(np.sin(scale))
+
+    def little(self, rate: float) -> float:
+        return 1.0
+
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
+        a, b = weight * place, weight * (1.0 - place)
+        return float((special.betaln(y + a, n - y + b) - special.betaln(a, b)).sum())
+
+    def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
+        return np.asarray(special.betaincinv(y, np.maximum(n - y, 1e-300), share))
+
+
+class Poisson(Law, frozen=True):
+    """Events in an exposure. The prior is Gamma(s m) with rate s."""
+
+    name = "Poisson"
+    most = np.inf
+
+    def variance(self, rate: Floats) -> Floats:
+        return np.asarray(rate)
+
+    def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
+        return np.asarray(special.xlogy(y, rate) - n * rate)
+
+    def stabilized(self, rate: Floats) -> Floats:
+        return np.sqrt(rate)
+
+    def at(self, scale: Floats) -> Floats:
+        return np.square(scale)
+
+    def little(self, rate: float) -> float:
+        return 0.5 / rate
+
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
+        a = weight * place
+        whole = special.gammaln(y + a) - special.gammaln(a) + a * np.log(weight) - (y + a) * np.log(n + weight)
+        return float(whole.sum())
+
+    def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
+        return np.asarray(special.gammaincinv(y, share) / n)
+
+
+LAWS: dict[str, Law] = {law.name: law for law in (Binomial(), Poisson())}

@@ -1,0 +1,163 @@
+"""`read_summaries`: tables that hold summaries of samples instead of samples, as moments.
+
+    means   the mean of an agent's samples, its standard error and, if known, the number of samples: meta-analysis,
+            small-area estimation
+    rates   successes and trials
+    counts  events and the exposure in which they were counted: person-years, hours, area
+
+Rows of the same agent are added up. There are no rows to put into folds, so these are drawn by thinning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.data.moments import AgentMoments, FoldMoments
+from colme.data.read.arrow_columns import Where
+from colme.data.read.batches import Batch
+from colme.data.read.format import TableFormat
+from colme.data.read.numbers import refuse
+from colme.data.read.reader import TableReader
+from colme.data.read.table import Names, Progress
+from colme.data.thinning import thinned, thinned_counts, thinned_means, thinned_successes
+
+Floats = NDArray[np.float64]
+_LARGEST = 1e50
+"""Bound on means and standard errors: their fourth powers must be finite."""
+_MOST = 2**53
+"""Bound on counts: larger ones are not whole as floats."""
+
+
+class Columns(NamedTuple):
+    """Which columns hold the summaries; those of one kind, and None for the others."""
+
+    mean: str | None = None
+    se: str | None = None
+    n: str | None = None
+    successes: str | None = None
+    trials: str | None = None
+    events: str | None = None
+    exposure: str | None = None
+
+    @property
+    def given(self) -> dict[str, str]:
+        return {role: name for role, name in self._asdict().items() if name is not None}
+
+    @property
+    def law(self) -> str:
+        """The law of the samples; "" for means, which may have any."""
+        return "binomial" if self.successes is not None else "Poisson" if self.exposure is not None else ""
+
+
+def read_summaries(
+    source: Any, names: Names, columns: Columns, form: TableFormat, *, seed: int, progress: Progress | None = None
+) -> AgentMoments:  # fmt: skip
+    """The moments of a table of summaries."""
+    with contextlib.closing(SummaryReader(source, names, columns, form)) as reader:
+        for _ in reader:
+            if progress is not None:
+                progress(reader.n_rows, reader.total)
+        return reader.summarized(seed)
+
+
+class SummaryReader(TableReader):
+    """Reads summaries instead of samples."""
+
+    def __init__(self, source: Any, names: Names, columns: Columns, form: TableFormat):
+        super().__init__(source, names, form.checked(), more=tuple(columns.given.values()))
+        self.columns = columns
+        self.left_out |= dict.fromkeys(columns.given.values(), 0)
+        self.parts: list[tuple[NDArray[Any], ...]] = []
+
+    def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[Floats]:
+        found = {}
+        for role, name in self.columns.given.items():
+            found[role] = self._numbers(batch, name, "it must be finite. Leave the row out.")
+            keep &= self._keep(~np.isnan(found[role]), name, keep)
+        _check(found, {role: self._where(name) for role, name in self.columns.given.items()})
+        if "trials" in found:
+            keep &= self._keep(found["trials"] > 0.0, "zero", keep)
+        return list(found.values())
+
+    def _store(self, code: NDArray[np.int64], columns: list[Floats]) -> None:
+        self.parts.append((code, *columns))
+
+    def summarized(self, seed: int) -> AgentMoments:
+        """The moments of all rows, in folds by thinning."""
+        self._check_not_empty()
+        labels, parts, label, covariates, notes = self._agents()
+        code, *columns = (np.concatenate(each) for each in zip(*self.parts, strict=True))
+        code = (np.cumsum(self.count > 0) - 1)[code]
+        # folds do not depend on the order of the rows
+        order = np.argsort(labels.astype(str), kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        folds, count, sigma = _folded(self.columns, place[code], columns, len(labels), seed)
+        unknown = np.full(len(labels), np.nan)
+        resolution = 1.0 if self.columns.law else 0.0
+        return AgentMoments(
+            labels, folds.select(place), unknown, unknown, None, resolution, 1.0, label, covariates, notes, self.names,
+            parts, self.columns.law, sigma, count[place],
+        )  # fmt: skip
+
+
+def _check(found: dict[str, Floats], where: dict[str, Where]) -> None:
+    """Refuse what cannot be a summary."""
+
+    def wrong(role: str, cells: NDArray[np.bool_], rule: str) -> None:
+        refuse(cells & ~np.isnan(found[role]), found[role], where[role], rule)
+
+    for role in ("n", "successes", "trials", "events"):
+        if role in found:
+            x = found[role]
+            wrong(
+                role, (x != np.floor(x)) | (x > _MOST), "it must be a whole number. Correct it, or leave the row out."
+            )
+    for role in ("successes", "trials", "events"):
+        if role in found:
+            wrong(role, found[role] < 0.0, "it must not be negative. Correct it, or leave the row out.")
+    if "mean" in found:
+        far = f"it must be below {_LARGEST:g}. Try another unit."
+        wrong("mean", np.abs(found["mean"]) > _LARGEST, far)
+        wrong("se", found["se"] <= 0.0, "a standard error must be above 0. Correct it, or leave the row out.")
+        wrong("se", (found["se"] > _LARGEST) | (found["se"] < 1.0 / _LARGEST), far)
+    if "n" in found:
+        wrong("n", found["n"] < 1.0, "an agent has at least one sample. Correct it, or leave the row out.")
+    if "trials" in found:
+        more = found["successes"] > found["trials"]
+        i = int(np.argmax(more))
+        wrong("successes", more, f"it must be at most the number of trials, {found['trials'][i]:g}. Are the columns "
+                                 "exchanged?")  # fmt: skip
+    if "exposure" in found:
+        wrong("exposure", found["exposure"] <= 0.0, "an exposure must be above 0. Correct it, or leave the row out.")
+
+
+def _folded(
+    columns: Columns, code: NDArray[np.int64], found: list[Floats], n_agents: int, seed: int
+) -> tuple[FoldMoments, NDArray[np.int64], float | None]:  # fmt: skip
+    """(folds, counts to report, the known standard deviation of a sample of weight 1)."""
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(code, values, n_agents).astype(np.float64)
+
+    if columns.law:
+        y, n = (total(each) for each in found)
+        events = np.rint(y).astype(np.int64)
+        if columns.law == "Poisson":
+            return thinned_counts(events, n, seed), events, None
+        trials = np.rint(n).astype(np.int64)
+        return thinned_successes(trials, events, seed), trials, None
+    mean, se = found[:2]
+    n = found[2] if columns.n is not None else np.ones(len(mean))
+    weight = n if columns.n is not None else 1.0 / np.square(se)
+    whole = total(weight)
+    middle = total(weight * mean) / whole
+    if columns.n is None:
+        return thinned_means(middle, whole, seed), total(n).astype(np.int64), 1.0
+    square = total((n - 1.0) * n * np.square(se) + n * np.square(mean - middle[code]))
+    count = np.rint(whole).astype(np.int64)
+    return thinned(FoldMoments(count, whole, whole, whole, middle, square), seed), count, None
