@@ -6,11 +6,13 @@ import datetime
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import narwhals
 import numpy as np
 import pandas
 import pytest
+from numpy.typing import NDArray
 
 from colme.data.estimate import estimate, estimate_table
 from colme.data.fit.estimators import ESTIMATORS
@@ -115,8 +117,8 @@ def test_known_labels_and_covariates_tell_the_prior_mean() -> None:
     assert told.summary.groups_sentence == "4 known groups" and np.array_equal(told.group, label)
     assert told.summary.gain > 0.8 and told.summary.tau < 0.5
     informative = drawn(rng, 2.0 * np.log(size) + rng.normal(0.0, 0.1, 400), size, sigma=6.0)
-    plain, aware = estimate_table(informative), estimate_table(informative, log_n=True)
-    assert plain.summary.count_correlation > 0.5 and "log n" in sentences(plain)["Counts"]
+    plain, aware = (estimate_table(informative, method="shrinkage", log_n=log_n) for log_n in (False, True))
+    assert plain.summary.count_correlation > 0.5 and "log n" not in sentences(plain)["Counts"]
     assert aware.summary.tau < 0.5 * plain.summary.tau and aware.summary.gain > plain.summary.gain
 
 
@@ -291,3 +293,26 @@ def test_adjusted_rand_index_is_zero_by_chance() -> None:
     values = [adjusted_rand_index(rng.integers(0, 4, 200), rng.integers(0, 3, 200)) for _ in range(200)]
     assert np.mean(values) == pytest.approx(0.0, abs=0.005)
     assert adjusted_rand_index(np.zeros(5), np.zeros(5)) == 1.0
+
+
+def counted(rng: np.random.Generator, slope: float) -> tuple[Any, NDArray[np.float64]]:
+    """300 agents with 2 to 55 samples, whose means grow with the logarithm of their number."""
+    n = np.exp(rng.uniform(0.0, 4.0, 300)).astype(np.int64) + 1
+    truth = slope * np.log(n) + rng.normal(0.0, 0.3 if slope else 1.0, 300)
+    return table_of([rng.normal(mean, 2.0, size) for mean, size in zip(truth, n, strict=True)]), truth
+
+
+def test_auto_sees_that_counts_tell_the_mean() -> None:
+    """Ten tables: nearly as good as with the covariate that was asked for; and not used where counts tell nothing."""
+    auto, asked, used = [], [], []
+    for seed in range(60, 70):
+        table, truth = counted(np.random.default_rng(seed), 1.5)
+        for log_n, found in ((False, auto), (True, asked)):
+            result = estimate_table(table, log_n=log_n)
+            found.append(np.square(result.estimate - truth).mean() / np.square(result.mean - truth).mean())
+        used.append(estimate_table(table).summary.log_n)
+        plain = estimate_table(counted(np.random.default_rng(seed), 0.0)[0])
+        assert not plain.summary.log_n  # by chance in one table of forty
+    assert np.mean(asked) < 0.15 and np.mean(auto) < np.mean(asked) + 0.05 and np.mean(used) > 0.8
+    words = sentences(estimate_table(counted(np.random.default_rng(60), 1.5)[0]))["Counts"]
+    assert "so what is expected of an agent depends on log n" in words

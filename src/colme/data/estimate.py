@@ -34,6 +34,7 @@ from colme.data.fit.cross_validation import (
     Scored,
     best_of,
     candidates,
+    is_better,
     statistics_of,
 )
 from colme.data.fit.diagnosis import Diagnosis, diagnose
@@ -62,6 +63,8 @@ _PERSISTENT = 0.5
 """Groups are found with the variances of the estimator if so much of the differences between own variances persists."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
+_COUNTED = 30
+"""Fewest agents to tell whether counts predict means."""
 _VALIDATED = 100_000
 """Agents used in cross-validation, about, at most: more would not change its outcome."""
 
@@ -274,7 +277,7 @@ def _check_half_life(options: EstimateOptions, table: Table | None = None) -> No
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
-    measured = _Measured(moments, options)
+    options, measured = _with_counts(_Measured(moments, options), options)
     choice = _choose(measured, options, progress)
     fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))
     groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
@@ -381,6 +384,18 @@ def _prior(every: AgentMoments, *, log_n: bool) -> Prior:
 # choose
 
 
+def _with_counts(measured: _Measured, options: EstimateOptions) -> tuple[EstimateOptions, _Measured]:
+    """With the logarithm of the counts as a covariate, if shrinkage is then better in cross-validation."""
+    n = measured.moments.worth
+    if options.method != "auto" or options.log_n or measured.alone is not None or np.ptp(n) <= 0.0 or len(n) < _COUNTED:
+        return options, measured
+    other = options._replace(log_n=True)
+    counted = _Measured(measured.every, other)
+    family = [each for each in candidates(measured.noise.law) if each.name in ("local", "shrinkage")]
+    plain, tried = (each.validation.score(family) for each in (measured, counted))
+    return (other, counted) if plain and is_better(tried[1:], plain[1:]) else (options, measured)
+
+
 class _Choice(NamedTuple):
     """The estimator to use, why, and the scores of all in cross-validation."""
 
@@ -448,7 +463,10 @@ def _with_intervals(
     posterior = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
     doubt = _DOUBT if posterior is not None else 0.0
     factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
-    variance = claimed * factor.of(measured.moments.worth)
+    factors = factor.of(measured.moments.worth)
+    if measured.noise.law:  # a posterior with the right likelihood is not too wide
+        factors = np.maximum(factors, 1.0)
+    variance = claimed * factors
     # never wider than the interval of the agent's own mean
     local = measured.local(estimator.variance)
     own = local.claimed(statistics, measured.noise.persistence)[1]

@@ -62,6 +62,8 @@ _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
 _LEAD = {"census": 1.0}
 """Standard errors by which another estimator must be better than shrinkage; 2 for those that are not listed."""
+_SURE = 2.0
+"""Standard errors by which a covariate that nobody asked for must make shrinkage better."""
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
 _STRATUM = 25
@@ -283,6 +285,12 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
         f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "
         f"standard error of {se:.1%}"
     )
+
+
+def is_better(some: Sequence[Scored], others: Sequence[Scored]) -> bool:
+    """Whether the best of some estimators is better than the best of others, by `_SURE` standard errors."""
+    lead = _smallest(others).away - _smallest(some).away
+    return float(lead.mean()) > _SURE * _standard_error(lead)
 
 
 def _leads(one: Scored, other: Scored) -> bool:

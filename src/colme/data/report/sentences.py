@@ -66,7 +66,7 @@ def sentences(result: Result) -> dict[str, str]:
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
         "Drift": _drift(summary.drift, summary.half_life),
-        "Counts": "" if summary.log_n else _count_dependence(summary.count_correlation, summary.n_agents),
+        "Counts": _count_dependence(summary.count_correlation, summary.n_agents, summary.log_n),
         "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
                           "{n} agents look faulty"),
         "Zero variance": _zero_variance(summary.zero_variance),
@@ -209,11 +209,12 @@ def _drift(share: float, half_life: float | None) -> str:
     return f"About {percent(share)} of the agents drift: early and late samples differ beyond chance.{remedy}"
 
 
-def _count_dependence(value: float, n_agents: int) -> str:
+def _count_dependence(value: float, n_agents: int, used: bool) -> str:
     if not math.isfinite(value) or abs(value) < max(WEAK, 2.0 / math.sqrt(n_agents)):
         return ""
     more = "larger" if value > 0 else "smaller"
-    return f"Agents with more samples have {more} means (correlation {value:.2f}): the covariate 'log n' may help."
+    what = f"Agents with more samples have {more} means (correlation {value:.2f})"
+    return f"{what}, so what is expected of an agent depends on log n." if used else f"{what}."
 
 
 def _zero_variance(n: int) -> str:
