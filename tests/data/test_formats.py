@@ -335,7 +335,7 @@ def test_the_reader_of_spreadsheets_is_an_extra(tmp_path: Path, monkeypatch: pyt
     ("t.parquet", b"a,v\nx,1\n", ("t.parquet is text", "the two must agree", "to end in .csv")),
     ("t.xlsx", b"a,v\nx,1\n", ("t.xlsx is text", "to end in .csv")),
     ("t.csv.gz", b"a,v\nx,1\n", ("t.csv.gz is text", "to end in .csv")),
-    ("t.csv", gzip.compress(b"a,v\nx,1\n"), ("t.csv is compressed", "to end in .csv.gz")),
+    ("t.csv", gzip.compress(b"a,v\nx,1\n", mtime=0), ("t.csv is compressed", "to end in .csv.gz")),
     ("t.csv", b"PK\3\4\0\0", ("t.csv is a spreadsheet or another archive", "to end in .xlsx")),
     ("t.csv", b"PAR1\x15\4", ("t.csv is a Parquet file", "to end in .parquet")),
     ("t.xlsx", b"\xd0\xcf\x11\xe0\0\0", ("an old spreadsheet, or one with a password", "to end in .xlsx")),

@@ -61,7 +61,8 @@ def test_rates_and_counts_gain_and_their_intervals_cover(world: str) -> None:
         assert (result.upper >= result.estimate).all() and (columns is COUNTS or (result.upper <= 1.0).all())
         assert 0.0 <= result.summary.gain <= 1.0
     true, coverage, said, se = np.mean(found, axis=0)
-    assert true < most and 0.87 - 0.03 < coverage < 0.97 and said > true - 2.0 * se
+    assert true < most and coverage > 0.87 - 0.03 and said > true - 2.0 * se
+    assert coverage < 0.93 + 0.03 or "classes" in world
 
 
 def test_shrinkage_finds_the_prior() -> None:

@@ -61,6 +61,8 @@ _DOUBT = 0.5
 small where the model of groups and noise is right, and large where it is not."""
 _PERSISTENT = 0.5
 """Groups are found with the variances of the estimator if so much of the differences between own variances persists."""
+_ANSCOMBE = 0.375
+"""Successes, failures or events that are added before rates are put on that scale (Anscombe 1948)."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
 _COUNTED = 30
@@ -511,11 +513,28 @@ def _find_groups(
     if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
         found = Groups.parts(fit.groups)
     else:
-        own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT and not measured.noise.law
-        agents = measured.statistics("moderated" if own else "pooled")
-        n = measured.moments.worth if measured.noise.law else measured.moments.n
-        found = Groups.of(mixture_fit(agents), options.groups, measured.every.resolution / n)
+        found = Groups.of(mixture_fit(_grouping_statistics(measured, estimator)), options.groups, _steps(measured))
     return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
+
+
+def _grouping_statistics(measured: _Measured, estimator: Estimator) -> AgentStatistics:
+    """What groups are searched in: rates and counts on the scale on which their variance does not depend on them."""
+    if measured.noise.law:
+        law, n = LAWS[measured.noise.law], measured.moments.worth
+        more = _ANSCOMBE if law.most == 1.0 else 0.0
+        mean = law.stabilized((n * measured.moments.mean + _ANSCOMBE) / (n + 2.0 * more))
+        return AgentStatistics(mean, 0.25 / (n + more), n, measured.prior)
+    own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT
+    return measured.statistics("moderated" if own else "pooled")
+
+
+def _steps(measured: _Measured) -> Floats:
+    """The smallest difference between two means that each agent could have, if samples are rounded or counts."""
+    if not measured.noise.law:
+        return np.asarray(measured.every.resolution / measured.moments.n)
+    law, n, mean = LAWS[measured.noise.law], measured.moments.worth, measured.moments.mean
+    more = np.minimum(mean + 0.5 / n, law.most)
+    return law.stabilized(more) - law.stabilized(np.maximum(more - 1.0 / n, 0.0))
 
 
 def _count(n: int, what: str) -> str:

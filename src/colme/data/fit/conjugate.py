@@ -143,8 +143,7 @@ class RateMixtureFit:
         middle = self._share @ self._rate
         # the place of a point is known as well as the rate of all agents together that it stands for
         held = self._share.T @ (number * pairs[1])
-        self._place = law.variance(np.clip(self._rate, 1e-12, law.most - 1e-12)) / np.maximum(held, 1e-300)
-        self._place = np.minimum(self._place, np.square(np.ptp(self._rate)))
+        self._place = law.variance(self._rate) / np.maximum(held, float(np.median(n)))
         inside = self._share @ (np.square(self._rate) + self._place) - np.square(middle)
         self._variance = inside[self._pair].clip(min=0.0)
         self.estimate = middle[self._pair]

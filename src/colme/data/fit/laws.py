@@ -36,7 +36,7 @@ class Law(msgspec.Struct, frozen=True):
 
     @abstractmethod
     def stabilized(self, rate: Floats) -> Floats:
-        """A scale on which the standard error of a rate does not depend on the rate."""
+        """A scale on which the variance of a rate is 1 / (4 n), whatever the rate."""
 
     @abstractmethod
     def at(self, scale: Floats) -> Floats:
