@@ -217,7 +217,7 @@ class RunningMoments:
         folds = FoldMoments(count.astype(np.int64), weight, weight, count, mean, square)
         low, high = -self._ends[: len(labels), 0], self._ends[: len(labels), 1].copy()
         some = np.concatenate(self._some)[:_SOME] if self._some else np.empty(0)
-        plain = bool((weight == count).all())
+        plain = self._unit == 1.0 and bool((weight == count).all())
         return AgentMoments(
             labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names,
             law="binomial" if plain and are_binary(folds.merged(slice(None))) else "",
