@@ -67,6 +67,7 @@ def test_exit_codes(arguments: tuple[str, ...], text: str, code: int, words: str
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_do_it_again_is_a_command_that_runs(tmp_path: Path) -> None:
     """Names with blanks, quotes and dollars; every option for a text file."""
     agent, value = "who's it", "$x `y`"

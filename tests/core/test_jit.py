@@ -185,6 +185,7 @@ def check_that_no_kernel_is_stale(
     assert (back["result"], back["misses"]) == (first["result"], 0)
 
 
+@pytest.mark.slow
 def test_editing_an_equation_leaves_no_stale_kernel_in_another_file(
     tmp_path: Path, warm: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -68,6 +68,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bytes(client: Any, sequential: dict[str, bytes], tmp_path: Path) -> None:
     lab.run(TABLE, results=tmp_path, backend="dask")
     assert traces(tmp_path) == sequential

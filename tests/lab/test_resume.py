@@ -283,7 +283,8 @@ def test_ctrl_c_while_the_workers_start_is_a_sentence(
     assert_same_runs(tmp_path, undisturbed, 4)
 
 
-@pytest.mark.parametrize("jobs", ["2", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["2", "1"])
 def test_the_second_ctrl_c_stops_at_once(sweep: Path, tmp_path: Path, start: Callable[..., Sweep], jobs: str) -> None:
     """Where the first cannot be heard: in a step that takes an hour."""
     stuck, sign = sweep.with_name("stuck.toml"), tmp_path / "napping"
