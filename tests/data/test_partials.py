@@ -86,7 +86,7 @@ def test_two_columns_and_very_large_values() -> None:
 def test_names_of_columns_that_moments_do_not_have_are_refused() -> None:
     part = partial_moments(rows(), agent="agent", value="x")
     assert estimate(part, agent="agent", value="x").summary.n_agents == 200
-    for given in ({"time": "t"}, {"value": "w"}, {"covariates": "w"}, {"half_life": 3.0}):
+    for given in ({"time": "t"}, {"value": "w"}, {"covariates": "w"}, {"half_life": 3.0}, {"se": "w"}):
         with pytest.raises(ColmeError, match="but the source holds moments of agent='agent', value='x'"):
             estimate(part, **given)  # type: ignore[arg-type]
 

@@ -57,8 +57,6 @@ _FORMAT = (
                  help="Decimal sign of numbers in text: --decimal , for 12,5."),
     click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
                  help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\"."),
-    click.option("--time-format", metavar="FORMAT",
-                 help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30."),
     click.option("--encoding", metavar="NAME",
                  help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ..."),
     click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty)."),
@@ -104,6 +102,8 @@ def table_format_options(command: Any) -> Any:
 @click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
+@click.option("--time-format", metavar="FORMAT",
+              help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
 @table_format_options
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip

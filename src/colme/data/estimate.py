@@ -1,9 +1,9 @@
 """`estimate`: from a table of samples to a better mean for every agent, with an interval, a group and a summary.
 
-    read     the table, wherever it is, as samples by agent              read/table.py
+    read     the table, wherever it is, as moments by agent              read/table.py, engines.py, summaries.py
     measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates                                   fit/estimators.py, fit/mixture_estimator.py, fit/overlaps.py
+    fit      estimates                 fit/estimators.py, mixture_estimator.py, overlaps.py, conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
     widen    intervals, by what held-out samples show                    fit/cross_validation.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
@@ -16,7 +16,6 @@ from __future__ import annotations
 import datetime
 import functools
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,11 +44,12 @@ from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import AgentMoments, moments_of
+from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Table, read_moments, read_samples
 from colme.data.report.result import FLAGS, Result, Summary
-from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
+from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 Floats = NDArray[np.float64]
 LOG_N = "log n"
@@ -148,67 +148,22 @@ def estimate(
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
-    made = _merged_moments(source)
+    summaries = {"mean": mean, "se": se, "n": n, "successes": successes, "trials": trials, "exposure": exposure}
+    timed = {"time": time, "weight": weight, "half_life": half_life}
+    made = moments_in(source)
     if made is not None:
-        given = {"agent": agent, "value": value, "time": time, "weight": weight, "label": label, "half_life": half_life,
-                 "covariates": columns or None}  # fmt: skip
-        _check_moments(made, {name: each for name, each in given.items() if each is not None})
+        check_names(
+            made, {"agent": agent, "value": value, "label": label, "covariates": columns or None} | timed | summaries
+        )
         return _estimate(made, options, progress)
     form = TableFormat(decimal, thousands, time_format, encoding, sheet)
-    summaries = {"mean": mean, "se": se, "n": n, "successes": successes, "trials": trials, "exposure": exposure}
     if any(each is not None for each in summaries.values()):
-        other = {"time": time, "weight": weight, "sigma": sigma, "half_life": half_life}
-        roles = _summary_columns(summaries, value, {name: each for name, each in other.items() if each is not None})
+        roles = Columns.of(summaries, value, timed | {"sigma": sigma})
         named = Names.of(agent, next(iter(roles.given.values())), label=label, covariates=columns)
         return _estimate(read_summaries(source, named, roles, form, seed=options.seed, progress=progress), options,
                          progress)  # fmt: skip
     named = Names.of(agent, value, time=time, weight=weight, label=label, covariates=columns)
     return _estimate(_read(source, named, form, options, progress), options, progress)
-
-
-def _summary_columns(given: dict[str, str | None], value: str | None, other: dict[str, Any]) -> Columns:
-    """The columns of summaries; combinations that make no sense are refused."""
-    columns = Columns(**{role: name for role, name in given.items() if name is not None})
-    for roles in (("mean", "se"), ("successes", "trials")):
-        for one, needed in (roles, roles[::-1]):
-            if given[one] is not None and given[needed] is None:
-                raise ColmeError(f"{one}={given[one]!r} needs {needed}, too. Try {needed}=...")
-    if columns.n is not None and columns.mean is None:
-        raise ColmeError(f"n={columns.n!r} needs the mean and its standard error, too. Try mean=..., se=...")
-    if columns.exposure is not None:
-        if value is None:
-            raise ColmeError(f"exposure={columns.exposure!r} needs the column of counts, too. Try value=...")
-        columns = columns._replace(events=value)
-    kinds = [roles for roles in ("mean", "successes", "exposure") if getattr(columns, roles) is not None]
-    if len(kinds) > 1 or (value is not None and columns.exposure is None):
-        both = [*kinds, "value"] if value is not None and columns.exposure is None else kinds
-        raise ColmeError(f"{both[0]} and {both[1]} were given: a table holds samples, means, rates or counts. Give the "
-                         "columns of one of these.")  # fmt: skip
-    if other:
-        name = next(iter(other))
-        raise ColmeError(f"{name}={shorten(other[name])} with {kinds[0]}={getattr(columns, kinds[0])!r}: summaries "
-                         f"have no single samples. Leave {name} out.")  # fmt: skip
-    return columns
-
-
-def _merged_moments(source: Any) -> AgentMoments | None:
-    """The moments of parts, if that is what is given: an Arrow table, a file, or several of these."""
-    from colme.data import partials  # imports pyarrow
-
-    parts = source if isinstance(source, list | tuple) else [source]
-    tables = [partials.read_moments_file(part) if isinstance(part, str | os.PathLike) else part for part in parts]
-    if not tables or not any(map(partials.is_moments, tables)):
-        return None
-    return partials.as_moments(tables[0] if len(tables) == 1 else partials.merge_moments(tables))
-
-
-def _check_moments(moments: AgentMoments, given: dict[str, Any]) -> None:
-    """Refuse names of columns that moments do not have."""
-    there = {name: each for name, each in moments.names._asdict().items() if each}
-    for name, each in given.items():
-        if there.get(name) != (tuple(each) if isinstance(each, list) else each):
-            has = ", ".join(f"{key}={column!r}" for key, column in there.items())
-            raise ColmeError(f"{name}={shorten(each)}, but the source holds moments of {has}. Leave {name} out.")
 
 
 def _read(

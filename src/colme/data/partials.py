@@ -145,6 +145,24 @@ def is_moments(source: Any) -> bool:
     return isinstance(source, pa.Table) and _KEY in (source.schema.metadata or {})
 
 
+def moments_in(source: Any) -> AgentMoments | None:
+    """The moments of parts, if that is what is given: an Arrow table, a file, or several of these."""
+    parts = source if isinstance(source, list | tuple) else [source]
+    tables = [read_moments_file(part) if isinstance(part, str | os.PathLike) else part for part in parts]
+    if not tables or not any(map(is_moments, tables)):
+        return None
+    return as_moments(tables[0] if len(tables) == 1 else merge_moments(tables))
+
+
+def check_names(moments: AgentMoments, given: dict[str, Any]) -> None:
+    """Refuse names of columns that moments do not have."""
+    there = {name: each for name, each in moments.names._asdict().items() if each}
+    for name, each in given.items():
+        if each is not None and there.get(name) != (tuple(each) if isinstance(each, list) else each):
+            has = ", ".join(f"{key}={column!r}" for key, column in there.items())
+            raise DataError(f"{name}={shorten(each)}, but the source holds moments of {has}. Leave {name} out.")
+
+
 def written_moments(table: Any) -> bytes:
     """The content of an Arrow file with these moments."""
     sink = pa.BufferOutputStream()

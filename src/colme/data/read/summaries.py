@@ -24,6 +24,7 @@ from colme.data.read.numbers import refuse
 from colme.data.read.reader import TableReader
 from colme.data.read.table import Names, Progress
 from colme.data.thinning import thinned, thinned_counts, thinned_means, thinned_successes
+from colme.errors import DataError, shorten
 
 Floats = NDArray[np.float64]
 _LARGEST = 1e50
@@ -42,6 +43,31 @@ class Columns(NamedTuple):
     trials: str | None = None
     events: str | None = None
     exposure: str | None = None
+
+    @classmethod
+    def of(cls, given: dict[str, str | None], value: str | None, other: dict[str, Any]) -> Columns:
+        """The columns of summaries; combinations that make no sense are refused."""
+        columns = cls(**{role: name for role, name in given.items() if name is not None})
+        for roles in (("mean", "se"), ("successes", "trials")):
+            for one, needed in (roles, roles[::-1]):
+                if given[one] is not None and given[needed] is None:
+                    raise DataError(f"{one}={given[one]!r} needs {needed}, too. Try {needed}=...")
+        if columns.n is not None and columns.mean is None:
+            raise DataError(f"n={columns.n!r} needs the mean and its standard error, too. Try mean=..., se=...")
+        if columns.exposure is not None:
+            if value is None:
+                raise DataError(f"exposure={columns.exposure!r} needs the column of counts, too. Try value=...")
+            columns = columns._replace(events=value)
+        kinds = [roles for roles in ("mean", "successes", "exposure") if getattr(columns, roles) is not None]
+        if len(kinds) > 1 or (value is not None and columns.exposure is None):
+            both = [*kinds, "value"] if value is not None and columns.exposure is None else kinds
+            raise DataError(f"{both[0]} and {both[1]} were given: a table holds samples, means, rates or counts. Give "
+                            "the columns of one of these.")  # fmt: skip
+        name = next((name for name, each in other.items() if each is not None), None)
+        if name is not None:
+            raise DataError(f"{name}={shorten(other[name])} with {kinds[0]}={getattr(columns, kinds[0])!r}: summaries "
+                             f"have no single samples. Leave {name} out.")  # fmt: skip
+        return columns
 
     @property
     def given(self) -> dict[str, str]:
