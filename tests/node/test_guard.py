@@ -167,17 +167,23 @@ def test_a_state_from_before_there_were_guards_goes_on() -> None:
     assert new.epoch == 21 and new.trust == 0.0
 
 
-def test_records_without_sums_and_with_them_do_not_mix() -> None:
-    with_guard, without = (
-        Core(colme.CLColME(guard=guard), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA) for guard in (True, False)
+def test_agents_with_a_guard_and_without_understand_each_other() -> None:
+    """The method's part of a record is the same; those without a guard do not vote."""
+    with_guard, without, third = (
+        Core(colme.CLColME(guard=guard), name, [other], n_agents=9, degree=3, sigma=SIGMA)
+        for name, other, guard in (("a", "b", True), ("b", "a", False), ("b", "a", True))
     )
-    for core in (with_guard, without):
-        core.tick(0.0, 0.0, {})
-    said = [pack(core.record()) for core in (with_guard, without)]
-    assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 120
-    for core, raw in ((with_guard, said[1]), (without, said[0])):
-        core.tick(0.0, 0.0, {"b": raw})
-        assert core.refused == {"sense": 1}
+    for t in range(9):
+        said = [pack(core.record()) for core in (with_guard, without)]
+        assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 120
+        with_guard.tick(t * PERIOD, float(t % 3), {"b": said[1]})
+        without.tick(t * PERIOD, float(t % 2), {"a": said[0]})
+        third.tick(t * PERIOD, float(t % 2), {"a": said[0]})
+        assert without.estimate == third.inner.estimate and with_guard.fresh(t * PERIOD) == ["b"]
+        assert with_guard.inner.estimate != with_guard.mean or t == 0
+    assert not with_guard.refused + without.refused + third.refused
+    body = with_guard.record().body
+    assert isinstance(body, GuardedBody) and body.degree == 0 and body.vote == with_guard.agent.judgment.number
 
 
 def test_status_shows_the_trust() -> None:

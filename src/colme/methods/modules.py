@@ -5,7 +5,6 @@ Experiment files and node.toml list such files under `modules`.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable
@@ -45,6 +44,8 @@ def methods_by_name(
 
 def _load(path: Path, refusal: type[ColmeError]) -> tuple[str, ModuleType]:
     """Import a file under a name made from its contents: equal files are one module, wherever they are."""
+    import hashlib  # here, because it loads OpenSSL (4 MiB), and a device has room for better
+
     try:
         source = path.read_bytes()
     except OSError as error:

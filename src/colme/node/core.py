@@ -29,7 +29,7 @@ from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
-from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent
+from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent, without_guard
 from colme.node.messages.wire import (
     CUT,
     CUT_HEARD,
@@ -253,6 +253,8 @@ class Core:
         if record.age_mark <= self.marks.get(name, (0, 0, 0)):
             self.refused["old"] += 1
             return False
+        if not self._adapter.votes:
+            record = without_guard(record)
         if name in self.cut_edges:
             sense = self._adapter.accept_vote(record)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -455,12 +455,13 @@ class GuardedAdapter(Adapter):
             return self.inner.decode(record, exchange)
         if not isinstance(self.agent, AsynchronousGuardedAgent):
             return SumsMessage(body.values[: self.n_sums], body.degree)
-        return self.inner.decode(_inner(record), exchange)
+        return self.inner.decode(without_guard(record), exchange)
 
     def accept(self, record: Record, t: int) -> Record | None:
-        body = record.body
-        if not isinstance(body, GuardedBody) or (told := self.inner.accept(_inner(record), t)) is None:
-            return None
+        """A neighbor without a guard is heard, but does not vote."""
+        told, body = self.inner.accept(without_guard(record), t), record.body
+        if told is None or not isinstance(body, GuardedBody):
+            return told
         return msgspec.structs.replace(told, body=msgspec.structs.replace(body, inner=told.body))
 
     def accept_vote(self, record: Record) -> Record | None:
@@ -470,12 +471,15 @@ class GuardedAdapter(Adapter):
         return self.inner.bounded(inbox)
 
     def end_tick(self, fresh: Mapping[str, Record], cut: bool) -> None:
-        self.inner.end_tick({b: _inner(record) for b, record in fresh.items()}, cut)
+        self.inner.end_tick({b: without_guard(record) for b, record in fresh.items()}, cut)
 
     def vote(self, fresh: Mapping[str, Record], degree: int) -> None:
         heard = {}
         for b, record in sorted(fresh.items()):
-            body = cast(GuardedBody, record.body)
+            body = record.body
+            if not isinstance(body, GuardedBody):
+                degree -= 1
+                continue
             values, before = body.values[: self.n_sums], body.before[: self.n_sums]
             heard[b] = SumsRound(
                 values, before, body.degree, body.vote, body.began, body.since, body.round, record.epoch
@@ -496,9 +500,10 @@ def _all_sums(sums: Any) -> Any:
     return np.concatenate([sums, np.zeros(INTERVAL_SUMS - len(sums))])
 
 
-def _inner(record: Record) -> Record:
-    """The record of a guarded agent, as that of the agent inside."""
-    return msgspec.structs.replace(record, body=record.body.inner)  # type: ignore[union-attr]
+def without_guard(record: Record) -> Record:
+    """The record of a guarded agent, as that of the agent inside; others as they are."""
+    body = record.body
+    return msgspec.structs.replace(record, body=body.inner) if isinstance(body, GuardedBody) else record
 
 
 def _plain(message: Any) -> Any:
