@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,13 @@ def test_the_first_process_compiles_and_fills_the_folder_it_was_told(warm: tuple
     folder, first = warm
     assert first["hits"] == 0 and first["misses"] > 0
     assert any(name.endswith(".nbi") for name in files(folder))
+
+
+def test_of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda _: python(ONE_KERNEL, COLME_CACHE_DIR=tmp_path), range(3)))
+    assert all(answer["result"] == ONE_RESULT for answer in answers)
+    assert sorted((answer["misses"], answer["hits"]) for answer in answers) == [(0, 1), (0, 1), (1, 0)]
 
 
 @pytest.mark.slow

@@ -11,20 +11,24 @@ Four decorators cover the package:
 
 The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
 editing an equation in one file can never leave a kernel of another file computing the old formula, and editing a file
-that no kernel can reach compiles nothing again. Kernels in other people's files are not cached. The cache lives in the
-user's cache folder (``COLME_CACHE_DIR`` overrides it) and is kept in memory only when nothing is writable.
+that no kernel can reach compiles nothing again. Processes that need a kernel at the same time let one of them compile it.
+Kernels in other people's files are not cached. The cache lives in the user's cache folder (``COLME_CACHE_DIR``
+overrides it) and is kept in memory only when nothing is writable.
 ``COLME_NUMBA=0`` switches numba off; the same code then runs, slowly.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
 import re
 import sys
 import tempfile
+import time
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +47,11 @@ try:
     if os.environ.get("COLME_NUMBA", "1") == "0":
         raise ImportError
     import hashlib  # here, for it brings OpenSSL: an agent on a device, without numba, does without
+
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        fcntl = None  # type: ignore[assignment]
 
     import numba
     from llvmlite import ir
@@ -177,12 +186,28 @@ if HAVE_NUMBA:
         _impl_class = _SourceHashImpl
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
+            found = self._load(sig, target_context)
+            if found is None and _turns.wait(self._turn(sig)):
+                found = self._load(sig, target_context)
+                if found is not None:
+                    _turns.end(self._turn(sig))
+            return found
+
+        def _load(self, sig: Any, target_context: Any) -> Any:
             try:
                 return super().load_overload(sig, target_context)
             except Exception:  # a torn or foreign cache file only costs a compilation
                 return None
 
+        def _turn(self, sig: Any) -> int:
+            place = self._impl.locator
+            return zlib.crc32(f"{place.get_disambiguator()} {place.get_source_stamp()} {sig}".encode())
+
         def save_overload(self, sig: Any, data: Any) -> None:
+            self._save(sig, data)
+            _turns.end(self._turn(sig))
+
+        def _save(self, sig: Any, data: Any) -> None:
             try:
                 try:
                     super().save_overload(sig, data)
@@ -194,6 +219,42 @@ if HAVE_NUMBA:
             except OSError as error:  # a full disk must not stop a run
                 warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
 
+    class _Turns:
+        """Who compiles a kernel, of the processes that share the cache: byte `turn` of a file is locked by the one that
+        does. A process that ends, or fails, ends its turns; those that wait for too long compile on their own."""
+
+        PATIENCE, PAUSE = 60.0, 0.02  # seconds
+
+        def __init__(self) -> None:
+            self._file = -1  # never closed: closing it anywhere in the process would end all turns
+
+        def wait(self, turn: int) -> bool:
+            """Wait for others to compile this kernel; whether it has taken the turn, now or after them."""
+            if fcntl is None:
+                return False
+            try:
+                if self._file < 0:
+                    self._file = os.open(Path(_folder() or "") / "turns", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            except OSError:
+                return False
+            until = time.monotonic() + self.PATIENCE
+            while time.monotonic() < until:
+                try:
+                    fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, turn)
+                    return True
+                except BlockingIOError:
+                    time.sleep(self.PAUSE)
+                except OSError:  # a file system without locks
+                    return False
+            return False
+
+        def end(self, turn: int) -> None:
+            """End the turn, if it was taken."""
+            if self._file >= 0:
+                with contextlib.suppress(OSError):
+                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, turn)
+
+    _turns = _Turns()
     _slp_kernels: list[Any] = []
 
     class _WhileCompiling(event.Listener):
