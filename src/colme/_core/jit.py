@@ -11,9 +11,9 @@ Four decorators cover the package:
 
 The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
 editing an equation in one file can never leave a kernel of another file computing the old formula, and editing a file
-that no kernel can reach compiles nothing again. Processes that need a kernel at the same time let one of them compile it.
-Kernels in other people's files are not cached. The cache lives in the user's cache folder (``COLME_CACHE_DIR``
-overrides it) and is kept in memory only when nothing is writable.
+that no kernel can reach compiles nothing again. If several processes need a kernel at once, one compiles it. Kernels in
+other people's files are not cached. The cache lives in the user's cache folder (``COLME_CACHE_DIR`` overrides it) and
+is kept in memory only when nothing is writable.
 ``COLME_NUMBA=0`` switches numba off; the same code then runs, slowly.
 """
 
