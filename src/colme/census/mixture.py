@@ -121,7 +121,7 @@ def fit_mixture(histogram, mixture):
             cost[i] = weight[i] * weight[i + 1] / both * d * d / (finest + spread[i] + spread[i + 1])
         score_now = -np.inf
         for _ in range(min(3, k - 1)):  # the three pairs that are cheapest to merge
-            i = 0
+            i = i64(0)  # a literal would compile `_merge` twice
             for j in range(k - 1):
                 if cost[j] < cost[i]:
                     i = j
@@ -295,7 +295,27 @@ def _atom_locations(center, finest, low, high):
     for b in range(center.size):
         for j in range(2 * near + 1):
             place[b * (2 * near + 1) + j] = math.floor((center[b] - low) / step + 0.5) + j - near
-    return low + step * np.unique(place)
+    return low + step * _distinct(place)
+
+
+@helper
+def _distinct(values):
+    """The distinct values, sorted, as `np.unique` has them, which takes two seconds to compile (Shell's sort)."""
+    gap = values.size // 2
+    while gap > 0:
+        for i in range(gap, values.size):
+            value, j = values[i], i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 2
+    n = 0
+    for value in values:
+        if n == 0 or value != values[n - 1]:
+            values[n] = value
+            n += 1
+    return values[:n]
 
 
 @kernel

@@ -197,7 +197,7 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out, f
     mass, noise = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
     s = np.empty(center.size)
-    k_first, first_spread, wide = 0, np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
+    k_first, first_spread, wide = np.int64(0), np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
     for row in range(masses.shape[0]):
         for e in range(n_grids):
             mass[e] = noise[e] = 0.0
