@@ -165,6 +165,7 @@ class RateMixtureFit:
             weight *= growth
             if growth.max() < 1.0 + _ENOUGH:
                 break
+        self._weight = weight
         self._share = like * weight
         self._share /= self._share.sum(axis=1, keepdims=True)
         middle = self._share @ self._rate
@@ -180,6 +181,11 @@ class RateMixtureFit:
 
     def error(self) -> Floats:
         return np.sqrt(self._variance)
+
+    @property
+    def prior(self) -> tuple[Floats, Floats, Floats]:
+        """(weights, rates, standard errors of the rates) of the points."""
+        return self._weight, self._rate, np.sqrt(np.maximum(self._place, 1e-300))
 
     @functools.cached_property
     def shape(self) -> PointShape:

@@ -2,9 +2,9 @@
 
 Without evidence of groups, true means are normal around the prior mean, or beta or gamma for rates and counts. The
 spread tau is not known: every tau counts by its likelihood (restricted, on a uniform prior of tau; for rates and counts
-of the variance). Where there is evidence of groups, the distribution is the mixture in which they were found, for rates
-and counts on the scale on which their variance does not depend on the rate. Covariates and labels that are not told are
-those of an agent of the table, drawn at random.
+of the variance). Where there is evidence of groups, the distribution is the mixture in which they were found, whose
+components have all spreads that are likely; for rates and counts, it is the mixture of rates. Covariates and labels
+that are not told are those of an agent of the table, drawn at random.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from colme.data.fit.conjugate import possible_weights, prior_rates, prior_weight
+from colme.data.fit.conjugate import RateMixtureFit, possible_weights, prior_rates, prior_weight
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.groups import Groups
-from colme.data.fit.laws import Law, special
+from colme.data.fit.laws import Law
 from colme.data.fit.posterior import quantiles
 from colme.data.fit.prior import Prior, standardized
 
@@ -28,8 +29,6 @@ _SPREADS = np.linspace(-4.0, 3.0, 57)
 """Logarithms of spreads tau, relative to a likely one, that may be the true one."""
 _SOME = 200
 """Agents at most whose covariates and labels stand for those that are not told."""
-_NODES = special.ndtri((np.arange(100) + 0.5) / 100.0)
-"""Quantiles of a normal distribution, for means over it."""
 
 
 class Predictive(NamedTuple):
@@ -75,7 +74,9 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
         if self.label is not None:
             found = self._by_spread(group, told) if self.law is None else self._by_weight(self.law, group, told)
         elif self._mixed is not None:
-            found = self._by_components(self._mixed, group, told)
+            groups = self._mixed
+            found = self._by_components(groups, group, told) if self.law is None else (
+                self._by_points(self.law, groups, group))  # fmt: skip
         elif group is not None and self.groups is not None:  # formed by an estimator
             found = self._members(group).predict(covariates=told)
         else:
@@ -135,9 +136,7 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
             log.append(0.5 * float((np.log(weight) - weight * away * away).sum() - lost))
             place.append(fitted.mean[n:])
             variance.append(each + fitted.variance[n:])
-        share = np.array(log) + _SPREADS  # uniform in tau, whose logarithms are equally spaced
-        share = np.exp(share - share.max())
-        share = np.repeat(share / share.sum() / len(place[0]), len(place[0]))
+        share = np.repeat(_shares(np.array(log)) / len(place[0]), len(place[0]))
         return _normals(share, np.concatenate(place), np.concatenate(variance))
 
     def _by_weight(self, law: Law, group: int | None, told: Mapping[str, float]) -> Predictive:
@@ -165,16 +164,45 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
         return possible_weights(self.law, y, n, place, prior_weight(self.law, y, n, place))
 
     def _by_components(self, groups: Groups, group: int | None, told: Mapping[str, float]) -> Predictive:
-        """The components of a mixture, those of one group if it is told."""
-        assert groups.mixture is not None and groups.of_component is not None
-        share, location, variance = groups.mixture.components
-        some = slice(None) if group is None else groups.of_component == group
-        share, location, variance = share[some], location[some], variance[some]
+        """The components of a mixture, those of one group if it is told, with all spreads that each may have."""
+        fit, of_component = groups.mixture, groups.of_component
+        assert fit is not None and of_component is not None
+        share, location, variance = fit.components
+        x, noise = fit.mean[~fit.isolated], fit.sampling[~fit.isolated]
+        every = noise[:, None] + variance
+        log = np.log(share) - 0.5 * (np.log(every) + np.square(x[:, None] - location) / every)
+        member = np.exp(log - log.max(axis=1, keepdims=True))
+        member /= member.sum(axis=1, keepdims=True)
+        parts = []
+        for i in range(len(share)) if group is None else np.flatnonzero(of_component == group):
+            part, size = member[:, i], max(float(member[:, i].sum()), 1.0)
+            likely = variance[i] + float(part @ noise) / size * (2.0 / size) ** 0.5
+            spread = likely * np.exp(2.0 * _SPREADS)
+            weight = part[:, None] / (noise[:, None] + spread)
+            total = weight.sum(axis=0)
+            place = (weight * x[:, None]).sum(axis=0) / total
+            away = (weight * np.square(x[:, None] - place)).sum(axis=0)
+            found = _shares(0.5 * (-part @ np.log(noise[:, None] + spread) - away - np.log(total)))
+            parts.append((share[i] * found, place, spread + 1.0 / total))
+        weights, place, wide = (np.concatenate(each) for each in zip(*parts, strict=True))
         middle = self._middle(told)
-        share = np.repeat(share / share.sum() / len(middle), len(middle))
-        place = (location[:, None] + middle).ravel()
-        found = _normals(share, place, np.repeat(variance, len(middle)))
-        return found if self.law is None else _on_scale(self.law, share, place, np.repeat(variance, len(middle)))
+        weights = np.repeat(weights / weights.sum() / len(middle), len(middle))
+        return _normals(weights, (place[:, None] + middle).ravel(), np.repeat(wide, len(middle)))
+
+    def _by_points(self, law: Law, groups: Groups, group: int | None) -> Predictive:
+        """The points of a mixture of rates; of one group, those nearest to its components."""
+        fit, of_component = groups.mixture, groups.of_component
+        assert fit is not None and of_component is not None
+        found = RateMixtureFit(law, self.agents.mean * self.agents.worth, self.agents.worth)
+        weight, rate, deviation = found.prior
+        if group is not None:
+            share, location, variance = fit.components
+            every = variance + float(np.median(fit.sampling))
+            away = law.stabilized(rate)[:, None] - location - fit.middle
+            nearest = np.argmax(np.log(share) - 0.5 * (np.log(every) + away * away / every), axis=1)
+            some = of_component[nearest] == group
+            weight, rate, deviation = weight[some], rate[some], deviation[some]
+        return _bounded(_normals(weight / weight.sum(), rate, np.square(deviation)), 0.0, law.most)
 
     def _middle(self, told: Mapping[str, float]) -> Floats:
         """What the locations of a mixture are relative to, for new agents."""
@@ -190,6 +218,12 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found.mean[n:] - float(np.median(found.mean[:n])) + middle
 
 
+def _shares(log: Floats) -> Floats:
+    """The probabilities of spreads, by their likelihoods: uniform in tau, whose logarithms are equally spaced."""
+    share = np.exp(log + _SPREADS - (log + _SPREADS).max())
+    return share / share.sum()
+
+
 def _normals(share: Floats, place: Floats, variance: Floats) -> Predictive:
     """A mixture of normal distributions."""
     deviation = np.sqrt(variance)
@@ -201,20 +235,13 @@ def _normals(share: Floats, place: Floats, variance: Floats) -> Predictive:
     return Predictive(mean, float(np.sqrt(share @ (variance + np.square(place - mean)))), cdf)
 
 
-def _on_scale(law: Law, share: Floats, place: Floats, variance: Floats) -> Predictive:
-    """A mixture of normal distributions on the scale of constant variance, as one of rates."""
-    most = float(law.stabilized(np.array(law.most)))
-    deviation = np.sqrt(variance)
-    rates = law.at(np.clip(place[:, None] + deviation[:, None] * _NODES, 0.0, most))
-    mean = float(share @ rates.mean(axis=1))
-    width = float(np.sqrt(share @ np.square(rates - mean).mean(axis=1)))
+def _bounded(found: Predictive, low: float, high: float) -> Predictive:
+    """A distribution whose tails beyond the bounds are at the bounds."""
 
     def cdf(x: Floats) -> Floats:
-        inside = law.stabilized(np.clip(x, 0.0, law.most))
-        found = np.asarray(special.ndtr((inside[:, None] - place) / deviation) @ share)
-        return np.where(x >= law.most, 1.0, np.where(x < 0.0, 0.0, found))
+        return np.where(x >= high, 1.0, np.where(x < low, 0.0, found.cdf(x)))
 
-    return Predictive(mean, width, cdf, 0.0, law.most)
+    return Predictive(min(max(found.mean, low), high), found.width, cdf, low, high)
 
 
 def _largest_variance(law: Law, place: Floats) -> Any:

@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from colme.data.fit.laws import Law, special
+from colme.data.fit.laws import Law
 
 Floats = NDArray[np.float64]
 Agents = NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,8 +95,8 @@ def predict(
         return Prediction(_label(result, place), float(result.estimate[place]), lower, upper, level, False)
     population = result.population
     if population is None:
-        raise ColmeError(f"{_named(agent)} is not in the table, and {_alone(result)}: nothing is known about agents that "
-                         "are not in it. Ask for an agent of the table.")  # fmt: skip
+        raise ColmeError(f"{_named(agent)} is not in the table, and {_alone(result)}: nothing is known about other "
+                         "agents. Ask for an agent of the table.")  # fmt: skip
     code = None if group is None else _group(result, group)
     found = population.predict(code, _told(covariates, population.names))
     lower, upper = found.interval(level)
@@ -189,6 +189,16 @@ def between(result: Result, low: Any, high: Any) -> Floats:
 def above(result: Result, value: Any) -> Floats:
     """The probability of each agent's mean being above the value."""
     return 1.0 - posterior_of(result).cdf(_bound(value, "value", len(result.agent)))
+
+
+def with_answers(result: Result, values: Sequence[float] = (), k: int | None = None) -> Result:
+    """The result with further columns: above_C, the probability of a mean above each of these values; and rank,
+    rank_lower, rank_upper and top_K, if k is given."""
+    columns: dict[str, NDArray[Any]] = {f"above_{each:.15g}": above(result, each) for each in values}
+    if k is not None:
+        found = result.rank(k)
+        columns |= {"rank": found.expected, "rank_lower": found.lower, "rank_upper": found.upper, f"top_{k}": found.top}
+    return msgspec.structs.replace(result, answers=result.answers | columns)
 
 
 def posterior_of(result: Result) -> Posterior:

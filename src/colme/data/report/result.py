@@ -105,8 +105,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     borrowed      the weight of other agents in the estimate, 0 to 1
     flags         what is unusual about it: bit i stands for FLAGS[i]
     group_names   the names of known groups, by number
-    posterior     the distribution of each agent's true mean, and
-    population    that of an agent that is not in the table: what `predict`, `rank` and other questions are answered from
+    posterior     the distribution of each agent's true mean, which answers questions such as `rank`
+    population    the distribution of the mean of an agent that is not in the table, which answers `predict`
     answers       further columns: answers that were asked for
     """
 
@@ -204,7 +204,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return questions.difference(self, agent, other, level)
 
     def explain(self, agent: Any) -> str:
-        """An agent's estimate in a few sentences: what its own samples say, what other agents say, and their weights."""
+        """An agent's estimate in a few sentences: what its own samples say, what others say, and their weights."""
         from colme.data.report.sentences import explanation  # which imports this module
 
         return explanation(self, questions.known_position(self, agent))

@@ -97,7 +97,7 @@ def explanation(result: Result, place: int) -> str:
         sure = "" if result.group_names else f", with probability {_probability(float(result.probability[place]))}"
         found.append(f"It belongs to group {label}{sure}.")
     lower, upper = float(result.lower[place]), float(result.upper[place])
-    found.append(f"The estimate is {estimate:{style}}, and the {result.summary.level:.3g} interval goes from "
+    found.append(f"The estimate is {estimate:{style}}, and the {100 * result.summary.level:.3g}% interval goes from "
                  f"{lower:{style}} to {upper:{style}}.")  # fmt: skip
     return " ".join(found)
 
