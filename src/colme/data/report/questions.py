@@ -100,7 +100,7 @@ def predict(
     code = None if group is None else _group(result, group)
     found = population.predict(code, _told(covariates, population.names))
     lower, upper = found.interval(level)
-    return Prediction(agent, found.mean, lower, upper, level, True)
+    return Prediction(_plain(agent), found.mean, lower, upper, level, True)
 
 
 def interval_of(result: Result, place: int, level: float) -> tuple[float, float]:
@@ -231,7 +231,7 @@ def known_position(result: Result, agent: Any) -> int:
     if place is None:
         near = nearest(agent, map(str, result.agent[:10_000].tolist()))
         remedy = "Check its spelling." if near is None else f"Did you mean {shorten(near)}?"
-        raise UnknownAgent(f"there is no agent {shorten(agent)}: it must be one of the table's. {remedy}")
+        raise UnknownAgent(f"there is no agent {shorten(_plain(agent))}: it must be one of the table's. {remedy}")
     return place
 
 
@@ -250,7 +250,7 @@ def _label(result: Result, place: int) -> Any:
 def _estimate_of(result: Result, place: int) -> float:
     found = float(result.estimate[place])
     if math.isnan(found):
-        raise ColmeError(f"{_named(result.agent[place])} has no samples: it must have one. Choose another agent.")
+        raise ColmeError(f"{_named(_label(result, place))} has no samples: it must have one. Choose another agent.")
     return found
 
 
@@ -308,4 +308,9 @@ def _alone(result: Result) -> str:
 
 
 def _named(agent: Any) -> str:
-    return "the new agent" if agent is None else f"agent {shorten(agent)}"
+    return "the new agent" if agent is None else f"agent {shorten(_plain(agent))}"
+
+
+def _plain(agent: Any) -> Any:
+    """A label as Python has it, not NumPy."""
+    return agent.item() if isinstance(agent, np.generic) else agent

@@ -104,10 +104,12 @@ def explanation(result: Result, place: int) -> str:
 
 def _others(result: Result, place: int, kept: float, style: str) -> str:
     """What the other agents say, and the weights of both."""
-    if kept >= 1.0 - NOTHING:
-        why = result.summary.why if result.summary.method == "local" else "other agents have no weight"
-        return f"It keeps its own mean: {why}."
     mean, estimate = float(result.mean[place]), float(result.estimate[place])
+    if kept >= 1.0 - NOTHING and f"{mean:{style}}" == f"{estimate:{style}}":
+        why = result.summary.why if result.summary.method == "local" else "other agents have hardly any weight"
+        return f"It keeps its own mean: {why}."
+    if kept >= 1.0 - NOTHING:  # in a mixture of rates, an agent between two of them
+        return f"Other agents move it from {mean:{style}} to {estimate:{style}}."
     said = (estimate - kept * mean) / (1.0 - kept)
     weights = f"its own samples count for {percent(kept)} and other agents for {percent(1.0 - kept)}"
     if kept <= NOTHING:
