@@ -527,3 +527,12 @@ def test_questions_that_have_no_answer_are_refused_by_command(file: Path, capfd:
     (file.parent / "single.csv").write_text("a,v\nx,1\ny,2\n")
     code, _, err = call(capfd, file.parent / "single.csv", "--agent", "a", "--value", "v", "--top", 1)
     assert code == 1 and "noise of a sample is not known" in err
+
+
+def test_the_page_has_the_columns_that_were_asked_for(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, _ = call(capfd, file, *ASKED, "--top", 2, "--above", 22, "--report", "page.html", "-q")
+    page = (file.parent / "page.html").read_text()
+    assert code == 0
+    for name in ("rank", "rank_lower", "rank_upper", "top_2", "above_22"):
+        assert f'scope="col">{name}</th>' in page
+    assert "--above 22.0" in page and "--top 2" in page

@@ -181,7 +181,8 @@ def _normal(shape: str, law: str, n_agents: int) -> Any:
         def means(n: int) -> NDArray[np.float64]:
             if shape == "two":
                 return rng.choice([0.0, 8.0], n) + 0.7 * rng.normal(size=n)
-            return {"normal": rng.normal(size=n), "near": 0.5 * rng.normal(size=n), "uniform": rng.uniform(-2.0, 2.0, n),
+            return {"normal": rng.normal(size=n), "near": 0.5 * rng.normal(size=n),
+                    "uniform": rng.uniform(-2.0, 2.0, n),
                     "exponential": rng.exponential(size=n)}[shape]  # fmt: skip
 
         table = noisy(rng, law, means(n_agents), rng.integers(5, 30, n_agents), 2.0)
