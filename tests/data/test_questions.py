@@ -521,3 +521,20 @@ def test_ranks_of_many_agents_take_memory_of_agents(kind: str) -> None:
     tracemalloc.stop()
     assert ranking.draws == 400 and peak < 250e6
     assert ranking.top.sum() < 100.0 and (ranking.lower <= ranking.upper).all()
+
+
+def test_one_agent_far_away_does_not_decide_what_is_expected_of_others() -> None:
+    """The others have means of standard deviation 1, and 90 % of them are within 1.645 of zero."""
+    rng = np.random.default_rng(0)
+    result = estimate_table(drawn(rng, np.append(rng.normal(size=60), 1e6), 20))
+    found = result.predict()
+    assert -3.0 < found.lower < -1.0 < 1.0 < found.upper < 3.0
+
+
+@pytest.mark.parametrize(("successes", "low", "high"), [(0, 0.0, 0.3), (10, 0.7, 1.0)])
+def test_rates_that_are_all_0_or_all_1_leave_room_for_others(successes: int, low: float, high: float) -> None:
+    """None of 100 trials succeeded: with 95 % confidence, the common rate is below .03."""
+    result = estimate({"a": np.arange(10), "y": np.full(10, successes), "n": np.full(10, 10)}, **RATES)
+    found = result.predict()
+    assert low <= found.lower < found.upper <= high and found.upper - found.lower > 0.01
+    assert "trials" in result.explain(0)

@@ -21,14 +21,19 @@ from colme.data.fit.conjugate import RateMixtureFit, possible_weights, prior_rat
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import Law
+from colme.data.fit.mixture_estimator import isolated
 from colme.data.fit.posterior import quantiles
 from colme.data.fit.prior import Prior, standardized
 
 Floats = NDArray[np.float64]
 _SPREADS = np.linspace(-4.0, 3.0, 57)
 """Logarithms of spreads tau, relative to a likely one, that may be the true one."""
-_SOME = 200
-"""Agents at most whose covariates and labels stand for those that are not told."""
+_SOME = 100
+"""Agents, about, whose covariates and labels stand for those that are not told."""
+_TAILS = (np.arange(9) + 0.5) / 9.0
+"""Quantiles that stand for the uncertain prior mean of rates."""
+_MANY = 20
+"""Fewest agents of which one may be left out because it is far from all others."""
 
 
 class Predictive(NamedTuple):
@@ -95,6 +100,18 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
         columns = None if self.covariates is None else self.covariates[some]
         return Population(agents, self.law, None, columns, self.names, None)
 
+    def _typical(self) -> Population:
+        """Without the few agents that are far from all others: they would decide the spread."""
+        agents = self.agents
+        if self.label is not None or len(agents.mean) < _MANY or not agents.noise.any():
+            return self
+        near = ~isolated(agents.mean, agents.noise)
+        if near.all():
+            return self
+        columns = None if self.covariates is None else self.covariates[near]
+        kept = AgentStatistics(agents.mean[near], agents.noise[near], agents.worth[near], Prior())
+        return Population(kept, self.law, None, columns, self.names, None)
+
     def _extended(self, group: int | None, told: Mapping[str, float]) -> AgentStatistics:
         """The agents, followed by agents without a sample: new ones that each have what is told, and otherwise the
         label and covariates of an agent of the table. Their noise is infinite, so they do not change the prior."""
@@ -120,6 +137,8 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _by_spread(self, group: int | None, told: Mapping[str, float]) -> Predictive:
         """Normal distributions with all spreads that may be the true one."""
+        if (typical := self._typical()) is not self:
+            return typical._by_spread(group, told)
         every, n = self._extended(group, told), len(self.agents.mean)
         found = every.prior.fit(every.mean, every.noise) if self.agents.noise.any() else None
         likely = float(np.var(self.agents.mean)) if found is None else found.spread + found.spread_error
@@ -141,22 +160,36 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _by_weight(self, law: Law, group: int | None, told: Mapping[str, float]) -> Predictive:
         """Beta or gamma distributions with all weights that may be the true one."""
+        if np.ptp(self.agents.mean) == 0.0 and self.agents.mean[0] in (0.0, law.most):
+            return self._common_rate(law)
         every, n = self._extended(group, told), len(self.agents.mean)
         found = prior_rates(law, every)
         weights, share = self._weights(found.mean[:n])
-        place = np.broadcast_to(found.mean[n:], (len(weights), len(found.mean) - n))
-        inside = law.variance(place) / (weights[:, None] + (1.0 if law.most == 1.0 else 0.0))
-        variance = np.minimum(inside + found.variance[n:], 0.999 * _largest_variance(law, place))
-        weight = law.prior_weight(place, variance)
-        share = np.repeat(share / place.shape[1], place.shape[1])
-        y, whole, flat = (weight * place).ravel(), weight.ravel(), place.ravel()
+        # the prior mean is uncertain, too: a distribution of the same kind around it
+        middle, doubt = found.mean[n:], np.minimum(found.variance[n:], 0.999 * _largest_variance(law, found.mean[n:]))
+        known = law.prior_weight(middle, np.maximum(doubt, 1e-300))
+        place = np.maximum(np.array([law.quantile(float(each), known * middle, known) for each in _TAILS]), 1e-300)
+        place = np.minimum(place, law.most * (1.0 - 1e-15)).ravel()
+        share = np.repeat(share / len(place), len(place))
+        whole, flat = np.repeat(weights, len(place)), np.tile(place, len(weights))
+        y = np.maximum(whole * flat, 1e-300)
 
         def cdf(x: Floats) -> Floats:
             return np.array([float(share @ law.cdf(np.full(len(y), each), y, whole)) for each in x])
 
         mean = float(share @ flat)
-        width = float(np.sqrt(share @ (variance.ravel() + np.square(flat - mean))))
-        return Predictive(mean, width, cdf, 0.0, law.most)
+        variance = law.variance(flat) / (whole + (1.0 if law.most == 1.0 else 0.0))
+        return Predictive(mean, float(np.sqrt(share @ (variance + np.square(flat - mean)))), cdf, 0.0, law.most)
+
+    def _common_rate(self, law: Law) -> Predictive:
+        """No agent has a success or event, or no agent has a failure: nothing shows that rates differ, so it is the
+        posterior of one rate for all, on Jeffreys' prior."""
+        more = 1.0 if law.most == 1.0 else 0.0
+        whole = np.array([float(self.agents.worth.sum()) + more])
+        y = whole - more + 0.5 if self.agents.mean[0] > 0.0 else np.full(1, 0.5)
+        mean = y / whole
+        width = float(np.sqrt(law.variance(mean) / whole)[0])
+        return Predictive(float(mean[0]), width, lambda x: law.cdf(x, y, whole), 0.0, law.most)
 
     def _weights(self, place: Floats) -> tuple[Floats, Floats]:
         assert self.law is not None

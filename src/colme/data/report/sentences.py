@@ -114,16 +114,21 @@ def _others(result: Result, place: int, kept: float, style: str) -> str:
     weights = f"its own samples count for {percent(kept)} and other agents for {percent(1.0 - kept)}"
     if kept <= NOTHING:
         return f"Its own samples hardly count beside the other agents, which suggest {said:{style}} for it."
-    means = result.estimate[np.isfinite(result.estimate)]
-    if not min(means.min(), mean) <= said <= max(means.max(), mean):  # the weight is only that of a small change
+    if _law(result) and result.summary.method == "census":  # the weight is only that of a small change
         return f"Other agents move it to {estimate:{style}}: {weights}."
     return f"Other agents suggest {said:{style}} for it: {weights}."
 
 
 def _unit_of_count(result: Result) -> str:
     """What is counted: samples, trials or events."""
-    law = "" if result.population is None or result.population.law is None else result.population.law.name
-    return {"binomial": "trial", "Poisson": "event"}.get(law, "sample")
+    return {"binomial": "trial", "Poisson": "event"}.get(_law(result), "sample")
+
+
+def _law(result: Result) -> str:
+    """The law of rates or counts; they are bounded."""
+    if result.posterior is None or math.isinf(result.posterior.low):
+        return ""
+    return "Poisson" if math.isinf(result.posterior.high) else "binomial"
 
 
 def _probability(value: float) -> str:
