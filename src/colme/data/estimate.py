@@ -5,10 +5,11 @@
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
     fit      estimates                 fit/estimators.py, mixture_estimator.py, overlaps.py, conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
-    widen    intervals, by what held-out samples show                    fit/cross_validation.py
+    widen    intervals, by what held-out samples show                    fit/cross_validation.py, posterior.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
+    answer   questions to the result                                     fit/population.py, report/questions.py
 
-`_estimate` below is this sequence.
+`_estimate` below is this sequence, up to the questions, which come later.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from colme.data.fit.groups import Groups
 from colme.data.fit.laws import LAWS
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
-from colme.data.fit.population import Population
-from colme.data.fit.posterior import Posterior, Shape, StudentShape
+from colme.data.fit.population import AgentPopulation
+from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import AgentMoments, moments_of
 from colme.data.partials import check_names, moments_in
@@ -412,7 +413,7 @@ class _Fitted(NamedTuple):
     lower: Floats
     upper: Floats
     widened: float
-    posterior: Posterior
+    posterior: AgentPosteriors
 
 
 def _with_intervals(
@@ -469,17 +470,17 @@ def _with_intervals(
 def _posterior(
     measured: _Measured, agents: AgentStatistics, estimate: Floats, error: Floats, shape: Shape, center: Floats,
     scale: Floats | float,
-) -> Posterior:  # fmt: skip
-    """The posteriors that intervals are made of (see `Posterior` for the arguments)."""
+) -> AgentPosteriors:  # fmt: skip
+    """The posteriors that intervals are made of (see `AgentPosteriors` for the arguments)."""
     row = np.where(measured.present, np.cumsum(measured.present) - 1, -1)
     low, high = (0.0, LAWS[measured.noise.law].most) if measured.noise.law else (-math.inf, math.inf)
     scales = np.broadcast_to(np.asarray(scale, np.float64), estimate.shape)
-    return Posterior(shape, row, estimate, center, scales, error, np.sqrt(agents.noise), low, high)
+    return AgentPosteriors(shape, row, estimate, center, scales, error, np.sqrt(agents.noise), low, high)
 
 
 def _student(
     measured: _Measured, agents: AgentStatistics, estimate: Floats, error: Floats, kind: str
-) -> Posterior:  # fmt: skip
+) -> AgentPosteriors:  # fmt: skip
     shape = StudentShape(measured.noise.freedoms(measured.moments, kind))
     return _posterior(measured, agents, estimate, error, shape, np.zeros(len(estimate)), error)
 
@@ -491,7 +492,7 @@ def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floa
 
 def _population(
     measured: _Measured, estimator: Estimator, groups: Groups | None, options: EstimateOptions
-) -> Population | None:  # fmt: skip
+) -> AgentPopulation | None:  # fmt: skip
     """What the agents tell about others; None if there is only one, or if noise cannot be separated from it."""
     exact = measured.noise.pooled == 0.0 and not measured.noise.law
     if measured.present.sum() < 2 or (measured.alone is not None and not exact):
@@ -501,7 +502,7 @@ def _population(
     label = None if measured.every.label is None else measured.every.label[measured.present]
     columns = _covariates(measured.every, log_n=options.log_n)
     names = tuple(map(str, measured.every.names.covariates)) if measured.every.covariates is not None else ()
-    return Population(agents, law, label, None if columns is None else columns[measured.present],
+    return AgentPopulation(agents, law, label, None if columns is None else columns[measured.present],
                       names + (LOG_N,) * options.log_n, groups)  # fmt: skip
 
 
@@ -583,7 +584,7 @@ def _named(measured: _Measured, diagnosis: Diagnosis, flag: str) -> tuple[str, .
 
 def _result(
     measured: _Measured, fitted: _Fitted, groups: Groups | None, diagnosis: Diagnosis, summary: Summary,
-    population: Population | None,
+    population: AgentPopulation | None,
 ) -> Result:  # fmt: skip
     def full(values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
         """With a row for agents without a sample."""

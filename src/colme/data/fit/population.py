@@ -1,4 +1,4 @@
-"""`Population`: what the agents of a table tell about the mean of an agent that is not in it.
+"""`AgentPopulation`: what the agents of a table tell about the mean of an agent that is not in it.
 
 Without evidence of groups, true means are normal around the prior mean, or beta or gamma for rates and counts. The
 spread tau is not known: every tau counts by its likelihood (restricted, on a uniform prior of tau; for rates and counts
@@ -53,7 +53,7 @@ class Predictive(NamedTuple):
         return min(lower, self.mean), max(upper, self.mean)
 
 
-class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
+class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
     """The agents of a table that have a sample.
 
     agents      their means, and the variances of these
@@ -93,14 +93,14 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The groups of a mixture, if there are any."""
         return self.groups if self.groups is not None and self.groups.mixture is not None else None
 
-    def _members(self, group: int) -> Population:
+    def _members(self, group: int) -> AgentPopulation:
         assert self.groups is not None
         some = self.groups.group == group
         agents = AgentStatistics(self.agents.mean[some], self.agents.noise[some], self.agents.worth[some], Prior())
         columns = None if self.covariates is None else self.covariates[some]
-        return Population(agents, self.law, None, columns, self.names, None)
+        return AgentPopulation(agents, self.law, None, columns, self.names, None)
 
-    def _typical(self) -> Population:
+    def _typical(self) -> AgentPopulation:
         """Without the few agents that are far from all others: they would decide the spread."""
         agents = self.agents
         if self.label is not None or len(agents.mean) < _MANY or not agents.noise.any():
@@ -110,7 +110,7 @@ class Population(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self
         columns = None if self.covariates is None else self.covariates[near]
         kept = AgentStatistics(agents.mean[near], agents.noise[near], agents.worth[near], Prior())
-        return Population(kept, self.law, None, columns, self.names, None)
+        return AgentPopulation(kept, self.law, None, columns, self.names, None)
 
     def _extended(self, group: int | None, told: Mapping[str, float]) -> AgentStatistics:
         """The agents, followed by agents without a sample: new ones that each have what is told, and otherwise the

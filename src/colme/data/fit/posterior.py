@@ -1,4 +1,4 @@
-"""`Posterior`: the distribution of each agent's true mean that its interval is made of.
+"""`AgentPosteriors`: the distribution of each agent's true mean that its interval is made of.
 
 The true mean of an agent is `estimate + scale (Z - center)`, within the bounds of a rate or count, and Z has the shape
 of the posterior of the estimator: Student's t where estimates have a standard error, the mixture of the census, beta or
@@ -105,7 +105,7 @@ class PointShape(NamedTuple):
         return self.place[point] + self.deviation[point] * normal
 
 
-class Posterior(msgspec.Struct, frozen=True, eq=False):
+class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
     """The posteriors of all agents of a result.
 
     row       the row of each agent in the other arrays; -1 without a sample

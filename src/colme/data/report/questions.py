@@ -15,7 +15,7 @@ from colme.data.report.frames import frame_of
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
 
 if TYPE_CHECKING:
-    from colme.data.fit.posterior import Posterior
+    from colme.data.fit.posterior import AgentPosteriors
     from colme.data.report.result import Result
 
 Floats = NDArray[np.float64]
@@ -201,7 +201,7 @@ def with_answers(result: Result, values: Sequence[float] = (), k: int | None = N
     return msgspec.structs.replace(result, answers=result.answers | columns)
 
 
-def posterior_of(result: Result) -> Posterior:
+def posterior_of(result: Result) -> AgentPosteriors:
     """The posteriors, if there are any."""
     found = result.posterior
     if found is None:

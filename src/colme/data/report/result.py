@@ -16,8 +16,8 @@ from colme.data.report.questions import Difference, Prediction, Ranking
 from colme.errors import one_of
 
 if TYPE_CHECKING:
-    from colme.data.fit.population import Population
-    from colme.data.fit.posterior import Posterior
+    from colme.data.fit.population import AgentPopulation
+    from colme.data.fit.posterior import AgentPosteriors
 
 Floats = NDArray[np.float64]
 FLAGS = ("one sample", "zero variance", "faulty", "dominant sample", "autocorrelated", "drifting")
@@ -124,8 +124,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Names
     parts: tuple[NDArray[Any], ...] = ()
     group_names: tuple[Any, ...] = ()
-    posterior: Posterior | None = None
-    population: Population | None = None
+    posterior: AgentPosteriors | None = None
+    population: AgentPopulation | None = None
     answers: dict[str, NDArray[Any]] = {}
 
     def flagged(self, flag: str) -> NDArray[np.bool_]:
