@@ -498,3 +498,41 @@ def test_moments_of_two_sites_are_estimated_together(tmp_path: Path, capfd: pyte
     code, _, err = call(capfd, tmp_path / "0.csv", "--agent", "user", "--value", "x", "-o", tmp_path / "0.txt",
                         command="moments")  # fmt: skip
     assert code != 0 and "it must be one of .arrow" in err
+
+
+def test_ranks_probabilities_and_explanations_by_command(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = ("--top", 2, "--above", 22, "--above", "-1.5", "--explain", "s-3")
+    code, out, err = call(capfd, file, *ASKED, *asked)
+    assert code == 0
+    assert "The 2 of 7 agents that most probably have the 2 largest means" in out
+    rows = [line.split() for line in out.splitlines() if line.strip().startswith("s-")]
+    assert [row[0] for row in rows] == ["s-6", "s-5"]  # means 26 and 25, and little noise
+    for name in ("above_22", "above_-1.5", "rank", "rank_lower", "rank_upper", "top_2"):
+        assert f" {name} " in out
+    assert "s-3 has 13 samples with a mean of 23" in " ".join(err.split())
+    code, out, _ = call(capfd, file, *ASKED, *asked, "--format", "csv", "-o", "out.json", "-q")
+    assert code == 0
+    read = list(csv.DictReader(io.StringIO(out)))
+    assert {row["agent"]: round(float(row["rank"])) for row in read} == {f"s-{k}": 7 - k for k in range(7)}
+    assert sum(float(row["top_2"]) for row in read) == pytest.approx(2.0)
+    assert all(0.0 <= float(row["above_22"]) <= 1.0 and float(row["above_-1.5"]) == 1.0 for row in read)
+    assert json.loads((file.parent / "out.json").read_text())["agents"][0].keys() == read[0].keys()
+
+
+def test_questions_that_have_no_answer_are_refused_by_command(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capfd, file, *ASKED, "--explain", "s-99")
+    assert code == 1 and "there is no agent 's-99'" in err
+    assert call(capfd, file, *ASKED, "--top", 0)[0] == 2
+    assert call(capfd, file, *ASKED, "--above", "nan")[0] == 1
+    (file.parent / "single.csv").write_text("a,v\nx,1\ny,2\n")
+    code, _, err = call(capfd, file.parent / "single.csv", "--agent", "a", "--value", "v", "--top", 1)
+    assert code == 1 and "noise of a sample is not known" in err
+
+
+def test_the_page_has_the_columns_that_were_asked_for(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, _ = call(capfd, file, *ASKED, "--top", 2, "--above", 22, "--report", "page.html", "-q")
+    page = (file.parent / "page.html").read_text()
+    assert code == 0
+    for name in ("rank", "rank_lower", "rank_upper", "top_2", "above_22"):
+        assert f'scope="col">{name}</th>' in page
+    assert "--above 22.0" in page and "--top 2" in page

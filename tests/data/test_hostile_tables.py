@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import colme
 from colme.data.fit.estimators import ESTIMATORS
+from colme.data.report.frames import BACKENDS
 from colme.data.report.output import csv_of, json_of, parquet_of
-from colme.data.report.result import BACKENDS, Result
+from colme.data.report.result import Result
 from colme.data.report.sentences import decimals, headline, sentences
 from colme.errors import ColmeError
 

@@ -410,6 +410,28 @@ def posterior_cdf(value, mean, noise, prior, out):
 
 
 @kernel
+def posterior_draw(uniform, normal, mean, noise, prior, out):
+    """out[a] = a true mean from the posterior of agent a, made of a uniform and a normal number; NaN without a
+    sample."""
+    p = np.empty(MAX_COMPONENTS + 1)
+    for a in range(mean.size):
+        x, s2, row = mean[a], noise[a], prior.row[a]
+        middle, variance = x, s2
+        if x == x and row >= 0:
+            k = prior.n_components[row]
+            _membership(x, s2, prior, row, p)
+            i, below = 0, p[0]
+            while i < k and below <= uniform[a]:
+                i += 1
+                below += p[i]
+            if i < k:
+                noise_i = _noise_in(i, s2, prior, row)
+                kept = prior.variance[row, i] / (prior.variance[row, i] + noise_i)
+                middle, variance = _middle(i, x, noise_i, prior, row), kept * noise_i
+        out[a] = middle + math.sqrt(variance) * normal[a]
+
+
+@kernel
 def posterior_quantiles(level, mean, noise, prior, out):
     """out[a] = the value below which agent a's true mean lies with posterior probability `level`."""
     z = normal_quantile(level)

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from colme.data.report.result import Result
 
@@ -20,18 +22,19 @@ OPTIONAL = (
 """Columns that are only shown if they fit, the most useful first, each with the characters of names that it leaves."""
 
 
-def print_agents(result: Result, *, wide: bool) -> list[str]:
+def print_agents(result: Result, *, wide: bool, top: int | None = None) -> list[str]:
     """Print the agents that changed most, or the first if none changed, to stdout; returns the columns that did not
     fit.
 
     wide  all columns, however long the lines become
+    top   print those that are most probably among the first so many, if the result has their ranks
     """
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
-    columns = _columns(result)
+    columns = _columns(result, top)
     room = shutil.get_terminal_size((160, 24)).columns
     width = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
 
@@ -39,12 +42,12 @@ def print_agents(result: Result, *, wide: bool) -> list[str]:
         """What the other columns leave for the agent's name."""
         return room - sum(width[name] for name in names if name != "agent") - 3 * len(names) - 1
 
-    shown = ["agent", "n", "mean", "estimate"]
+    shown = ["agent", "n", "mean", "estimate", *result.answers]
     for names, least in OPTIONAL:
         if names[0] in columns and (wide or name_room([*shown, *names]) >= min(width["agent"], least)):
             shown += names
     shown, left_out = [name for name in columns if name in shown], [name for name in columns if name not in shown]
-    table = Table(title=_title(result), box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
+    table = Table(title=_title(result, top), box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
     for name in shown:
         text = name in ("agent", "flags")
         table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis",
@@ -57,11 +60,13 @@ def print_agents(result: Result, *, wide: bool) -> list[str]:
     return left_out
 
 
-def _title(result: Result) -> str | None:
+def _title(result: Result, top: int | None) -> str | None:
     """Which agents are shown; None if all of them are."""
     from colme.data.report.sentences import any_changed
 
     n = len(result.agent)
+    if top is not None:
+        return None if top >= n else f"The {top:,} of {n:,} agents that most probably have the {top:,} largest means"
     if n <= SHOWN:
         return None
     if not any_changed(result):
@@ -69,11 +74,11 @@ def _title(result: Result) -> str | None:
     return f"The {SHOWN} of {n:,} agents that changed most"
 
 
-def _columns(result: Result) -> dict[str, list[str]]:
+def _columns(result: Result, top: int | None) -> dict[str, list[str]]:
     """The cells of all columns that have something to show."""
     from colme.data.report.sentences import most_changed, number_format, safe_name
 
-    agents = most_changed(result, SHOWN)
+    agents = most_changed(result, SHOWN) if top is None else _first(result, top)
     style, flags = number_format(result), result.flag_names()
 
     def numbers(name: str, form: str) -> list[str]:
@@ -90,8 +95,18 @@ def _columns(result: Result) -> dict[str, list[str]]:
     found["borrowed"] = numbers("borrowed", ".2f")
     if any(flags[a] for a in agents):
         found["flags"] = [str(flags[a]) for a in agents]
-    order = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
+    for name, values in result.answers.items():
+        form = ",.1f" if name == "rank" else ",d" if name in ("rank_lower", "rank_upper") else ".3f"
+        found[name] = ["-" if values[a] != values[a] else f"{values[a]:{form}}" for a in agents]
+    order = ("agent", "n", "mean", "estimate", "lower", "upper", *result.answers, "group", "probability", "borrowed",
+             "flags")  # fmt: skip
     return {name: found[name] for name in order if name in found}
+
+
+def _first(result: Result, top: int) -> list[int]:
+    """The agents that are most probably among the first so many."""
+    ranks = result.answers
+    return [int(a) for a in np.lexsort((ranks["rank"], -ranks[f"top_{top}"]))[:top]]
 
 
 def _number(value: float, form: str) -> str:

@@ -101,6 +101,14 @@ def table_format_options(command: Any) -> Any:
                    "times are plain numbers.")  # fmt: skip
 @click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
+@click.option("--above", multiple=True, type=float, metavar="NUMBER",
+              help="Add the probability that an agent's mean is above this number, as a column; repeat for "
+                   "more.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="K",
+              help="Add the expected rank of every agent (1: the largest mean), its interval, and the probability of "
+                   "being among the first K, as columns, and show these K.")  # fmt: skip
+@click.option("--explain", multiple=True, metavar="AGENT",
+              help="Explain the estimate of this agent in a few sentences; repeat for more.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
 @click.option("--time-format", metavar="FORMAT",
               help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
@@ -116,7 +124,8 @@ def table_format_options(command: Any) -> Any:
 @click.pass_context
 def command(
     context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
-    outputs: tuple[str, ...], plot: str | None, report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
+    above: tuple[float, ...], top: int | None, explain: tuple[str, ...], outputs: tuple[str, ...], plot: str | None,
+    report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
@@ -135,6 +144,7 @@ def command(
       colme estimate trials.csv --agent study --mean effect --se se
       colme estimate batting.csv --agent player --successes hits --trials at_bats
       colme estimate claims.csv --agent region --value claims --exposure years
+      colme estimate sales.csv --agent store --value revenue --top 10 --above 5000 --explain "Main St"
       colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
       colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
       colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
@@ -167,6 +177,11 @@ def command(
             raise
         say("Interrupted.")
         os._exit(130)  # a thread of Arrow may be reading stdin, and would crash the interpreter as that shuts down
+    explained = [result.explain(each) for each in explain]
+    if above or top is not None:
+        from colme.data.report.questions import with_answers
+
+        result = with_answers(result, above, top)
     written = [output.save_result(result, path) for path in outputs]
     if plot is not None:
         from colme.lab import plots
@@ -177,13 +192,13 @@ def command(
 
         written.append(write_estimate_page(result, report, command=command_line(context)))
     if not quiet:
-        _print_sentences(result)
+        _print_sentences(result, explained)
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
         click.echo(output.csv_of(result), nl=False)
     else:
-        left_out = print_agents(result, wide=wide)
+        left_out = print_agents(result, wide=wide, top=top)
         if left_out and not quiet:
             say(f"Not shown: {', '.join(left_out)}. Show all columns with --wide.")
     if written and not quiet:
@@ -246,7 +261,7 @@ def _check_figures(plot: str | None, report: str | None) -> None:
             check_ending(Path(path), endings)
 
 
-def _print_sentences(result: Result) -> None:
+def _print_sentences(result: Result, explained: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -263,6 +278,8 @@ def _print_sentences(result: Result) -> None:
         table.add_row(topic, safe_name(sentence, 10_000))
     for note in result.summary.notes:
         table.add_row("Note", safe_name(note, 10_000))
+    for each in explained:
+        table.add_row("Explanation", safe_name(each, 10_000))
     console.print(table)
 
 

@@ -5,10 +5,11 @@
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
     fit      estimates                 fit/estimators.py, mixture_estimator.py, overlaps.py, conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
-    widen    intervals, by what held-out samples show                    fit/cross_validation.py
+    widen    intervals, by what held-out samples show                    fit/cross_validation.py, posterior.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
+    answer   questions to the result                                     fit/population.py, report/questions.py
 
-`_estimate` below is this sequence.
+`_estimate` below is this sequence, up to the questions, which come later.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from colme.data.fit.groups import Groups
 from colme.data.fit.laws import LAWS
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
 from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
+from colme.data.fit.population import AgentPopulation
+from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import AgentMoments, moments_of
 from colme.data.partials import check_names, moments_in
@@ -240,9 +243,10 @@ def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progres
     groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
     grouped = moments.label is None and groups is not None and groups.n_groups > 0
     fitted = _with_intervals(measured, choice.estimator, fit, options, grouped=grouped)
+    population = _population(measured, choice.estimator, groups if grouped else None, options)
     diagnosis = diagnose(moments, measured.noise)
     summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
-    return _in_unit(_result(measured, fitted, groups, diagnosis, summary), moments.unit)
+    return _in_unit(_result(measured, fitted, groups, diagnosis, summary, population), moments.unit)
 
 
 def _sigma(moments: AgentMoments, sigma: float | None) -> float | None:
@@ -265,7 +269,9 @@ def _in_unit(result: Result, unit: float) -> Result:
     summary = msgspec.structs.replace(
         result.summary, sigma=result.summary.sigma * unit, tau=result.summary.tau * unit
     )  # fmt: skip
-    return msgspec.structs.replace(result, summary=summary, **ends)
+    more = {name: msgspec.structs.replace(each, unit=unit) for name in ("posterior", "population")
+            if (each := getattr(result, name)) is not None}  # fmt: skip
+    return msgspec.structs.replace(result, summary=summary, **ends, **more)
 
 
 # measure
@@ -330,12 +336,18 @@ class _Measured:
         return None
 
 
-def _prior(every: AgentMoments, *, log_n: bool) -> Prior:
+def _covariates(every: AgentMoments, *, log_n: bool) -> Floats | None:
+    """(agents, covariates): those of the table, and the logarithm of the counts."""
     columns = [] if every.covariates is None else [np.asarray(every.covariates, np.float64)]
     if log_n:
         worth = every.folds.merged(slice(None)).worth if every.law else every.folds.n.sum(axis=1)
         columns.append(np.log(np.maximum(worth, 1e-300 if every.law else 1))[:, None])
-    return Prior(every.label, standardized(np.concatenate(columns, axis=1)) if columns else None)
+    return np.concatenate(columns, axis=1) if columns else None
+
+
+def _prior(every: AgentMoments, *, log_n: bool) -> Prior:
+    columns = _covariates(every, log_n=log_n)
+    return Prior(every.label, None if columns is None else standardized(columns))
 
 
 # choose
@@ -401,6 +413,7 @@ class _Fitted(NamedTuple):
     lower: Floats
     upper: Floats
     widened: float
+    posterior: AgentPosteriors
 
 
 def _with_intervals(
@@ -409,16 +422,19 @@ def _with_intervals(
     """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
     agents = measured.statistics(estimator.variance)
     if measured.alone is not None:
-        radius = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if isinstance(fit, ConjugateFit):
-            return _Fitted(agents, fit, fit.estimate, *fit.interval(options.level), 1.0)
+            posterior = _posterior(measured, agents, fit.estimate, fit.error(), fit.shape(), fit.estimate, 1.0)
+            return _Fitted(agents, fit, fit.estimate, *fit.interval(options.level), 1.0, posterior)
+        error = np.full(len(fit.estimate), 0.0 if measured.noise.pooled == 0.0 else math.inf)
         if measured.noise.pooled > 0.0:
-            radius = _radius(measured, "pooled", fit.error(), options.level)
-        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0)
+            error = fit.error()
+        radius = _radius(measured, "pooled", error, options.level)
+        return _Fitted(agents, fit, fit.estimate, fit.estimate - radius, fit.estimate + radius, 1.0,
+                       _student(measured, agents, fit.estimate, error, "pooled"))  # fmt: skip
     statistics = {kind: measured.statistics(kind) for kind in measured.noise.kinds}
     estimate, claimed = estimator.claimed(statistics, measured.noise.persistence, grouped=grouped)
-    posterior = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
-    doubt = _DOUBT if posterior is not None else 0.0
+    mixed = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
+    doubt = _DOUBT if mixed is not None else 0.0
     factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
     factors = factor.of(measured.moments.worth)
     if measured.noise.law:  # a posterior with the right likelihood is not too wide
@@ -429,27 +445,65 @@ def _with_intervals(
     own = local.claimed(statistics, measured.noise.persistence)[1]
     own = own * measured.validation.calibrate(local).of(measured.moments.worth)
     error = np.sqrt(np.minimum(variance, np.maximum(own, claimed)))
-    if posterior is not None:
-        lower, upper = posterior.interval(options.level)
+    if mixed is not None:
+        lower, upper = mixed.interval(options.level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
         scale = error / np.maximum(fit.error(), 1e-300)
         below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
+        shape = mixed if isinstance(mixed, MixtureFit) else mixed.shape
+        posterior = _posterior(measured, agents, estimate, error, shape, fit.estimate, scale)
     elif isinstance(fit, ConjugateFit):
         lower, upper = fit.interval(options.level, error)
         below, above = fit.estimate - lower, upper - fit.estimate
+        posterior = _posterior(measured, agents, estimate, error, fit.shape(error), fit.estimate, 1.0)
     else:
         below = above = _radius(measured, estimator.variance, error, options.level)
+        posterior = _student(measured, agents, estimate, error, estimator.variance)
     stretch = float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300)))
     lower, upper = estimate - below, estimate + above
     if measured.noise.law:
         lower, upper = np.maximum(lower, 0.0), np.minimum(upper, LAWS[measured.noise.law].most)
-    return _Fitted(agents, fit, estimate, lower, upper, stretch)
+    return _Fitted(agents, fit, estimate, lower, upper, stretch, posterior)
+
+
+def _posterior(
+    measured: _Measured, agents: AgentStatistics, estimate: Floats, error: Floats, shape: Shape, center: Floats,
+    scale: Floats | float,
+) -> AgentPosteriors:  # fmt: skip
+    """The posteriors that intervals are made of (see `AgentPosteriors` for the arguments)."""
+    row = np.where(measured.present, np.cumsum(measured.present) - 1, -1)
+    low, high = (0.0, LAWS[measured.noise.law].most) if measured.noise.law else (-math.inf, math.inf)
+    scales = np.broadcast_to(np.asarray(scale, np.float64), estimate.shape)
+    return AgentPosteriors(shape, row, estimate, center, scales, error, np.sqrt(agents.noise), low, high)
+
+
+def _student(
+    measured: _Measured, agents: AgentStatistics, estimate: Floats, error: Floats, kind: str
+) -> AgentPosteriors:  # fmt: skip
+    shape = StudentShape(measured.noise.freedoms(measured.moments, kind))
+    return _posterior(measured, agents, estimate, error, shape, np.zeros(len(estimate)), error)
 
 
 def _radius(measured: _Measured, kind: str, error: Floats, level: float) -> Floats:
     freedom = measured.noise.freedoms(measured.moments, kind)
     return np.asarray(error * t_quantile(0.5 + 0.5 * level, freedom))
+
+
+def _population(
+    measured: _Measured, estimator: Estimator, groups: Groups | None, options: EstimateOptions
+) -> AgentPopulation | None:  # fmt: skip
+    """What the agents tell about others; None if there is only one, or if noise cannot be separated from it."""
+    exact = measured.noise.pooled == 0.0 and not measured.noise.law
+    if measured.present.sum() < 2 or (measured.alone is not None and not exact):
+        return None
+    law = LAWS[measured.noise.law] if measured.noise.law else None
+    agents = measured.statistics(measured.noise.law) if law else _grouping_statistics(measured, estimator)
+    label = None if measured.every.label is None else measured.every.label[measured.present]
+    columns = _covariates(measured.every, log_n=options.log_n)
+    names = tuple(map(str, measured.every.names.covariates)) if measured.every.covariates is not None else ()
+    return AgentPopulation(agents, law, label, None if columns is None else columns[measured.present],
+                      names + (LOG_N,) * options.log_n, groups)  # fmt: skip
 
 
 # groups
@@ -529,7 +583,8 @@ def _named(measured: _Measured, diagnosis: Diagnosis, flag: str) -> tuple[str, .
 
 
 def _result(
-    measured: _Measured, fitted: _Fitted, groups: Groups | None, diagnosis: Diagnosis, summary: Summary
+    measured: _Measured, fitted: _Fitted, groups: Groups | None, diagnosis: Diagnosis, summary: Summary,
+    population: AgentPopulation | None,
 ) -> Result:  # fmt: skip
     def full(values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
         """With a row for agents without a sample."""
@@ -544,4 +599,5 @@ def _result(
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
         summary=summary, names=measured.every.names, parts=measured.every.parts,
+        group_names=measured.every.group_names, posterior=fitted.posterior, population=population,
     )  # fmt: skip

@@ -89,6 +89,7 @@ class AgentMoments(NamedTuple):
     law         "binomial" for successes in trials, "Poisson" for events in an exposure, else ""
     sigma       the standard deviation of a sample of weight 1, if it is known
     reported    the number of samples to report, if it is not that in the folds
+    group_names the names of known groups
     """
 
     labels: NDArray[Any]
@@ -106,6 +107,7 @@ class AgentMoments(NamedTuple):
     law: str = ""
     sigma: float | None = None
     reported: NDArray[np.int64] | None = None
+    group_names: tuple[Any, ...] = ()
 
     @property
     def forward(self) -> bool:
@@ -126,7 +128,7 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
         sums = RunningMoments(seed)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
         made = sums.moments(table.labels, table.names, table.label, table.covariates, table.notes)
-        return made._replace(parts=table.parts)
+        return made._replace(parts=table.parts, group_names=table.group_names)
     unit = unit_of(_largest(table.value))
     value = table.value if unit == 1.0 else np.asarray(table.value / unit)
     folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
@@ -135,7 +137,7 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
     _fill_periods(table.start, value, table.time, table.weight, rate, *folds, low, high, successive)
     return AgentMoments(
         table.labels, folds, low, high, successive, resolution_of(value[:_SOME]), unit, table.label, table.covariates,
-        table.notes, table.names, table.parts,
+        table.notes, table.names, table.parts, group_names=table.group_names,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ found on a grid of rates by expectation and maximization: the census of a table,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from statistics import NormalDist
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from scipy import optimize
 
 from colme.data.fit.estimators import AgentStatistics, Estimator, balanced
 from colme.data.fit.laws import LAWS, Law
+from colme.data.fit.posterior import ConjugateShape, PointShape, quantiles
+from colme.data.fit.prior import FittedPrior
 
 Floats = NDArray[np.float64]
 _JEFFREYS = 0.5
@@ -28,6 +30,8 @@ _POINTS = 100
 """Points of the grid of rates."""
 _ROUNDS, _ENOUGH = 1000, 1e-3
 """Rounds of expectation and maximization at most, and the growth of a weight at which there are enough."""
+_ROUNDING = 1e-12
+"""Points that no agent is at with a larger probability are left out."""
 _OTHERS = np.linspace(-4.0, 4.0, 25)
 """Logarithms of weights of the prior, relative to the most likely one, that may be the true one."""
 _LEAST, _MOST = 1e-3, 1e7
@@ -55,11 +59,15 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     def error(self) -> Floats:
         return np.sqrt(self._inside + self.extra)
 
-    def interval(self, level: float, error: Floats | None = None) -> tuple[Floats, Floats]:
-        """(lower, upper): a posterior of the same kind and mean, with this standard error."""
+    def shape(self, error: Floats | None = None) -> ConjugateShape:
+        """Posteriors of the same kind and mean, with these standard errors."""
         share = self._inside / np.square(self.error() if error is None else np.maximum(error, 1e-300))
-        ends = (self.law.quantile(0.5 + 0.5 * side * level, share * self.y, share * self.n) for side in (-1, 1))
-        lower, upper = ends
+        return ConjugateShape(self.law, share * self.y, share * self.n)
+
+    def interval(self, level: float, error: Floats | None = None) -> tuple[Floats, Floats]:
+        """(lower, upper), between which the true rate lies with this probability."""
+        law, y, n = self.shape(error)
+        lower, upper = (law.quantile(0.5 + 0.5 * side * level, y, n) for side in (-1, 1))
         return np.minimum(lower, self.estimate), np.maximum(upper, self.estimate)
 
 
@@ -83,16 +91,9 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> ConjugateFit:
         law = LAWS[self.variance]
-        y, n, middle = agents.mean * agents.worth, agents.worth, float(np.median(agents.worth))
-        least = _JEFFREYS / (float(n.sum()) + 1.0)
-        # weights must not depend on the rate of an agent: those without an event would have the largest
-        common = law.variance((y.sum() + _JEFFREYS) / (n.sum() + 2.0 * _JEFFREYS)) / n
-        place = np.clip(agents.prior.fit(agents.mean, common).mean, least, law.most - least)
-        found = optimize.minimize_scalar(
-            lambda log: -law.log_likelihood(y, n, place, float(np.exp(log))), method="bounded",
-            bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
-        )  # fmt: skip
-        weight = float(np.exp(found.x))
+        y, n = agents.mean * agents.worth, agents.worth
+        place = prior_rates(law, agents).mean
+        weight = prior_weight(law, y, n, place)
         whole = n + weight
         estimate, borrowed = (y + weight * place) / whole, weight / whole
         extra = _prior_variance(law, y, n, place, weight, estimate)
@@ -105,13 +106,39 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
         return f"shrinkage ({'beta-binomial' if self.variance == 'binomial' else 'gamma-Poisson'})"
 
 
-def _prior_variance(law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats) -> Floats:
-    """What the unknown weight of the prior adds to the variance of estimates: likelihoods of other weights, on a
-    uniform prior of the spread of true rates, which is about v(m) / weight."""
+def prior_rates(law: Law, agents: AgentStatistics) -> FittedPrior:
+    """The prior mean of each agent's rate, and the variance of that mean."""
+    y, n = agents.mean * agents.worth, agents.worth
+    there = n > 0.0
+    least = _JEFFREYS / (float(n.sum()) + 1.0)
+    # weights must not depend on the rate of an agent: those without an event would have the largest
+    common = law.variance((y.sum() + _JEFFREYS) / (n.sum() + 2.0 * _JEFFREYS)) / np.where(there, n, 1.0)
+    found = agents.prior.fit(agents.mean, np.where(there, common, np.inf))
+    return found._replace(mean=np.clip(found.mean, least, law.most - least))
+
+
+def prior_weight(law: Law, y: Floats, n: Floats, place: Floats) -> float:
+    """The most likely weight of the prior."""
+    middle = float(np.median(n))
+    found = optimize.minimize_scalar(
+        lambda log: -law.log_likelihood(y, n, place, float(np.exp(log))), method="bounded",
+        bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
+    )  # fmt: skip
+    return float(np.exp(found.x))
+
+
+def possible_weights(law: Law, y: Floats, n: Floats, place: Floats, weight: float) -> tuple[Floats, Floats]:
+    """(other weights of the prior, their probabilities): by their likelihoods, on a uniform prior of the spread of true
+    rates, which is about v(m) / weight."""
     weights = weight * np.exp(_OTHERS)
     log = np.array([law.log_likelihood(y, n, place, float(each)) for each in weights]) - _OTHERS
     share = np.exp(log - log.max())
-    share /= share.sum()
+    return weights, share / share.sum()
+
+
+def _prior_variance(law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats) -> Floats:
+    """What the unknown weight of the prior adds to the variance of estimates."""
+    weights, share = possible_weights(law, y, n, place, weight)
     inside = law.variance(estimate) / (n + weight)
     extra = np.zeros(len(y))
     for part, each in zip(share, weights, strict=True):
@@ -138,6 +165,7 @@ class RateMixtureFit:
             weight *= growth
             if growth.max() < 1.0 + _ENOUGH:
                 break
+        self._weight = weight
         self._share = like * weight
         self._share /= self._share.sum(axis=1, keepdims=True)
         middle = self._share @ self._rate
@@ -154,15 +182,27 @@ class RateMixtureFit:
     def error(self) -> Floats:
         return np.sqrt(self._variance)
 
+    @property
+    def prior(self) -> tuple[Floats, Floats, Floats]:
+        """(weights, rates, standard errors of the rates) of the points."""
+        return self._weight, self._rate, np.sqrt(np.maximum(self._place, 1e-300))
+
+    @functools.cached_property
+    def shape(self) -> PointShape:
+        """The posteriors."""
+        some = self._share.max(axis=0) > _ROUNDING
+        share = self._share[:, some] / self._share[:, some].sum(axis=1, keepdims=True)
+        return PointShape(self._rate[some], np.sqrt(self._place[some]), share, self._pair)
+
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true rate lies with this posterior probability."""
-        below = np.cumsum(self._share, axis=1)
-        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(self._place)
-        ends = []
-        for side in (-1, 1):
-            point = (below < 0.5 + 0.5 * side * level).sum(axis=1).clip(max=_POINTS - 1)
-            ends.append((self._rate[point] + side * reach[point])[self._pair])
-        return ends[0], ends[1]
+        first = np.unique(self._pair, return_index=True)[1]
+        middle, width = self.estimate[first], np.sqrt(self._variance[first])
+        lower, upper = (
+            quantiles(lambda x: self.shape.cdf(first, x), np.full(len(first), 0.5 + 0.5 * side * level), middle, width)
+            for side in (-1, 1)
+        )
+        return lower[self._pair], upper[self._pair]
 
 
 class RateMixture(_Conjugate, frozen=True, kw_only=True):

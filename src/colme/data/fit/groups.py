@@ -55,6 +55,10 @@ class Groups(NamedTuple):
     probability: Floats
     n_groups: int
     """0: no evidence."""
+    mixture: MixtureFit | None = None
+    """Where they were found, unless an estimator formed them."""
+    of_component: NDArray[np.int64] | None = None
+    """The group of each component of that mixture; -1 if it has none."""
 
     @classmethod
     def parts(cls, group: NDArray[np.int64]) -> Groups:
@@ -86,7 +90,10 @@ class Groups(NamedTuple):
         found = cls.parts(group)
         if not found.n_groups:
             return found
-        found = found._replace(group=np.where(fit.isolated, -1, found.group))
+        number = np.full(len(of_component), -1)
+        number[group] = found.group
+        found = found._replace(group=np.where(fit.isolated, -1, found.group), mixture=fit,
+                               of_component=number[of_component])  # fmt: skip
         return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_component, group), 0.0))
 
 

@@ -54,6 +54,18 @@ class Law(msgspec.Struct, frozen=True):
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         """Of a posterior with y successes or events in n, the prior's included."""
 
+    @abstractmethod
+    def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
+        """Of such a posterior: the probability that the true rate is at most this one."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
+        """A true rate from each such posterior."""
+
+    @abstractmethod
+    def prior_weight(self, place: Floats, variance: Floats) -> Floats:
+        """The weight of the prior that has this mean and variance."""
+
 
 class Binomial(Law, frozen=True):
     """Successes in a number of trials. The prior is Beta(s m, s (1 - m))."""
@@ -82,6 +94,15 @@ class Binomial(Law, frozen=True):
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         return np.asarray(special.betaincinv(y, np.maximum(n - y, 1e-300), share))
+
+    def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
+        return np.asarray(special.betainc(y, np.maximum(n - y, 1e-300), np.clip(rate, 0.0, 1.0)))
+
+    def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
+        return rng.beta(y, np.maximum(n - y, 1e-300))
+
+    def prior_weight(self, place: Floats, variance: Floats) -> Floats:
+        return np.maximum(self.variance(place) / variance - 1.0, 1e-300)
 
 
 class Poisson(Law, frozen=True):
@@ -112,6 +133,15 @@ class Poisson(Law, frozen=True):
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         return np.asarray(special.gammaincinv(y, share) / n)
+
+    def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
+        return np.asarray(special.gammainc(y, n * np.maximum(rate, 0.0)))
+
+    def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
+        return rng.standard_gamma(y) / n
+
+    def prior_weight(self, place: Floats, variance: Floats) -> Floats:
+        return self.variance(place) / variance
 
 
 LAWS: dict[str, Law] = {law.name: law for law in (Binomial(), Poisson())}

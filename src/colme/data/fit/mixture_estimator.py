@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
-from colme.census.posterior import FittedMixtures, borrowing, posterior_mean, posterior_quantiles
+from colme.census.posterior import (
+    FittedMixtures,
+    borrowing,
+    posterior_cdf,
+    posterior_draw,
+    posterior_mean,
+    posterior_quantiles,
+)
 from colme.data.fit.estimators import AgentStatistics, Estimator
 
 Floats = NDArray[np.float64]
@@ -41,6 +48,8 @@ class MixtureEstimator(Estimator, frozen=True, kw_only=True):
 class MixtureFit:
     """The mixture, and every agent's posterior.
 
+    middle     of all means; `center`: for each agent, with what covariates explain
+    mean       of each agent, relative to its center; `sampling`: its variance, `noise`: with a floor for binning
     component  the most probable one of each agent
     isolated   agents far from all others, which the mixture is fitted without; they keep their own means
     """
@@ -49,8 +58,9 @@ class MixtureFit:
 
     def __init__(self, agents: AgentStatistics):
         offset = agents.prior.fit(agents.mean, agents.noise).offset
-        self._center = offset + float(np.median(agents.mean - offset))
-        self.mean = agents.mean - self._center
+        self.middle = float(np.median(agents.mean - offset))
+        self.center, self.sampling = offset + self.middle, agents.noise
+        self.mean = agents.mean - self.center
         self.isolated = isolated(self.mean, agents.noise)
         rest = self.mean[~self.isolated]
         low, high = np.quantile(rest, [0.001, 0.999])
@@ -62,7 +72,7 @@ class MixtureFit:
         self._args = self.mean, agents.noise, self.mixture.prior
         self._away, self.component, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
         posterior_mean(*self._args, self._away, self.component, self.probability)
-        self.estimate = self._away + self._center
+        self.estimate = self._away + self.center
 
     @property
     def borrowed(self) -> Floats:
@@ -83,7 +93,28 @@ class MixtureFit:
         lower, upper = np.empty((2, len(self.mean)))
         for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
             posterior_quantiles(tail, *self._args, end)
-        return lower + self._center, upper + self._center
+        return lower + self.center, upper + self.center
+
+    def cdf(self, rows: NDArray[np.int64], z: Floats) -> Floats:
+        """The posterior probability that the true means of these agents are at most z."""
+        mean, noise, prior = self._args
+        out = np.empty(len(rows))
+        posterior_cdf(z - self.center[rows], mean[rows], noise[rows], prior._replace(row=prior.row[rows]), out)
+        return out
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """A true mean of every agent from its posterior."""
+        n = len(self.mean)
+        out = np.empty(n)
+        posterior_draw(rng.random(n), rng.standard_normal(n), *self._args, out)
+        return out + self.center
+
+    @property
+    def components(self) -> tuple[Floats, Floats, Floats]:
+        """(shares, locations, variances) of the components, around the middle of all means."""
+        k = int(self.mixture.n_components[0])
+        share, location, variance = (part[0, :k] for part in self.mixture.prior[1:4])
+        return share, location, variance
 
 
 def isolated(mean: Floats, noise: Floats) -> NDArray[np.bool_]:

@@ -174,6 +174,7 @@ class TableReader:
             names,
             by_time and not self.times.numeric,
             parts,
+            self._group_names(),
         )
 
     def moments(self) -> AgentMoments:
@@ -182,7 +183,12 @@ class TableReader:
         assert self.running is not None
         labels, parts, label, covariates, notes = self._agents()
         counted = self.running.moments(self.agents.labels(text=False), self.names).select(self.count > 0)
-        return counted._replace(labels=labels, parts=parts, label=label, covariates=covariates, notes=notes)
+        return counted._replace(labels=labels, parts=parts, label=label, covariates=covariates, notes=notes,
+                                group_names=self._group_names())  # fmt: skip
+
+    def _group_names(self) -> tuple[Any, ...]:
+        """The names of known groups, by code."""
+        return () if self.names.label is None else tuple(self.groups.labels(text=self.source.text).tolist())
 
     def _agents(self, disordered: int = 0, tied: int = 0) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
         """Labels, their parts, known groups and covariates of agents with a sample, and what was done to the rows."""

@@ -127,7 +127,7 @@ class SummaryReader(TableReader):
         resolution = 1.0 if self.columns.law else 0.0
         return AgentMoments(
             labels, folds.select(place), unknown, unknown, None, resolution, 1.0, label, covariates, notes, self.names,
-            parts, self.columns.law, sigma, count[place],
+            parts, self.columns.law, sigma, count[place], self._group_names(),
         )  # fmt: skip
 
 

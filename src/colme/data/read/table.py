@@ -65,6 +65,7 @@ class Table(NamedTuple):
     notes       what was done to the rows (left out, sorted, ...), one sentence each
     dates       whether times are seconds; otherwise their unit is not known
     parts       if several columns identify the agent: its label in each of them
+    group_names the names of known groups
     """
 
     labels: NDArray[Any]
@@ -78,6 +79,7 @@ class Table(NamedTuple):
     names: Names
     dates: bool = False
     parts: tuple[NDArray[Any], ...] = ()
+    group_names: tuple[Any, ...] = ()
 
     @property
     def n_agents(self) -> int:

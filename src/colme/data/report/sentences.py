@@ -77,6 +77,67 @@ def sentences(result: Result) -> dict[str, str]:
     return {topic: text for topic, text in found.items() if text}
 
 
+def explanation(result: Result, place: int) -> str:
+    """The estimate of one agent: what its own samples say, what the other agents say, and how both were weighted."""
+    name, style = safe_name(result.agent[place]), number_format(result)
+    mean, estimate, kept = float(result.mean[place]), float(result.estimate[place]), 1.0 - float(result.borrowed[place])
+    if math.isnan(mean):
+        return f"{name} has no samples, so it has no estimate."
+    own = f"{name} has {_count(int(result.n[place]), _unit_of_count(result))} with a mean of {mean:{style}}"
+    error = math.nan if result.posterior is None else result.posterior.standard_error(place)
+    if error > 0.0 and math.isfinite(error):
+        own += f" (standard error {error:{style}})"
+    found = [own + "."]
+    if not math.isfinite(float(result.upper[place])) or (error == 0.0 and kept == 1.0):
+        return f"{found[0]} It keeps this mean: {result.summary.why}."
+    found.append(_others(result, place, kept, style))
+    group = int(result.group[place])
+    if group >= 0:
+        label = safe_name(result.group_names[group]) if result.group_names else str(group)
+        sure = "" if result.group_names else f", with probability {_probability(float(result.probability[place]))}"
+        found.append(f"It belongs to group {label}{sure}.")
+    lower, upper = float(result.lower[place]), float(result.upper[place])
+    found.append(f"The estimate is {estimate:{style}}, and the {100 * result.summary.level:.3g}% interval goes from "
+                 f"{lower:{style}} to {upper:{style}}.")  # fmt: skip
+    return " ".join(found)
+
+
+def _others(result: Result, place: int, kept: float, style: str) -> str:
+    """What the other agents say, and the weights of both."""
+    mean, estimate = float(result.mean[place]), float(result.estimate[place])
+    if kept >= 1.0 - NOTHING and f"{mean:{style}}" == f"{estimate:{style}}":
+        why = result.summary.why if result.summary.method == "local" else "other agents have hardly any weight"
+        return f"It keeps its own mean: {why}."
+    if kept >= 1.0 - NOTHING:  # in a mixture of rates, an agent between two of them
+        return f"Other agents move it from {mean:{style}} to {estimate:{style}}."
+    said = (estimate - kept * mean) / (1.0 - kept)
+    weights = f"its own samples count for {percent(kept)} and other agents for {percent(1.0 - kept)}"
+    if kept <= NOTHING:
+        return f"Its own samples hardly count beside the other agents, which suggest {said:{style}} for it."
+    if _law(result) and result.summary.method == "census":  # the weight is only that of a small change
+        return f"Other agents move it to {estimate:{style}}: {weights}."
+    return f"Other agents suggest {said:{style}} for it: {weights}."
+
+
+def _unit_of_count(result: Result) -> str:
+    """What is counted: samples, trials or events."""
+    return {"binomial": "trial", "Poisson": "event"}.get(_law(result), "sample")
+
+
+def _law(result: Result) -> str:
+    """The law of rates or counts; they are bounded."""
+    if result.posterior is None or math.isinf(result.posterior.low):
+        return ""
+    return "Poisson" if math.isinf(result.posterior.high) else "binomial"
+
+
+def _probability(value: float) -> str:
+    """Not 0 or 1 unless it is that."""
+    if not math.isfinite(value):
+        return "unknown"
+    return "above .999" if 0.999 < value < 1.0 else "below .001" if 0.0 < value < 0.001 else f"{value:.3g}"
+
+
 def as_sentence(text: str) -> str:
     """The text with a capital letter at the beginning and a full stop at the end."""
     text = text.strip().rstrip(".")

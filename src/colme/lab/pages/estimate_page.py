@@ -111,12 +111,13 @@ def _agents(result: Result) -> list[str]:
     shown, parts = chosen_agents(result), []
     if len(shown) < len(result.agent):
         rest = "those whose estimates differ most from their own means" if any_changed(result) else "the first others"
+        first = "those with the highest ranks, " if "rank" in result.answers else ""
         parts.append(
-            f'<p class="note">{len(shown):,} of {len(result.agent):,} agents: those with rare flags, then {rest}. '
-            "To get all of them, write a file: colme estimate ... -o agents.csv</p>"
+            f'<p class="note">{len(shown):,} of {len(result.agent):,} agents: {first}those with rare flags, '
+            f"then {rest}. To get all of them, write a file: colme estimate ... -o agents.csv</p>"
         )
     form, flags = number_format(result), result.flag_names()
-    head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in COLUMNS)
+    head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in (*COLUMNS, *map(escape, result.answers)))
     rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
@@ -125,13 +126,15 @@ def _agents(result: Result) -> list[str]:
 
 
 def chosen_agents(result: Result) -> NDArray[np.int64]:
-    """All agents in order; if there are more than `MOST`, those with rare flags and those that changed most."""
+    """All agents in order; if there are more than `MOST`, those with the highest ranks, if these were asked for, those
+    with rare flags and those that changed most."""
     if len(result.agent) <= MOST:
         return np.arange(len(result.agent))
     counts = np.bincount(result.flags, minlength=256)
     rare = np.flatnonzero((result.flags > 0) & (counts[result.flags] <= MOST // 8))[: MOST // 2]
-    rest = [a for a in most_changed(result, MOST) if a not in set(rare.tolist())]
-    return np.array([*rare.tolist(), *rest][:MOST], np.int64)
+    ranks = result.answers.get("rank", np.empty(0))
+    agents = [*np.argsort(ranks)[: MOST // 4].tolist(), *rare.tolist(), *most_changed(result, MOST)]
+    return np.array(list(dict.fromkeys(agents))[:MOST], np.int64)
 
 
 def _row(result: Result, a: int, flags: str, form: str) -> str:
@@ -147,6 +150,7 @@ def _row(result: Result, a: int, flags: str, form: str) -> str:
         _cell(float(result.probability[a]) if group >= 0 else math.nan, ".2f"),
         _cell(float(result.borrowed[a]), ".2f"),
         f'<td class="words">{escape(flags)}</td>',
+        *(_cell(float(values[a]), ",.1f" if name == "rank" else ".4g") for name, values in result.answers.items()),
     ]
     return "<tr>" + "".join(cells) + "</tr>"
 

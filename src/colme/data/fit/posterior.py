@@ -1,0 +1,199 @@
+"""`AgentPosteriors`: the distribution of each agent's true mean that its interval is made of.
+
+The true mean of an agent is `estimate + scale (Z - center)`, within the bounds of a rate or count, and Z has the shape
+of the posterior of the estimator: Student's t where estimates have a standard error, the mixture of the census, beta or
+gamma for rates and counts, or the mixture of rates. Cross-validation decides the scale, as it does for intervals. The
+posteriors of different agents are taken as independent. What they share, the error of the prior, makes differences
+between agents more certain than that, not less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from colme.data.fit.laws import Law
+
+Floats = NDArray[np.float64]
+Agents = NDArray[np.int64]
+_NORMAL = 1e5
+"""Degrees of freedom from which on Student's t is normal."""
+_STEPS = 200
+"""Steps of a bisection at most."""
+_EXACT, _ROUNDING = 1e-9, 1e-15
+"""The error of a quantile relative to the width of its distribution, or to the quantile itself where that is more."""
+
+
+_BLOCK = 10_000
+"""Rows whose probabilities are in memory at a time."""
+
+
+class Shape(Protocol):
+    """Distributions of Z, one per row."""
+
+    def cdf(self, rows: Agents, z: Floats) -> Floats:
+        """The probability that Z of each of these rows is at most z."""
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """One draw of each row."""
+
+
+class StudentShape(NamedTuple):
+    """Student's t, normal for many degrees of freedom."""
+
+    freedom: Floats
+
+    def cdf(self, rows: Agents, z: Floats) -> Floats:
+        freedom = self.freedom[rows]
+        if len(freedom) and freedom.min() >= _NORMAL:
+            return np.asarray(special.ndtr(z))
+        return np.asarray(np.where(freedom >= _NORMAL, special.ndtr(z), special.stdtr(np.minimum(freedom, _NORMAL), z)))
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        normal = rng.standard_normal(len(self.freedom))
+        if self.freedom.min() >= _NORMAL:
+            return normal
+        return normal / np.sqrt(rng.chisquare(self.freedom) / self.freedom)
+
+
+class ConjugateShape(NamedTuple):
+    """Beta or gamma: y successes or events in n, the prior's included."""
+
+    law: Law
+    y: Floats
+    n: Floats
+
+    def cdf(self, rows: Agents, z: Floats) -> Floats:
+        return self.law.cdf(z, self.y[rows], self.n[rows])
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        return self.law.draw(rng, self.y, self.n)
+
+
+class PointShape(NamedTuple):
+    """A few normal distributions, the same for all rows, which each row has with other probabilities.
+
+    share  (pairs, points): the probabilities; rows of the same pair have the same"""
+
+    place: Floats
+    deviation: Floats
+    share: Floats
+    pair: Agents
+
+    def cdf(self, rows: Agents, z: Floats) -> Floats:
+        found = np.empty(len(rows))
+        for begin in range(0, len(rows), _BLOCK):
+            some = slice(begin, begin + _BLOCK)
+            away = z[some, None] - self.place  # a rate of 0 or 1 is a point
+            moved = np.divide(
+                away, self.deviation, out=np.where(away >= 0.0, np.inf, -np.inf), where=self.deviation > 0.0
+            )
+            below = special.ndtr(moved)
+            found[some] = (self.share[self.pair[rows[some]]] * below).sum(axis=1)
+        return found
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        uniform, normal = rng.random(len(self.pair)), rng.standard_normal(len(self.pair))
+        point = np.zeros(len(self.pair), np.int64)
+        for below in np.cumsum(self.share, axis=1).T[:-1]:
+            point += uniform >= below[self.pair]
+        return self.place[point] + self.deviation[point] * normal
+
+
+class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
+    """The posteriors of all agents of a result.
+
+    row       the row of each agent in the other arrays; -1 without a sample
+    estimate, center, scale
+              of each row: the true mean is `estimate + scale (Z - center)`; the scale is infinite if the noise of
+              samples is not known, and zero if there is none
+    error     the standard error of the estimate
+    noise     the standard error of the agent's own mean
+    low, high the bounds of a true mean
+    unit      by which all values are multiplied in the end
+    """
+
+    shape: Shape
+    row: Agents
+    estimate: Floats
+    center: Floats
+    scale: Floats
+    error: Floats
+    noise: Floats
+    low: float = -np.inf
+    high: float = np.inf
+    unit: float = 1.0
+
+    @property
+    def known(self) -> bool:
+        """Whether there are posteriors: the noise of samples is known."""
+        return bool(np.isfinite(self.scale).all())
+
+    def cdf(self, value: Floats | float, agents: Agents | None = None) -> Floats:
+        """The probability that the true mean of each of these agents (default: all) is at most its value; NaN for
+        agents without a sample."""
+        row = self.row if agents is None else self.row[agents]
+        x = np.broadcast_to(np.asarray(value, np.float64) / self.unit, row.shape)
+        there = np.flatnonzero(row >= 0)
+        row, x, out = row[there], x[there], np.full(len(row), np.nan)
+        scale, away = self.scale[row], x - self.estimate[row]
+        moved = np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
+        found = self.shape.cdf(row, self.center[row] + moved)
+        found = np.where(scale > 0.0, found, away >= 0.0)
+        out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
+        return out
+
+    def quantile(self, share: Floats | float, agents: Agents | None = None) -> Floats:
+        """The values below which the true means of these agents (default: all) lie with these probabilities."""
+        index = np.arange(len(self.row)) if agents is None else np.asarray(agents, np.int64)
+        row, out = self.row[index], np.full(len(index), np.nan)
+        there = np.flatnonzero(row >= 0)
+        wanted = np.broadcast_to(np.asarray(share, np.float64), row.shape)[there]
+        middle, width = self.unit * self.estimate[row[there]], self.unit * self.error[row[there]]
+        bounds = self.unit * self.low, self.unit * self.high
+        out[there] = quantiles(lambda x: self.cdf(x, index[there]), wanted, middle, width, *bounds)
+        return out
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """One draw of the true means of all agents; NaN for agents without a sample."""
+        found = self.estimate + self.scale * (self.shape.draw(rng) - self.center)
+        every = np.append(np.clip(found, self.low, self.high) * self.unit, np.nan)
+        return np.asarray(every[self.row])
+
+    def standard_error(self, agent: int) -> float:
+        """Of an agent's own mean; NaN without a sample."""
+        row = int(self.row[agent])
+        return self.unit * float(self.noise[row]) if row >= 0 else float("nan")
+
+
+def quantiles(
+    cdf: Callable[[Floats], Floats], share: Floats, middle: Floats, width: Floats, low: float = -np.inf,
+    high: float = np.inf,
+) -> Floats:  # fmt: skip
+    """The smallest values at which distribution functions reach these shares, by bisection.
+
+    middle, width  about where each distribution is, and how wide; a distribution of width 0 is a point"""
+    reach = np.where(width > 0.0, width, 0.0)
+    below, above = (np.clip(middle + side * reach, low, high) for side in (-4.0, 4.0))
+    for _ in range(_STEPS):  # until the quantile is between the two
+        short, over = cdf(above) < share, cdf(below) >= share
+        short &= (above < high) & (reach > 0.0) & np.isfinite(above)
+        over &= (below > low) & (reach > 0.0) & np.isfinite(below)
+        if not (short.any() or over.any()):
+            break
+        reach = 2.0 * reach
+        below = np.where(over, np.maximum(middle - 4.0 * reach, low), below)
+        above = np.where(short, np.minimum(middle + 4.0 * reach, high), above)
+    with np.errstate(invalid="ignore"):
+        for _ in range(_STEPS):
+            half = below + 0.5 * (above - below)
+            reached = cdf(half) >= share
+            below, above = np.where(reached, below, half), np.where(reached, half, above)
+            if not (above - below > np.maximum(_EXACT * width, _ROUNDING * np.abs(half))).any():
+                break
+    return np.asarray(above)
