@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import NormalDist
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +31,8 @@ _ROUNDS, _ENOUGH = 1000, 1e-3
 """Rounds of expectation and maximization at most, and the growth of a weight at which there are enough."""
 _OTHERS = np.linspace(-4.0, 4.0, 25)
 """Logarithms of weights of the prior, relative to the most likely one, that may be the true one."""
+_TAIL = 18
+"""Bits at the end of a number that rounding errors may change."""
 _LEAST, _MOST = 1e-3, 1e7
 """The prior weight lies between these, in units of the median count."""
 
@@ -88,14 +91,15 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
         # weights must not depend on the rate of an agent: those without an event would have the largest
         common = law.variance((y.sum() + _JEFFREYS) / (n.sum() + 2.0 * _JEFFREYS)) / n
         place = np.clip(agents.prior.fit(agents.mean, common).mean, least, law.most - least)
+        pairs = _alike(y, n, place)
         found = optimize.minimize_scalar(
-            lambda log: -law.log_likelihood(y, n, place, float(np.exp(log))), method="bounded",
+            lambda log: -law.log_likelihood(*pairs, float(np.exp(log))), method="bounded",
             bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
         )  # fmt: skip
         weight = float(np.exp(found.x))
         whole = n + weight
         estimate, borrowed = (y + weight * place) / whole, weight / whole
-        extra = _prior_variance(law, y, n, place, weight, estimate)
+        extra = _prior_variance(law, y, n, place, weight, estimate, pairs)
         spread = law.variance(place) / weight + law.variance(place) / n
         extra = extra + np.square(borrowed) / float((1.0 / spread).sum())  # of the prior mean
         return ConjugateFit(law, y + weight * place, whole, estimate, borrowed, extra)
@@ -105,11 +109,34 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
         return f"shrinkage ({'beta-binomial' if self.variance == 'binomial' else 'gamma-Poisson'})"
 
 
-def _prior_variance(law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats) -> Floats:
+class _Alike(NamedTuple):
+    """Agents with the same counts and the same prior mean, whose likelihoods are equal, counted together."""
+
+    y: Floats
+    n: Floats
+    place: Floats
+    number: Floats
+
+
+def _alike(y: Floats, n: Floats, place: Floats) -> _Alike:
+    """The different agents, and how many there are of each."""
+    prior = np.unique(_rounded(n) + 1j * _rounded(place), return_inverse=True)[1]
+    _, first, number = np.unique(_rounded(y) + 1j * prior, return_index=True, return_counts=True)
+    return _Alike(y[first], n[first], place[first], number.astype(np.float64))
+
+
+def _rounded(values: Floats) -> NDArray[np.int64]:
+    """The leading bits of positive numbers: equal if these agree to ten digits, up to rare ties."""
+    return (values.view(np.int64) + (1 << _TAIL - 1)) >> _TAIL
+
+
+def _prior_variance(
+    law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats, pairs: _Alike
+) -> Floats:  # fmt: skip
     """What the unknown weight of the prior adds to the variance of estimates: likelihoods of other weights, on a
     uniform prior of the spread of true rates, which is about v(m) / weight."""
     weights = weight * np.exp(_OTHERS)
-    log = np.array([law.log_likelihood(y, n, place, float(each)) for each in weights]) - _OTHERS
+    log = np.array([law.log_likelihood(*pairs, float(each)) for each in weights]) - _OTHERS
     share = np.exp(log - log.max())
     share /= share.sum()
     inside = law.variance(estimate) / (n + weight)
@@ -129,7 +156,10 @@ class RateMixtureFit:
         own = law.stabilized(y / n)
         self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
         # agents with the same counts have the same posterior
-        pairs, self._pair, number = np.unique(np.stack([y, n]), axis=1, return_inverse=True, return_counts=True)
+        _, first, self._pair, number = np.unique(
+            _rounded(y) + 1j * _rounded(n), return_index=True, return_inverse=True, return_counts=True
+        )
+        pairs = y[first], n[first]
         log = law.log_density(pairs[0][:, None], pairs[1][:, None], self._rate)
         like = np.exp(log - log.max(axis=1, keepdims=True))
         weight = np.full(_POINTS, 1.0 / _POINTS)
