@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from colme import samples as samples
     from colme import scenario as scenario
     from colme import sim as sim
+    from colme import sklearn as sklearn
     from colme import spectrum as spectrum
     from colme import testing as testing
     from colme.data.estimate import estimate as estimate
@@ -65,7 +66,7 @@ _HOME = {
 }
 __all__ = [*_HOME]
 _MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online", "pruning",
-            "recording", "samples", "scenario", "sim", "spectrum", "testing", "lab")  # fmt: skip
+            "recording", "samples", "scenario", "sim", "sklearn", "spectrum", "testing", "lab")  # fmt: skip
 
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and refuse any other name

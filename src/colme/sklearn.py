@@ -34,6 +34,14 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 UNSEEN = -1
 """The code of a key that training did not see."""
+_CONFIRMED = 0.1
+"""Cross-fitted estimates must have this part of the variance of those of all rows. A predictor that learns a slope from
+nearly constant numbers, with the error sigma / (sqrt(n) deviation), would do harm with others: at most sigma^2 / n / 0.1
+on average."""
+_SAME = 1e-9
+"""Estimates that differ from the prior mean by less, in ranges of the target, differ by rounding."""
+_SHOWN = 4
+"""The columns of an encoding that may be shown: estimate, lower, upper, group."""
 _SEED = 0
 """Of the folds in which estimators are compared, within the rows that they are given."""
 
@@ -98,13 +106,23 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
-        """Learn from all rows, and encode each row by what the rows of other folds show."""
+        """Learn from all rows, and encode each row by what the rows of other folds show.
+
+        The method is chosen once, by all rows. Where the folds do not confirm that keys differ, all rows have the prior
+        mean."""
         codes, target, weight = self._learn(X, y, sample_weight)
-        out = np.empty((len(target), len(codes), len(_Encoding.shown)))
+        out = np.empty((len(target), len(codes), _SHOWN))
+        elsewhere = np.empty((len(target), len(codes)), bool)
         for train, test in self._folds(target):
             for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
-                result = self._estimated(code, target, weight, self.results_[j].agent, train)
+                result = self._estimated(code, target, weight, self.results_[j].agent, train, like=self.results_[j])
                 out[test, j] = self._encoding(result, target).aligned(full).of(code[test])
+                elsewhere[test, j] = result.n[code[test]] > 0
+        for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
+            some = elsewhere[:, j]
+            if not some.any() or np.var(out[some, j, 0]) < _CONFIRMED * np.var(full.estimate[code[some]]):
+                out[:, j] = full.of(np.full(len(target), UNSEEN))
+        out[:, :, :3] = out[:, :, :3].clip(target.min(), target.max())
         return self._columns(out)
 
     def transform(self, X: Any) -> Floats:
@@ -152,8 +170,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             raise DataError("MeanEncoder requires y to be passed, but the target y is None. Try fit(X, y).")
         y = column_or_1d(y, warn=True)
         self._origin, self._unit = 0.0, 1.0
-        if hasattr(self, "classes_"):
-            del self.classes_
+        self.__dict__.pop("classes_", None)
         if y.dtype.kind in "US" or (y.dtype.kind == "O" and any(isinstance(each, str) for each in y)):
             if any(map(is_missing, y)):
                 raise DataError("the target has missing values: it must be known for every row. Leave these rows out.")
@@ -171,16 +188,19 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         return numbers
 
     def _estimated(
-        self, code: Codes, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None)
+        self, code: Codes, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
+        like: Result | None = None,
     ) -> Result:  # fmt: skip
-        """The estimates of all keys from some rows."""
+        """The estimates of all keys from some rows, by the method of another result."""
         code, target, weight = code[rows], target[rows], None if weight is None else weight[rows]
         if weight is not None and not weight.all():
             code, target, weight = code[weight > 0.0], target[weight > 0.0], weight[weight > 0.0]
         moments = RunningMoments(_SEED)
         moments.add(code, target, weight, len(labels))
         return estimate_moments(
-            moments.moments(labels, Names("key", "target")), method=self.method, level=self.level,
+            moments.moments(labels, Names("key", "target")), level=self.level,
+            method=self.method if like is None else like.summary.method,
+            log_n=like is not None and like.summary.log_n,
             sigma=None if self.sigma is None else self.sigma / self._unit,
             groups=None if self.interval or self.group else 1,
         )  # fmt: skip
@@ -220,8 +240,6 @@ class _Encoding(NamedTuple):
     borrowed: Floats
     """The weight of other keys in the estimate."""
 
-    shown = ("estimate", "lower", "upper", "group")
-
     @classmethod
     def of_result(cls, result: Result, low: float, high: float) -> _Encoding:
         """From the estimates of all keys; the target lies between these."""
@@ -235,6 +253,7 @@ class _Encoding(NamedTuple):
                 np.append(result.upper, prior + reach))  # fmt: skip
         seen = np.append(seen, False)
         estimate, lower, upper = (np.clip(np.where(seen, each, each[UNSEEN]), low, high) for each in ends)
+        estimate = np.where(np.abs(estimate - prior) > _SAME * (high - low), estimate, prior)
         group = np.append(result.group, -1)
         found = np.unique(group[group >= 0])
         order = np.argsort([estimate[group == each].mean() for each in found])
@@ -249,6 +268,7 @@ class _Encoding(NamedTuple):
         As far as an estimate rests on the prior mean, it is moved to the prior mean of all rows: else it would tell the
         fold of a row, and that the mean of the target there. Groups get the numbers of the nearest ones of all rows."""
         shift = self.borrowed * (full.estimate[UNSEEN] - self.estimate[UNSEEN])
+        estimate = np.where(self.estimate == self.estimate[UNSEEN], full.estimate[UNSEEN], self.estimate + shift)
         ours, theirs = self._places(), full._places()
         group = self.group
         if len(ours) and len(theirs):
@@ -256,7 +276,7 @@ class _Encoding(NamedTuple):
             group = np.append(nearest, -1.0)[group.astype(np.int64)]
         elif len(ours):
             group = np.full(len(group), -1.0)
-        return _Encoding(self.estimate + shift, self.lower + shift, self.upper + shift, group, self.borrowed)
+        return _Encoding(estimate, self.lower + shift, self.upper + shift, group, self.borrowed)
 
     def _places(self) -> Floats:
         """The mean of each group's estimates."""
@@ -265,7 +285,7 @@ class _Encoding(NamedTuple):
 
     def of(self, codes: Codes) -> Floats:
         """(rows, shown): the rows of keys with these codes."""
-        return np.stack([getattr(self, name)[codes] for name in self.shown], axis=1)
+        return np.stack([part[codes] for part in self[:_SHOWN]], axis=1)
 
 
 class _Keys:
@@ -306,7 +326,7 @@ class _Keys:
 
     def _column(self, X: Any, j: int, found: Floats) -> Codes:
         """The codes of a column; None, NaN and NaT are one key."""
-        missing, categories = self._missing[j], self.ordinal.categories_[j]
+        missing = self._missing[j]
         if missing == UNSEEN:
             return found.astype(np.int64)
         codes = np.where(np.isnan(found) | (found >= missing), missing, found).astype(np.int64)
@@ -314,7 +334,6 @@ class _Keys:
         if len(strange):
             cells = np.asarray(X.iloc[:, j] if hasattr(X, "iloc") else np.asarray(X, object)[:, j], object)[strange]
             codes[strange[[is_missing(cell) for cell in cells]]] = missing
-        assert missing < len(categories)
         return codes
 
     def labels(self) -> list[NDArray[Any]]:

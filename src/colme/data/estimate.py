@@ -207,10 +207,11 @@ def estimate_moments(
     sigma: float | None = None,
     method: str = "auto",
     groups: int | None = None,
+    log_n: bool = False,
     level: float = 0.9,
 ) -> Result:
-    """`estimate` for moments that are already at hand."""
-    return _estimate(moments, _checked(sigma, method, groups, False, None, level, 0), None)
+    """`estimate` for moments that are already at hand. `log_n`: use the logarithm of the counts as a covariate."""
+    return _estimate(moments, _checked(sigma, method, groups, log_n, None, level, 0), None)
 
 
 def _checked(
