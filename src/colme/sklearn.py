@@ -36,7 +36,7 @@ UNSEEN = -1
 """The code of a key that training did not see."""
 _CONFIRMED = 0.1
 """Cross-fitted estimates must have this part of the variance of those of all rows. A predictor that learns a slope from
-nearly constant numbers, with the error sigma / (sqrt(n) deviation), would do harm with others: at most sigma^2 / n / 0.1
+nearly constant numbers, with the error sigma / (sqrt(n) deviation), would do harm with others: at most 10 sigma^2 / n
 on average."""
 _SAME = 1e-9
 """Estimates that differ from the prior mean by less, in ranges of the target, differ by rounding."""
