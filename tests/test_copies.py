@@ -13,6 +13,7 @@ import pytest
 import colme
 from colme import CColME, Census, CLColME, CollaborativeMean, Local
 from colme.graphs import random_regular_graph
+from colme.method import World
 from tests.online.test_model import assert_same, two_classes
 from tests.support.same_bits import assert_same_bits
 
@@ -95,3 +96,35 @@ def test_scenarios_graphs_recordings_and_traces(copied: Callable[[Any], Any]) ->
     recording = colme.Recording(samples)
     one, other = (colme.simulate(Local(), each, steps=20, seed=0) for each in (recording, copied(recording)))
     assert_same_bits(one, other)
+
+
+class Walk:
+    """A method, step by step."""
+
+    def __init__(self, method: colme.methods.Method):
+        graph = random_regular_graph(30, 4, rng=np.random.default_rng(0))
+        self.world = World(np.arange(30) % 2, 1.0, None, np.zeros(30), None)
+        self.state = method.start(self.world, graph)
+
+    def steps(self, n: int) -> None:
+        for _ in range(n):
+            self.world.t += 1
+            sample = np.arange(30) % 2 + np.random.default_rng(self.world.t).standard_normal(30)
+            self.world.mean += (sample - self.world.mean) / self.world.t
+            self.state.step(self.world)
+
+
+METHODS = (CLColME(), CColME(), colme.ColME(), colme.BColME(depth=2), Census(guard=False), Local(), colme.Oracle())
+
+
+@pytest.mark.parametrize("copied", COPIES[1:], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_states_of_methods_go_on_alike_and_apart(method: colme.methods.Method, copied: Callable[[Any], Any]) -> None:
+    walk = Walk(method)
+    walk.steps(10)
+    again = copied(walk)
+    before = walk.state.estimate.tobytes()
+    walk.steps(10)
+    assert again.state.estimate.tobytes() == before != walk.state.estimate.tobytes()
+    again.steps(10)
+    assert again.state.estimate.tobytes() == walk.state.estimate.tobytes()

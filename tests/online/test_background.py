@@ -96,9 +96,7 @@ def test_learning_and_asking_do_not_wait_for_a_vote(monkeypatch: pytest.MonkeyPa
         background.learn_one(int(agent[row]), float(value[row]))
     assert held.begun.wait(60.0)
     now = background.to_columns()
-    assert (
-        background._rule is before and sum(now["n"].tolist()) == stop + 5
-    )
+    assert background._rule is before and sum(now["n"].tolist()) == stop + 5
     assert background.estimate_[0] == now["estimate"][now["agent"].index(0)]
     held.released.set()
     background.wait()
