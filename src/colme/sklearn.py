@@ -120,7 +120,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
                 elsewhere[test, j] = result.n[code[test]] > 0
         for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
             some = elsewhere[:, j]
-            if not some.any() or np.var(out[some, j, 0]) < _CONFIRMED * np.var(full.estimate[code[some]]):
+            if not (some.any() and _confirmed(out[some, j, 0], full.estimate[code[some]])):
                 out[:, j] = full.of(np.full(len(target), UNSEEN))
         out[:, :, :3] = out[:, :, :3].clip(target.min(), target.max())
         return self._columns(out)
@@ -247,8 +247,11 @@ class _Encoding(NamedTuple):
         # The mean of a prior that fits best is the mean of all posterior means (a fixed point of expectation and
         # maximization), whatever its form
         prior = float(result.estimate[seen].mean())
-        tau = result.summary.tau
-        reach = NormalDist().inv_cdf(0.5 + 0.5 * result.summary.level) * (tau if tau == tau else np.inf)
+        # and the variance of a key drawn at random is that of the estimates and what is not known of each, on average
+        z = NormalDist().inv_cdf(0.5 + 0.5 * result.summary.level)
+        size = high - low or 1.0
+        half = np.minimum(0.5 * (result.upper - result.lower)[seen] / size, 1.0)
+        reach = size * np.sqrt(np.square(z * np.std(result.estimate[seen] / size)) + np.square(half).mean())
         ends = (np.append(result.estimate, prior), np.append(result.lower, prior - reach),
                 np.append(result.upper, prior + reach))  # fmt: skip
         seen = np.append(seen, False)
@@ -353,6 +356,12 @@ def _first_missing(categories: NDArray[Any]) -> int:
     """The place of the first missing category: they are the last ones."""
     n = sum(map(is_missing, categories[-2:].tolist()))
     return len(categories) - n if n else UNSEEN
+
+
+def _confirmed(cross_fitted: Floats, full: Floats) -> bool:
+    """Whether cross-fitted estimates vary enough beside those of all rows."""
+    size = float(np.ptp(full))
+    return size == 0.0 or bool(np.var(cross_fitted / size) >= _CONFIRMED * np.var(full / size))
 
 
 def _weights(sample_weight: Any, target: Floats) -> Floats:
