@@ -8,6 +8,24 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.8.0"
 
 if TYPE_CHECKING:
+    from colme import confidence as confidence
+    from colme import consensus as consensus
+    from colme import data as data
+    from colme import errors as errors
+    from colme import graphs as graphs
+    from colme import lab as lab
+    from colme import methods as methods
+    from colme import metrics as metrics
+    from colme import node as node
+    from colme import online as online
+    from colme import pruning as pruning
+    from colme import recording as recording
+    from colme import samples as samples
+    from colme import scenario as scenario
+    from colme import sim as sim
+    from colme import sklearn as sklearn
+    from colme import spectrum as spectrum
+    from colme import testing as testing
     from colme.data.estimate import estimate as estimate
     from colme.errors import ColmeError as ColmeError
     from colme.graphs import Graph as Graph
@@ -48,18 +66,20 @@ _HOME = {
 }
 __all__ = [*_HOME]
 _MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online", "pruning",
-            "recording", "samples", "scenario", "sim", "spectrum", "testing", "lab")  # fmt: skip
+            "recording", "samples", "scenario", "sim", "sklearn", "spectrum", "testing", "lab")  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"colme.{name}")
-    else:
-        raise AttributeError(f"module 'colme' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers read the imports above, and refuse any other name
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            value = getattr(importlib.import_module(_HOME[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"colme.{name}")
+        else:
+            raise AttributeError(f"module 'colme' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 
+from colme.data.fit.conjugate import ConjugateShrinkage
+from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.noise import measure_noise, t_quantile, trigamma
 from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior
@@ -136,3 +139,27 @@ def test_folds_without_samples_are_empty() -> None:
     merged = folds.merged(slice(None))
     assert isinstance(merged, FoldMoments) and folds.n.shape == (2, N_FOLDS)
     assert merged.mean[0] == 1.0 and math.isnan(merged.mean[1])
+
+
+@pytest.mark.parametrize(("law", "unit"), [("binomial", 1.0), ("Poisson", 1.0), ("Poisson", 1e-12)])
+def test_the_prior_weight_of_rates_maximizes_the_likelihood_of_all_agents_one_by_one(law: str, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    n = rng.integers(3, 30, 400).astype(float)
+    if law == "binomial":
+        y = rng.binomial(n.astype(int), rng.beta(2.0, 6.0, 400)).astype(float)
+    else:
+        y, n = rng.poisson(n * rng.gamma(3.0, 1.0, 400)).astype(float), unit * n
+    fit = ConjugateShrinkage(variance=law).fit(AgentStatistics(y / n, np.ones(400), n, Prior()))
+    weight = n * fit.borrowed / (1.0 - fit.borrowed)
+    np.testing.assert_allclose(weight, weight[0])
+    place = (fit.y - y) / weight
+
+    def likelihood(s: float) -> float:
+        if law == "binomial":
+            a, b = s * place, s * (1.0 - place)
+            return float((special.betaln(y + a, n - y + b) - special.betaln(a, b)).sum())
+        a = s * place
+        return float((special.gammaln(y + a) - special.gammaln(a) + a * np.log(s) - (y + a) * np.log(n + s)).sum())
+
+    # the search stops within 1e-3 of the logarithm of the weight
+    assert likelihood(weight[0]) > max(likelihood(weight[0] * 1.01), likelihood(weight[0] / 1.01))

@@ -43,9 +43,14 @@ def learn(model: Any, rows: list[tuple[Any, float]], form: str) -> None:
 class Crowds(RuleBasedStateMachine):
     """One model, and what it should know."""
 
-    @initialize(method=st.sampled_from(METHODS), most=st.sampled_from([None, 3]), degree=st.integers(1, 4))
-    def begin(self, method: Any, most: int | None, degree: int) -> None:
-        self.options: dict[str, Any] = {"method": method, "max_agents": most, "degree": degree}
+    @initialize(
+        method=st.sampled_from(METHODS), most=st.sampled_from([None, 3]), degree=st.integers(1, 4),
+        background=st.booleans(),
+    )  # fmt: skip
+    def begin(self, method: Any, most: int | None, degree: int, background: bool) -> None:
+        self.options: dict[str, Any] = {
+            "method": method, "max_agents": most, "degree": degree, "background": background
+        }  # fmt: skip
         self.model = colme.CollaborativeMean(**self.options)
         self.seen: dict[Any, list[float]] = {}  # in the order of their last samples
         self.low, self.high = math.inf, -math.inf

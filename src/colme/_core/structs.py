@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 import numpy as np
@@ -24,10 +24,12 @@ class _Spelling(msgspec.StructMeta):
 
     refusal: type[ColmeError]
 
-    def __call__(cls, *arguments: Any, **fields: Any) -> Any:
-        for name in fields:
-            one_of(name, cls.__struct_fields__, f"field of {cls.__name__}", cls.refusal)
-        return super().__call__(*arguments, **fields)
+    if not TYPE_CHECKING:  # type checkers would take its signature for that of every struct
+
+        def __call__(cls, *arguments: Any, **fields: Any) -> Any:
+            for name in fields:
+                one_of(name, cls.__struct_fields__, f"field of {cls.__name__}", cls.refusal)
+            return super().__call__(*arguments, **fields)
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_Spelling):

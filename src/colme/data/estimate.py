@@ -204,6 +204,19 @@ def estimate_table(
     return _estimate(_moments(table, options), options, progress)
 
 
+def estimate_moments(
+    moments: AgentMoments,
+    *,
+    sigma: float | None = None,
+    method: str = "auto",
+    groups: int | None = None,
+    log_n: bool = False,
+    level: float = 0.9,
+) -> Result:
+    """`estimate` for moments that are already at hand. `log_n`: use the logarithm of the counts as a covariate."""
+    return _estimate(moments, _checked(sigma, method, groups, log_n, None, level, 0), None)
+
+
 def _checked(
     sigma: float | None, method: str, groups: int | None, log_n: bool, half_life: float | datetime.timedelta | None,
     level: float, seed: int,

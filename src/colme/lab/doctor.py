@@ -23,6 +23,7 @@ EXTRAS = {
     "graph": ("networkx",),
     "node": ("cryptography", "eclipse-zenoh", "tomli-w"),
     "mqtt": ("paho-mqtt",),
+    "sklearn": ("narwhals", "pyarrow", "scikit-learn", "scipy"),
 }
 ROOM = 1 << 30
 """Free bytes wanted where results are stored."""

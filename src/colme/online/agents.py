@@ -79,6 +79,16 @@ class AgentTable:
         self.snapshots = np.empty((0, SNAPSHOT)) if votes else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy or a pickle: NumPy does not align the rows to cache lines."""
+        vars(self).update(state)
+        for name in self.arrays:
+            old = getattr(self, name)
+            if old is not None:
+                new = lines(old.shape, old.dtype)
+                new[...] = old
+                setattr(self, name, new)
+
     @property
     def n_agents(self) -> int:
         return len(self.index)
@@ -150,6 +160,14 @@ class AgentTable:
                 new = lines((size, *old.shape[1:]), old.dtype)
                 new[:have], new[have:] = old, empty.get(name, 0)
                 setattr(self, name, new)
+
+    def as_of_now(self) -> AgentTable:
+        """What a vote reads, unchanged by later events. Snapshots are shared until the vote copies them: events do not
+        touch them, and neither do they touch the part of the roster that is in use."""
+        now = AgentTable.__new__(AgentTable)
+        vars(now).update(vars(self))
+        now.agents, now.counters, now.pool = self.agents.copy(), self.counters.copy(), self.pool.copy()
+        return now
 
     def forget(self, slot: int) -> None:
         """Remove an agent and its edges. The last agent in the roster takes its place there."""

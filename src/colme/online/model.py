@@ -40,6 +40,7 @@ effective number (sum w)^2 / sum w^2, and k is at most n.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Iterable
@@ -59,9 +60,10 @@ from colme.errors import CheckpointError, MethodError, RunError, SampleError, po
 from colme.graphs import DEFAULT_DEGREE, Graph, from_edges
 from colme.methods import Census, Method
 from colme.online.agents import AgentTable
+from colme.online.background import BackgroundVote
 from colme.online.files import FORMAT, method_of, pack, unpack
 from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, Parameters, first_backwards, learn_events
-from colme.online.rules import rule_of
+from colme.online.rules import Rule, rule_of
 from colme.online.views import AgentView
 from colme.scenario import check_seed
 
@@ -79,6 +81,8 @@ class CollaborativeMean:
     level       of the intervals: the probability with which they hold
     max_agents  when another agent comes beyond this number, the one with the oldest last sample is forgotten
     seed        of the random choice of neighbors
+    background  whether votes, which fit the census anew, are held in a thread of their own while learning goes on;
+                estimates are those of the vote before until one is done, see `wait`
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
     agent; `trust_` is the weight that a guard gives to estimates. Memory is that of the agents, a few hundred bytes
@@ -105,6 +109,7 @@ class CollaborativeMean:
         level: float = 0.9,
         max_agents: int | None = None,
         seed: int = 0,
+        background: bool = False,
     ):
         self.method = Census(guard=True) if method is None else method
         if not isinstance(self.method, Method):
@@ -116,7 +121,9 @@ class CollaborativeMean:
         self.level = float(level)
         self.max_agents = None if max_agents is None else whole(max_agents, "max_agents", "max_agents=10", MethodError)
         self.seed = check_seed(seed)
+        self.background = bool(background)
         self._lock = RLock()
+        self._vote: BackgroundVote | None = None
         labels, edges = ([], None) if graph is None else _named(graph)
         if graph is not None and max_agents is not None:
             raise MethodError("max_agents= with graph=: a graph fixes the agents. Leave max_agents out.")
@@ -131,7 +138,8 @@ class CollaborativeMean:
             self._table.settle(labels, edges.edges())
 
     def __repr__(self) -> str:
-        told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0}
+        told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0,
+                "background": False}  # fmt: skip
         fields = [f"{name}={getattr(self, name)!r}" for name, usual in told.items() if getattr(self, name) != usual]
         return f"CollaborativeMean({', '.join([repr(self.method), *fields])})"
 
@@ -190,16 +198,35 @@ class CollaborativeMean:
         self._run(slots, values, times)
 
     def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
-        table, rule, keys = self._table, self._rule, key_of(self.seed)
+        table, keys = self._table, key_of(self.seed)
         done = 0
         while done < len(slots):
+            rule = self._rule
             done += learn_events(
                 slots[done:], values[done:], None if times is None else times[done:], table.agents, table.numbers,
                 table.roster, table.places, table.counters, table.pool, table.neighbors, rule.half_life, rule.sigma,
                 rule.parameters, rule.root, rule.stops, *keys,
             )  # fmt: skip
             if rule.due:
-                rule.vote()
+                self.wait()
+                if self.background:
+                    self._vote = BackgroundVote(self._rule)
+                else:
+                    self._rule.vote()
+
+    def wait(self) -> None:
+        """Wait for the vote that is under way in the background, if there is one. From then on, and up to the next
+        vote, the model has the same bits as one that does not use the background."""
+        with self._lock:
+            if self._vote is not None:
+                vote, self._vote = self._vote, None
+                self._rule = vote.rule_for(self._table)
+
+    def _latest(self) -> Rule:
+        """The rule after the last vote that is done."""
+        if self._vote is not None and self._vote.done:
+            self.wait()
+        return self._rule
 
     def _learn_and_forget(
         self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
@@ -218,6 +245,7 @@ class CollaborativeMean:
             if label not in table.index and table.n_agents == self.max_agents:
                 table.reserve()
                 self._run(slots[first:row], values[first:row], None if times is None else times[first:row])
+                self.wait()
                 table.forget(table.least_recent())
                 first = row
             slots[row] = table.index[label]
@@ -227,6 +255,7 @@ class CollaborativeMean:
     def forget(self, agent: Any) -> None:
         """Remove an agent: its samples, its estimate and its edges."""
         with self._lock:
+            self.wait()
             self._table.forget(self._table.slot(as_label(agent)))
             self._rule.edges_changed()
 
@@ -246,6 +275,8 @@ class CollaborativeMean:
                                "both models alike.")  # fmt: skip
         first, second = sorted((self, other), key=id)  # the same order in every thread
         with first._lock, second._lock:
+            first.wait()
+            second.wait()
             table, came = self._table, other._table
             together = len(table.index.keys() | came.index.keys())
             if self.has_graph and table.index.keys() != came.index.keys():
@@ -270,7 +301,7 @@ class CollaborativeMean:
     def trust_(self) -> float:
         """The weight that the guard gives to collaborative estimates now, on average over agents; 1 without a guard."""
         with self._lock:
-            trust = self._rule.trust(self._table.present)
+            trust = self._latest().trust(self._table.present)
             return float(trust.mean()) if len(trust) else math.nan
 
     @property
@@ -286,7 +317,7 @@ class CollaborativeMean:
     @property
     def estimate_(self) -> AgentView[float]:
         """Collaborative estimates; NaN without a sample."""
-        return self._view(lambda slots: self._rule.estimate(slots))
+        return self._view(lambda slots: self._latest().estimate(slots))
 
     @property
     def interval_(self) -> AgentView[tuple[float, float]]:
@@ -295,7 +326,7 @@ class CollaborativeMean:
         that probability at all times together, so that early on a collaborative estimate may lie outside."""
 
         def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
-            lower, upper = self._rule.interval(slots, self.level)
+            lower, upper = self._latest().interval(slots, self.level)
             return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
         return AgentView(self._table, self._lock, ends)
@@ -303,7 +334,7 @@ class CollaborativeMean:
     @property
     def groups_(self) -> AgentView[int]:
         """The group that each agent is found in: a component of the census, or agents connected by kept edges."""
-        return self._view(lambda slots: self._rule.group(slots)[0])
+        return self._view(lambda slots: self._latest().group(slots)[0])
 
     def _view(self, answer: Any) -> AgentView[Any]:
         return AgentView(self._table, self._lock, lambda slots: answer(slots).tolist())
@@ -319,7 +350,7 @@ class CollaborativeMean:
     def to_columns(self) -> dict[str, Any]:
         """All results: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
         with self._lock:
-            table, rule = self._table, self._rule
+            table, rule = self._table, self._latest()
             slots = table.present.copy()
             lower, upper = rule.interval(slots, self.level)
             group, probability = rule.group(slots)
@@ -329,11 +360,32 @@ class CollaborativeMean:
                 "probability": probability,
             }  # fmt: skip
 
-    # files
+    # copies and files
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            self.wait()
+            return {name: each for name, each in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = RLock()
+
+    def __copy__(self) -> CollaborativeMean:
+        """A model of its own: the two share nothing."""
+        return copy.deepcopy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CollaborativeMean:
+        with self._lock:  # other threads may be learning
+            other = type(self).__new__(type(self))
+            memo[id(self)] = other
+            other.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return other
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
+            self.wait()
             head = {name: getattr(self, name) for name in _FIELDS}
             head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph}
             head |= {"parameters": self._rule.parameters._asdict()}

@@ -5,6 +5,7 @@ A method names its rule (`Method.online_rule`).
 
 from __future__ import annotations
 
+import copy
 import math
 from statistics import NormalDist
 from typing import Any, ClassVar
@@ -108,10 +109,20 @@ class Rule:
 
     def vote(self) -> None:
         """Between events: let new samples judge the estimates of the last vote, and keep those of now for the next."""
-        if not self.votes:
-            return
-        table, judges = self.table, self._judges()
+        if self.votes:
+            self.judge(*self.call())
+
+    def call(self) -> tuple[float, float]:
+        """A vote begins: decide when the next one is due. Returns the sums of `count_samples`."""
+        table = self.table
         size, inverse = count_samples(table.agents, table.present)
+        events, agents = table.counters[[EVENTS, PRESENT]].tolist()
+        self.stops[:] = events + max(agents, math.ceil(GROWTH * size), 1), max(math.ceil(ARRIVALS * agents), agents + 1)
+        return size, inverse
+
+    def judge(self, size: float, inverse: float) -> None:
+        """The rest of a vote. It changes the rule and the snapshots in its table, and nothing else."""
+        table, judges = self.table, self._judges()
         if self.guard is not None:
             self.guard.learn(table, judges, self.half_life)
         self.learn(judges, size, inverse)
@@ -120,8 +131,13 @@ class Rule:
             self.one_in[0] = one_in
             judges = self._judges()
         self.keep(judges, size)
-        events, agents = table.counters[[EVENTS, PRESENT]].tolist()
-        self.stops[:] = events + max(agents, math.ceil(GROWTH * size), 1), max(math.ceil(ARRIVALS * agents), agents + 1)
+
+    def with_table(self, table: AgentTable) -> Rule:
+        """A copy that learns by itself, of the agents of another table."""
+        other = copy.copy(self)
+        vars(other).update(copy.deepcopy({name: each for name, each in vars(self).items() if name != "table"}))
+        other.table = table
+        return other
 
     def _judges(self) -> Slots:
         """The agents whose estimates are kept, and judged at the next vote: the same ones as long as `one_in` is."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,6 +35,8 @@ _ROUNDING = 1e-12
 """Points that no agent is at with a larger probability are left out."""
 _OTHERS = np.linspace(-4.0, 4.0, 25)
 """Logarithms of weights of the prior, relative to the most likely one, that may be the true one."""
+_TAIL = 18
+"""Bits at the end of a number that rounding errors may change."""
 _LEAST, _MOST = 1e-3, 1e7
 """The prior weight lies between these, in units of the median count."""
 
@@ -93,10 +96,11 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
         law = LAWS[self.variance]
         y, n = agents.mean * agents.worth, agents.worth
         place = prior_rates(law, agents).mean
-        weight = prior_weight(law, y, n, place)
+        pairs = alike(y, n, place)
+        weight = prior_weight(law, pairs)
         whole = n + weight
         estimate, borrowed = (y + weight * place) / whole, weight / whole
-        extra = _prior_variance(law, y, n, place, weight, estimate)
+        extra = _prior_variance(law, y, n, place, weight, estimate, pairs)
         spread = law.variance(place) / weight + law.variance(place) / n
         extra = extra + np.square(borrowed) / float((1.0 / spread).sum())  # of the prior mean
         return ConjugateFit(law, y + weight * place, whole, estimate, borrowed, extra)
@@ -117,28 +121,51 @@ def prior_rates(law: Law, agents: AgentStatistics) -> FittedPrior:
     return found._replace(mean=np.clip(found.mean, least, law.most - least))
 
 
-def prior_weight(law: Law, y: Floats, n: Floats, place: Floats) -> float:
+class Alike(NamedTuple):
+    """Agents with the same counts and the same prior mean, whose likelihoods are equal, counted together."""
+
+    y: Floats
+    n: Floats
+    place: Floats
+    number: Floats
+
+
+def alike(y: Floats, n: Floats, place: Floats) -> Alike:
+    """The different agents, and how many there are of each."""
+    prior = np.unique(_rounded(n) + 1j * _rounded(place), return_inverse=True)[1]
+    _, first, number = np.unique(_rounded(y) + 1j * prior, return_index=True, return_counts=True)
+    return Alike(y[first], n[first], place[first], number.astype(np.float64))
+
+
+def _rounded(values: Floats) -> NDArray[np.int64]:
+    """The leading bits of positive numbers: equal if these agree to ten digits, up to rare ties."""
+    return (values.view(np.int64) + (1 << _TAIL - 1)) >> _TAIL
+
+
+def prior_weight(law: Law, pairs: Alike) -> float:
     """The most likely weight of the prior."""
-    middle = float(np.median(n))
+    middle = float(np.median(np.repeat(pairs.n, pairs.number.astype(np.int64))))
     found = optimize.minimize_scalar(
-        lambda log: -law.log_likelihood(y, n, place, float(np.exp(log))), method="bounded",
+        lambda log: -law.log_likelihood(*pairs, float(np.exp(log))), method="bounded",
         bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
     )  # fmt: skip
     return float(np.exp(found.x))
 
 
-def possible_weights(law: Law, y: Floats, n: Floats, place: Floats, weight: float) -> tuple[Floats, Floats]:
+def possible_weights(law: Law, pairs: Alike, weight: float) -> tuple[Floats, Floats]:
     """(other weights of the prior, their probabilities): by their likelihoods, on a uniform prior of the spread of true
     rates, which is about v(m) / weight."""
     weights = weight * np.exp(_OTHERS)
-    log = np.array([law.log_likelihood(y, n, place, float(each)) for each in weights]) - _OTHERS
+    log = np.array([law.log_likelihood(*pairs, float(each)) for each in weights]) - _OTHERS
     share = np.exp(log - log.max())
     return weights, share / share.sum()
 
 
-def _prior_variance(law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats) -> Floats:
+def _prior_variance(
+    law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats, pairs: Alike
+) -> Floats:  # fmt: skip
     """What the unknown weight of the prior adds to the variance of estimates."""
-    weights, share = possible_weights(law, y, n, place, weight)
+    weights, share = possible_weights(law, pairs, weight)
     inside = law.variance(estimate) / (n + weight)
     extra = np.zeros(len(y))
     for part, each in zip(share, weights, strict=True):
@@ -156,7 +183,10 @@ class RateMixtureFit:
         own = law.stabilized(y / n)
         self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
         # agents with the same counts have the same posterior
-        pairs, self._pair, number = np.unique(np.stack([y, n]), axis=1, return_inverse=True, return_counts=True)
+        _, first, self._pair, number = np.unique(
+            _rounded(y) + 1j * _rounded(n), return_index=True, return_inverse=True, return_counts=True
+        )
+        pairs = y[first], n[first]
         log = law.log_density(pairs[0][:, None], pairs[1][:, None], self._rate)
         like = np.exp(log - log.max(axis=1, keepdims=True))
         weight = np.full(_POINTS, 1.0 / _POINTS)

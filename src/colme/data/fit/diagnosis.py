@@ -69,7 +69,7 @@ def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
     marks = {
         "one sample": n == 1,
         "zero variance": stuck,
-        "faulty": _far(seen.mean, sample / np.maximum(seen.worth, 1e-300)) & _odd(seen.square, freedom, stuck, noise),
+        "faulty": _far(seen.mean, sample / np.where(n > 0, seen.worth, 1.0)) & _odd(seen.square, freedom, stuck, noise),
         "dominant sample": _dominant(seen, sample),
     }
     autocorrelation = drift = math.nan

@@ -47,8 +47,9 @@ class Law(msgspec.Struct, frozen=True):
         """As many trials, or as much exposure, as hold about one success, failure or event less than an agent sees."""
 
     @abstractmethod
-    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
-        """Of a prior with these means and this weight in trials or exposure; constants are left out."""
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, number: Floats, weight: float) -> float:
+        """Of a prior with these means and this weight in trials or exposure; `number`: of such agents. Constants are
+        left out."""
 
     @abstractmethod
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
@@ -88,9 +89,9 @@ class Binomial(Law, frozen=True):
     def little(self, rate: float) -> float:
         return 1.0
 
-    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, number: Floats, weight: float) -> float:
         a, b = weight * place, weight * (1.0 - place)
-        return float((special.betaln(y + a, n - y + b) - special.betaln(a, b)).sum())
+        return float(number @ (special.betaln(y + a, n - y + b) - special.betaln(a, b)))
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         return np.asarray(special.betaincinv(y, np.maximum(n - y, 1e-300), share))
@@ -126,10 +127,10 @@ class Poisson(Law, frozen=True):
     def little(self, rate: float) -> float:
         return 0.5 / rate
 
-    def log_likelihood(self, y: Floats, n: Floats, place: Floats, weight: float) -> float:
+    def log_likelihood(self, y: Floats, n: Floats, place: Floats, number: Floats, weight: float) -> float:
         a = weight * place
         whole = special.gammaln(y + a) - special.gammaln(a) + a * np.log(weight) - (y + a) * np.log(n + weight)
-        return float(whole.sum())
+        return float(number @ whole)
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         return np.asarray(special.gammaincinv(y, share) / n)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from colme.data.fit.conjugate import RateMixtureFit, possible_weights, prior_rates, prior_weight
+from colme.data.fit.conjugate import RateMixtureFit, alike, possible_weights, prior_rates, prior_weight
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import Law
@@ -194,7 +194,8 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
     def _weights(self, place: Floats) -> tuple[Floats, Floats]:
         assert self.law is not None
         y, n = self.agents.mean * self.agents.worth, self.agents.worth
-        return possible_weights(self.law, y, n, place, prior_weight(self.law, y, n, place))
+        pairs = alike(y, n, place)
+        return possible_weights(self.law, pairs, prior_weight(self.law, pairs))
 
     def _by_components(self, groups: Groups, group: int | None, told: Mapping[str, float]) -> Predictive:
         """The components of a mixture, those of one group if it is told, with all spreads that each may have."""
