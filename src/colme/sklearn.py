@@ -8,7 +8,6 @@ keys, and has the likelihood of rates where the target has two values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,7 +205,12 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         )  # fmt: skip
 
     def _encoding(self, result: Result, target: Floats) -> _Encoding:
-        return _Encoding.of_result(result, float(target.min()), float(target.max()))
+        low, high = float(target.min()), float(target.max())
+        new = (low, high)
+        if self.interval and result.population is not None:
+            found = result.predict()
+            new = found.lower, found.upper
+        return _Encoding.of_result(result, low, high, new)
 
     def _folds(self, target: Floats) -> Iterator[tuple[Codes, Codes]]:
         """The rows to learn from and the rows to encode, for each fold."""
@@ -241,19 +245,15 @@ class _Encoding(NamedTuple):
     """The weight of other keys in the estimate."""
 
     @classmethod
-    def of_result(cls, result: Result, low: float, high: float) -> _Encoding:
-        """From the estimates of all keys; the target lies between these."""
+    def of_result(cls, result: Result, low: float, high: float, new: tuple[float, float]) -> _Encoding:
+        """From the estimates of all keys; the target lies between `low` and `high`, and the mean of a key that was not
+        seen probably within `new`."""
         seen = result.n > 0
         # The mean of a prior that fits best is the mean of all posterior means (a fixed point of expectation and
         # maximization), whatever its form
         prior = float(result.estimate[seen].mean())
-        # and the variance of a key drawn at random is that of the estimates and what is not known of each, on average
-        z = NormalDist().inv_cdf(0.5 + 0.5 * result.summary.level)
-        size = high - low or 1.0
-        half = np.minimum(0.5 * (result.upper - result.lower)[seen] / size, 1.0)
-        reach = size * np.sqrt(np.square(z * np.std(result.estimate[seen] / size)) + np.square(half).mean())
-        ends = (np.append(result.estimate, prior), np.append(result.lower, prior - reach),
-                np.append(result.upper, prior + reach))  # fmt: skip
+        ends = (np.append(result.estimate, prior), np.append(result.lower, min(new[0], prior)),
+                np.append(result.upper, max(new[1], prior)))  # fmt: skip
         seen = np.append(seen, False)
         estimate, lower, upper = (np.clip(np.where(seen, each, each[UNSEEN]), low, high) for each in ends)
         estimate = np.where(np.abs(estimate - prior) > _SAME * (high - low), estimate, prior)
