@@ -23,7 +23,8 @@ from colme.data.moments import N_FOLDS, FoldMoments
 
 Floats = NDArray[np.float64]
 _BLOCKS = 4
-"""Samples of a fold that are drawn one by one; more are drawn as so many blocks."""
+"""Skewed samples of a fold that are drawn one by one; more are drawn as so many blocks. The mean and the square of
+normal samples are independent, so that one block is exact."""
 _TOGETHER = 1 << 16
 """Agents that are drawn together."""
 _STRAIGHT = 0.05
@@ -41,8 +42,8 @@ def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments
 
 def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> FoldMoments:
     n = _fold_counts(every.n, rng)
-    blocks = np.minimum(n, _BLOCKS)[:, :, None]
-    j = np.arange(_BLOCKS)
+    j = np.arange(1 if abs(skewness) < _STRAIGHT else _BLOCKS)
+    blocks = np.minimum(n, len(j))[:, :, None]
     share = np.maximum(blocks, 1)
     size = np.where(j < blocks, n[:, :, None] // share + (j < n[:, :, None] % share), 0).astype(np.float64)
     away, inside = _drawn(size, rng, skewness), 2.0 * rng.standard_gamma(np.maximum(size - 1.0, 0.0) / 2.0)

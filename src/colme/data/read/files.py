@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,9 @@ def _open_parquet(path: Path) -> BatchSource:
     file = ParquetFile(path, memory_map=True, page_checksum_verification=True)
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
-        return _guarded(file.iter_batches(batches.BATCH_ROWS, columns=list(wanted)), wanted, path.name)
+        pieces = file.iter_batches(batches.BATCH_ROWS, columns=list(wanted))
+        several = file.metadata.num_rows > batches.BATCH_ROWS
+        return _guarded(_read_ahead(pieces) if several else pieces, wanted, path.name)
 
     return BatchSource(path.name, file.schema_arrow.names, read, lambda done: file.metadata.num_rows)
 
@@ -164,6 +167,15 @@ def _open_arrow(path: Path) -> BatchSource:
     return BatchSource(
         path.name, file.schema.names, lambda wanted: _guarded(pieces, wanted, path.name), lambda done: None
     )
+
+
+def _read_ahead(pieces: Iterator[Any]) -> Iterator[Any]:
+    """The same batches; while one is worked on, a thread reads the next."""
+    with ThreadPoolExecutor(1, "colme-read") as thread:
+        coming = thread.submit(next, pieces, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, pieces, None)
+            yield batch
 
 
 def _guarded(pieces: Iterator[Any], wanted: Sequence[Hashable], name: str) -> Iterator[Batch]:
