@@ -248,9 +248,9 @@ def _whole_lines(n: int) -> Floats:
 def _add(agent, value, weight, k0, k1, sums):
     """For each row: take the next fold of the agent, and move the mean and the square of that fold (Welford).
 
-    The rest makes it fast. Agents come in random order and do not fit into the caches, so the lines that a row will need
-    are loaded while earlier rows are added: first the beginning of the agent's row, which says in which fold the
-    sample belongs, then that fold. It may be drawn then already: that only depends on the agent and its count."""
+    The rest makes it fast. Agents come in random order and do not fit into the caches, so the lines that a row will
+    need are loaded while earlier rows are added: first the beginning of the agent's row, which says to which fold the
+    sample belongs, then that fold. Folds may be drawn then already: they depend on the agent and its count only."""
     for i in range(agent.size):
         if i + 2 * _AHEAD < agent.size:
             prefetch(sums, (np.int64(agent[i + 2 * _AHEAD]), 0))

@@ -36,11 +36,18 @@ _MOST = 10**9
 def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments:
     """Five folds of plain or weighted samples; `every` has one value per agent. Agents must be in a fixed order."""
     rng = np.random.default_rng(seed)
-    parts = [_split(every.select(slice(k, k + _TOGETHER)), rng, skewness) for k in range(0, len(every.n), _TOGETHER)]
-    return FoldMoments(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    n = np.empty((len(every.n), N_FOLDS), np.int64)
+    weight, mean, square = (np.empty(n.shape) for _ in range(3))
+    for k in range(0, len(n), _TOGETHER):
+        some = slice(k, k + _TOGETHER)
+        n[some], weight[some], mean[some], square[some] = _split(every.select(some), rng, skewness)
+    return FoldMoments(n, weight, weight, n.astype(np.float64), mean, square)
 
 
-def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> FoldMoments:
+def _split(
+    every: FoldMoments, rng: np.random.Generator, skewness: float
+) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:  # fmt: skip
+    """Counts, weights, means and squares of the folds."""
     n = _fold_counts(every.n, rng)
     j = np.arange(1 if abs(skewness) < _STRAIGHT else _BLOCKS)
     blocks = np.minimum(n, len(j))[:, :, None]
@@ -56,7 +63,7 @@ def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> Fol
     scale = scale / np.sqrt(np.where(heft > 0.0, heft, 1.0))
     center = np.nan_to_num(every.mean)[:, None]
     mean = np.where(n > 0, center + scale * (mean - middle), 0.0)
-    return FoldMoments(n, heft * n, heft * n, n.astype(np.float64), mean, heft * np.square(scale) * square)
+    return n, heft * n, mean, heft * np.square(scale) * square
 
 
 def _fold_counts(n: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colme._core.columns import is_missing, row_name
-from colme.data.read.batches import MISSING
 from colme.data.read import label_codes
+from colme.data.read.batches import MISSING
 from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
 
@@ -63,8 +63,8 @@ class LabelEncoder:
         found = self._codes(array)
         if len(self) > label_codes.MOST:
             raise DataError(
-                f"{where.column} of {where.source} has more than {label_codes.MOST:,} different labels: that is as many "
-                "as can be told apart. Estimate parts of the table, or choose another column."
+                f"{where.column} of {where.source} has more than {label_codes.MOST:,} different labels: that is the "
+                "largest number of agents. Estimate parts of the table, or choose another column."
             )
         return found
 

@@ -161,7 +161,8 @@ class _Query:
         columns = {name: _column(found, name) for name in found.column_names if name not in self.keys}
         known = code >= 0
         left_out = {"agent": int(columns["rows"][~known].sum())}
-        code, columns = code[known], {name: column[known] for name, column in columns.items()}
+        if not known.all():
+            code, columns = code[known], {name: column[known] for name, column in columns.items()}
         left_out["value"] = int(columns["rows"].sum() - columns["n"].sum())
         if not columns["n"].any():
             raise DataError(f"no row of {TABLE} can be used: each needs an agent and a value. Check the names of the "

@@ -2,8 +2,8 @@
 
 A dict would take a Python object for every label; these take the labels themselves. Missing labels have the code -1.
 
-A table with many labels does not fit into the caches, and a label waits for memory two or three times: for its slot, for
-the place of the label found there, for the label. The kernels ask for these some rows ahead (`prefetch`).
+Many labels do not fit into the caches, and each one would wait for memory two or three times: for its slot, for the
+place of the label found there, and for that label. The kernels ask for these some rows ahead (`prefetch`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,10 @@ class TableReader:
         self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
 
     def close(self) -> None:
+        """Free the rows, and end what reads the table."""
         self.rows.close()
+        if isinstance(self.batches, Generator):
+            self.batches.close()
 
     @property
     def total(self) -> int | None:
