@@ -201,15 +201,16 @@ def tell_generated(n_rows: int, n_agents: int) -> None:
 @click.option("--rows", "n_rows", type=float, default=ROWS, help="Rows of the files (1e8: 1.4 GB each); 0: no files.")
 @click.option("--agents", "n_agents", type=float, default=AGENTS, help="Agents.")
 @click.option("--generated", "n_generated", type=float, default=1e8, help="Rows that are only generated; 0: none.")
+@click.option("--labels", type=click.Choice(["whole", "text", "both"]), default="both", help="What labels are.")
 @click.option("--rounds", default=3, help="Times that everything is measured.")
-def main(n_rows: float, n_agents: float, n_generated: float, rounds: int) -> None:
+def main(n_rows: float, n_agents: float, n_generated: float, labels: str, rounds: int) -> None:
     """Measure one pass over many rows. Files are made in the temporary folder, and deleted."""
     if not HAVE_NUMBA:
         raise click.UsageError("without numba there is nothing to measure. Install it.")
     compile_all()
     if n_generated:  # first, while memory is that of a fresh process
         tell_generated(int(n_generated), int(n_agents))
-    for text in (False, True) if n_rows else ():
+    for text in {"whole": [False], "text": [True], "both": [False, True]}[labels] if n_rows else ():
         with tempfile.TemporaryDirectory() as folder:
             tell_file(Path(folder), int(n_rows), int(n_agents), rounds, text=text)
 

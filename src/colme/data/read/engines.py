@@ -188,8 +188,9 @@ class _Query:
         successive = placed(columns["successive"]).sum(axis=1) if FOLD in columns else None
         law = ""
         if successive is None:
-            law = "binomial" if self.names.weight is None and are_binary(moments.merged([0])) else ""
-            moments = self._folded(moments, placed(columns["cube"])[:, 0], near, seed)
+            every = moments.merged([0])
+            law = "binomial" if self.names.weight is None and are_binary(every) else ""
+            moments = _folded(every, law, placed(columns["cube"])[:, 0], near, seed)
         made = AgentMoments(
             labels[order], moments, low, high, successive, resolution, 1.0, None, None,
             tuple(rows_left_out(left_out, self.names)), self.names, tuple(part[order] for part in parts), law,
@@ -197,12 +198,12 @@ class _Query:
         there = n.sum(axis=1) > 0.0
         return made if there.all() else made.select(there)
 
-    def _folded(self, moments: FoldMoments, cube: Floats, near: float, seed: int) -> FoldMoments:
-        every = moments.merged([0])
-        ones = np.nan_to_num(every.mean) * every.n
-        if self.names.weight is None and are_binary(every):
-            return thinned_successes(every.n, np.rint(ones).astype(np.int64), seed)
-        return thinned(every, seed, _skewness(every, cube, near))
+
+def _folded(every: FoldMoments, law: str, cube: Floats, near: float, seed: int) -> FoldMoments:
+    """The samples of each agent in random folds, by thinning."""
+    if law:
+        return thinned_successes(every.n, np.rint(np.nan_to_num(every.mean) * every.n).astype(np.int64), seed)
+    return thinned(every, seed, _skewness(every, cube, near))
 
 
 def _number(schema: Any, name: str) -> nw.Expr:
