@@ -29,6 +29,8 @@ from colme.errors import DataError, nearest, shorten
 
 BLOCK = 1 << 24
 """Bytes of text read at a time."""
+BUFFER = 1 << 20
+"""Bytes of a column of a Parquet file read at a time."""
 PARQUET, ARROW, SHEETS = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm", ".ods")
 TEXT, JSON_LINES = (".csv", ".tsv", ".tab", ".txt"), (".jsonl", ".ndjson")
 COMPRESSED = (".gz", ".bz2", ".zst")
@@ -130,7 +132,8 @@ def _is_text(head: bytes) -> bool:
 def _open_parquet(path: Path) -> BatchSource:
     from pyarrow.parquet import ParquetFile
 
-    file = ParquetFile(path, memory_map=True, page_checksum_verification=True)
+    # a memory map, or reading whole column chunks, would count as memory of this process: up to the size of the file
+    file = ParquetFile(path, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True)
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
         pieces = file.iter_batches(batches.BATCH_ROWS, columns=list(wanted))
