@@ -152,9 +152,14 @@ def _open_folder(path: Path) -> BatchSource:
         raise DataError(f"the folder {folder} contains no Parquet file: it must contain some. Name a file instead.")
     data = dataset.dataset(files, format="parquet", partitioning="hive", partition_base_dir=str(path))
     n_rows = data.count_rows()
+    buffered = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
-        return _guarded(data.to_batches(columns=list(wanted), batch_size=batches.BATCH_ROWS), wanted, folder)
+        pieces = data.to_batches(
+            columns=list(wanted), batch_size=batches.BATCH_ROWS, batch_readahead=2, fragment_readahead=1,
+            fragment_scan_options=buffered,
+        )  # fmt: skip
+        return _guarded(pieces, wanted, folder)
 
     return BatchSource(folder, data.schema.names, read, lambda done: n_rows)
 
