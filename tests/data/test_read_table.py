@@ -437,8 +437,9 @@ def test_an_error_ends_the_thread_that_reads_ahead(
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    with pytest.raises(DataError, match="row 121 of t.parquet is inf" if cause == "value" else "t.parquet"):
+    with pytest.raises(DataError, match="row 121 of t.parquet is inf" if cause == "value" else "t.parquet") as caught:
         read_table(path, agent="who", value="x")
+    assert caught.tb is not None  # the traceback keeps the reader alive
     assert not [each for each in threading.enumerate() if each.name.startswith("colme")]
 
 
