@@ -3,6 +3,7 @@
 measuring       clocks, turns, ratios                     scipy_loop, naive_loops, b_colme_table   what we compare with
 workloads       what is run                               roofline     how fast memory lets any averaging be
 table           the goals and what is reached             sizes, methods   cost over agents, and over work
+estimates, streaming   tables in memory, and passes over many rows, beside pandas, Polars and DuckDB
 results, report, figures   what is written down           regression   has a ratio dropped?
 bench_*.py      every kernel and method under pytest-benchmark: `make bench-suite`
 """

@@ -80,6 +80,11 @@ GOALS: dict[str, Goal] = {
     "estimate_1e6": Goal("the same of 10^6 agents", 0.01),
     "estimate_seconds": Goal("estimate of 3 * 10^6 rows of 10^6 agents", 15.0, 7.5, "s", checked=False),
     "estimate_memory": Goal("memory per row while estimating, 10^6 agents", 400, 200, "B"),
+    "stream": Goal("Polars' group_by (count, mean, variance), file of 2 * 10^7 rows, 10^6 agents (wall clock)", 0.5),
+    "stream_text": Goal("the same, labels are text", 0.5),
+    "stream_memory": Goal("memory of a process that reads it, per agent", 2000, 1000, "B"),
+    "push_polars": Goal("the same group_by, by a Polars lazy frame aggregated for estimate (wall clock)", 0.67),
+    "push_duckdb": Goal("the same of DuckDB", 0.67),
     "graph_numpy": Goal("NumPy's shuffle and sort of as many ends, by the graph of 10^6"),
 }
 """Rows by key, in the order of the table."""

@@ -23,6 +23,7 @@ from benchmarks.goals import GOALS
 from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
 from benchmarks.online import events
 from benchmarks.roofline import share_of_roofline
+from benchmarks.streaming import rows as stream_rows
 from colme.graphs import random_regular_graph
 from colme.sim.simulation import available_cores
 
@@ -182,6 +183,8 @@ PARTS = (
     Part("learning event by event", events, ("online_dict", "online_one")),
     Part("estimates of a table of 3 million rows", estimate_rows,
          ("estimate_3e3", "estimate_1e5", "estimate_1e6", "estimate_seconds", "estimate_memory")),
+    Part("one pass over 20 million rows", stream_rows,
+         ("stream", "stream_text", "stream_memory", "push_polars", "push_duckdb")),
     Part("two threads over realisations", threads, ("threads",)),
     Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold")),
 )  # fmt: skip

@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import colme
+from colme.data.read import label_codes
 from colme.data.read.arrow_columns import LabelEncoder, Where
+from colme.errors import DataError
 
 WHERE = [Where("the table", "agent")]
-texts = st.one_of(st.none(), st.text(max_size=6), st.sampled_from(["", "a", "b", "ab", "ä", "a" * 300, "\x00"]))
+texts = st.one_of(
+    st.none(), st.text(max_size=6), st.text("ab", max_size=20),  # of which many begin or end alike
+    st.sampled_from(["", "a", "b", "ab", "ä", "a" * 300, "\x00"]),
+)  # fmt: skip
 whole = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 
 
@@ -55,3 +62,15 @@ def test_many_labels_grow_the_table() -> None:
         batch = [f"sensor-{i}" for i in rng.integers(0, 20_000, 9000)]
         assert encoder.codes([pa.array(batch)], WHERE).tolist() == [code_of.setdefault(x, len(code_of)) for x in batch]
     assert encoder.labels(text=False).tolist() == list(code_of)
+
+
+@pytest.mark.parametrize("labels", [[4, 7, 9, 7, 1], ["a", "b", "a longer text", "b", "c"], [0.5, 1.5, 2.5, 0.5, 3.5]])
+def test_more_labels_than_codes_are_refused(labels: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert label_codes.MOST == 2**31 - 1
+    monkeypatch.setattr(label_codes, "MOST", 3)
+    encoder = LabelEncoder()
+    assert encoder.codes([pa.array(labels[:4])], WHERE).tolist() in ([0, 1, 2, 1], [0, 1, 2, 0])
+    with pytest.raises(DataError, match=r"agent of the table has more than 3 different labels: .* Estimate parts of"):
+        encoder.codes([pa.array(labels[4:])], WHERE)
+    with pytest.raises(DataError, match="more than 3 different labels"):
+        colme.estimate({"agent": labels, "x": [1.0] * len(labels)}, agent="agent", value="x")

@@ -9,6 +9,7 @@ import math
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -420,6 +421,26 @@ def test_an_error_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(DataError, match="row 401 "):
         read_table(batches(), agent="who", value="x", memory=100)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("cause", ["value", "file"])
+def test_an_error_ends_the_thread_that_reads_ahead(
+    cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+    path = tmp_path / "t.parquet"
+    values = np.arange(1000.0)
+    values[120] = math.inf if cause == "value" else 0.0
+    pq.write_table(pa.table({"who": np.arange(1000) % 7, "x": values}), path, row_group_size=100, compression="none",
+                   use_dictionary=False, write_page_checksum=True)  # fmt: skip
+    if cause == "file":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(DataError, match="row 121 of t.parquet is inf" if cause == "value" else "t.parquet") as caught:
+        read_table(path, agent="who", value="x")
+    assert caught.tb is not None  # the traceback keeps the reader alive
+    assert not [each for each in threading.enumerate() if each.name.startswith("colme")]
 
 
 def test_no_room_for_a_temporary_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

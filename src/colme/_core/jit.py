@@ -149,6 +149,18 @@ def select(condition: Any, yes: Any, no: Any) -> Any:
     return np.where(condition, yes, no)
 
 
+def prefetch(array: Any, place: Any) -> None:
+    """In a kernel: start to load the cache line of `array[place]` (place: a tuple), which will be needed soon.
+
+    Random places of an array that exceeds the caches cost about 100 ns each one after the other, 10 ns if a dozen of
+    them are under way at a time."""
+
+
+def eight_bytes(data: Any, i: Any) -> Any:
+    """The bytes `data[i : i + 8]` as one number, in the order of this machine."""
+    return data[i : i + 8].view(np.uint64)[0]
+
+
 def at(value: Any, i: Any) -> Any:
     """`value[i]` for an array, `value` for a number that all agents share; kernels decide while compiling."""
     return value[i] if isinstance(value, np.ndarray) else value
@@ -331,6 +343,30 @@ if HAVE_NUMBA:
     def _int_of(typing_context, value):
         return types.int32(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(32))
 
+    @intrinsic
+    def _prefetch(typing_context, array, place):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            made = context.make_array(array)(context, builder, args[0])
+            indices = cgutils.unpack_tuple(builder, args[1])
+            item = cgutils.get_item_pointer(context, builder, array, made, indices)
+            address, flag = builder.bitcast(item, ir.PointerType(ir.IntType(8))), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
+            load = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+            builder.call(load, [address, flag(0), flag(3), flag(1)])  # to read, to keep, data
+            return context.get_dummy_value()
+
+        return types.void(array, place), generate
+
+    @intrinsic
+    def _eight_bytes(typing_context, data, i):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            first = builder.gep(context.make_array(data)(context, builder, args[0]).data, [args[1]])
+            number = builder.load(builder.bitcast(first, ir.PointerType(ir.IntType(64))))
+            number.align = 1
+            return number
+
+        return types.uint64(data, types.int64), generate
+
     # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
     @overload(lanes_like, inline="always")
     def _lanes_like(array):
@@ -343,6 +379,14 @@ if HAVE_NUMBA:
     @overload(wide_vectors, inline="always")
     def _wide_vectors():
         return lambda: _prefer_512_bits()
+
+    @overload(prefetch, inline="always")
+    def _prefetch_of(array, place):
+        return lambda array, place: _prefetch(array, place)
+
+    @overload(eight_bytes, inline="always")
+    def _eight_bytes_of(data, i):
+        return lambda data, i: _eight_bytes(data, i)
 
     @overload(at)
     def _at(value, i):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
+from colme._core.jit import helper, kernel, prefetch
 from colme._core.random import key_of, philox
 
 if TYPE_CHECKING:
@@ -172,11 +172,8 @@ class RunningMoments:
 
     def __init__(self, seed: int):
         self._key = key_of(seed)
-        self._sums = np.zeros((0, N_FOLDS, 4))
-        """Count, weight, mean, square."""
-        self._order = np.zeros(0, np.int64)
-        """The folds of the next samples, three bits each, the next one lowest; 0 if five more must be drawn."""
-        self._ends = np.zeros((0, 2))
+        self._sums = _whole_lines(0)
+        """A row per agent: see `_ORDER` to `_FOLDS`."""
         self._some: list[Floats] = []
         self._unit = 0.0
 
@@ -185,17 +182,15 @@ class RunningMoments:
         self._grow(n_agents)
         value = self._scaled(value)
         if sum(map(len, self._some)) < _SOME:
-            self._some.append(value[:_SOME])
-        _add(agent, value, weight, *self._key, self._order, self._sums, self._ends)
+            self._some.append(value[:_SOME].copy())
+        _add(agent, value, weight, *self._key, self._sums)
 
     def _grow(self, n_agents: int) -> None:
         """Room for as many agents, and for more if there are new ones."""
-        old = len(self._order)
-        if n_agents > old:
-            size = max(n_agents, old + old // 2)
-            for name, empty in (("_sums", 0.0), ("_order", 0), ("_ends", -np.inf)):
-                part = getattr(self, name)
-                setattr(self, name, np.concatenate([part, np.full((size - old, *part.shape[1:]), empty, part.dtype)]))
+        old = self._sums
+        if n_agents > len(old):
+            self._sums = _whole_lines(max(n_agents, 2 * len(old)))
+            self._sums[: len(old)] = old
 
     def _scaled(self, value: Floats) -> Floats:
         """The values, divided by the unit; larger ones than all before may need a larger unit."""
@@ -203,11 +198,15 @@ class RunningMoments:
         if largest > 0.0 and (self._unit == 0.0 or largest / self._unit >= _FAR):
             before, self._unit = self._unit, unit_of(largest)
             share = before / self._unit
-            self._sums[:, :, 2] *= share
-            self._sums[:, :, 3] *= share * share
-            self._ends[np.isfinite(self._ends)] *= share
+            self._sums[:, [_LOW, _HIGH, *range(_FOLDS + 2, _WIDTH, 4)]] *= share
+            self._sums[:, _FOLDS + 3 :: 4] *= share * share
             self._some = [part * share for part in self._some]
         return value if self._unit in (0.0, 1.0) else np.asarray(value / self._unit)
+
+    def count(self, n_agents: int) -> NDArray[np.int64]:
+        """The number of samples of each agent."""
+        self._grow(n_agents)
+        return self._sums[:n_agents, _COUNT].astype(np.int64)
 
     def moments(
         self, labels: NDArray[Any], names: Names, label: NDArray[np.int64] | None = None,
@@ -215,45 +214,84 @@ class RunningMoments:
     ) -> AgentMoments:  # fmt: skip
         """All that was counted, of the agents with these labels."""
         self._grow(len(labels))
-        count, weight, mean, square = (np.ascontiguousarray(self._sums[: len(labels), :, k]) for k in range(4))
+        rows = self._sums[: len(labels)]
+        count, weight, mean, square = (np.ascontiguousarray(rows[:, _FOLDS + k :: 4]) for k in range(4))
         folds = FoldMoments(count.astype(np.int64), weight, weight, count, mean, square)
-        low, high = -self._ends[: len(labels), 0], self._ends[: len(labels), 1].copy()
+        there = rows[:, _COUNT] > 0.0
+        low, high = np.where(there, rows[:, _LOW], np.inf), np.where(there, rows[:, _HIGH], -np.inf)
         some = np.concatenate(self._some)[:_SOME] if self._some else np.empty(0)
-        plain = self._unit == 1.0 and bool((weight == count).all())
+        plain = self._unit == 1.0 and bool((low >= 0.0).all() and (high <= 1.0).all() and (weight == count).all())
         return AgentMoments(
             labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names,
             law="binomial" if plain and are_binary(folds.merged(slice(None))) else "",
         )  # fmt: skip
 
 
+_ORDER, _COUNT, _LOW, _HIGH, _FOLDS = range(5)
+"""What a row of `RunningMoments` begins with: the folds of the agent's next samples, numbered from 1, three bits each,
+the next one lowest (0: five more must be drawn); how many samples it has, the smallest and the largest. From `_FOLDS`
+on, the count, weight, mean and square of each fold."""
+_WIDTH = _FOLDS + 4 * N_FOLDS
+_LINE = 8
+"""Numbers in a line of the cache."""
+_AHEAD = 12
+"""Rows by which memory is asked for before it is needed."""
+
+
+def _whole_lines(n: int) -> Floats:
+    """Zeros for n agents, in whole lines of the cache: a sample then touches one line or two, never three. Memory that
+    was not written to yet takes no room."""
+    flat = np.zeros(n * _WIDTH + _LINE)
+    first = -(flat.ctypes.data // 8) % _LINE
+    return flat[first : first + n * _WIDTH].reshape(n, _WIDTH)
+
+
 @kernel
-def _add(agent, value, weight, k0, k1, order, sums, ends):
-    n_folds = sums.shape[1]
-    shuffled = np.empty(n_folds, np.int64)
+def _add(agent, value, weight, k0, k1, sums):
+    """For each row: take the next fold of the agent, and move the mean and the square of that fold (Welford).
+
+    The rest makes it fast. Agents come in random order and do not fit into the caches, so the lines that a row will
+    need are loaded while earlier rows are added: first the beginning of the agent's row, which says to which fold the
+    sample belongs, then that fold. Folds may be drawn then already: they depend on the agent and its count only."""
     for i in range(agent.size):
+        if i + 2 * _AHEAD < agent.size:
+            prefetch(sums, (np.int64(agent[i + 2 * _AHEAD]), 0))
+        if i + _AHEAD < agent.size:
+            b = np.int64(agent[i + _AHEAD])
+            if sums[b, _ORDER] == 0.0:
+                sums[b, _ORDER] = _next_folds(b, sums[b, _COUNT], k0, k1)
+            prefetch(sums, (b, 4 * (np.int64(sums[b, _ORDER]) & 7)))
         a, x, w = np.int64(agent[i]), value[i], 1.0 if weight is None else weight[i]
-        if order[a] == 0:  # folds are stored as 1 to n_folds
-            block = 0.0
-            for f in range(n_folds):
-                block += sums[a, f, 0]
-            block = block // n_folds
-            w0, w1, _, _ = philox(np.uint32(a), np.uint32(block), np.uint32(a >> 32), 0, k0, k1)
-            words = np.uint64(w0) << np.uint64(32) | np.uint64(w1)
-            shuffled[:] = np.arange(1, n_folds + 1)
-            for j in range(n_folds - 1, 0, -1):
-                other = np.int64(words % np.uint64(j + 1))
-                words //= np.uint64(j + 1)
-                shuffled[j], shuffled[other] = shuffled[other], shuffled[j]
-            for j in range(n_folds - 1, -1, -1):
-                order[a] = order[a] << 3 | shuffled[j]
-        f = (order[a] & 7) - 1
-        order[a] >>= 3
-        sums[a, f, 0] += 1.0
-        sums[a, f, 1] += w
-        d = x - sums[a, f, 2]
-        sums[a, f, 2] += d * (w / sums[a, f, 1])
-        sums[a, f, 3] += w * d * (x - sums[a, f, 2])
-        ends[a, 0], ends[a, 1] = max(ends[a, 0], -x), max(ends[a, 1], x)
+        if sums[a, _ORDER] == 0.0:
+            sums[a, _ORDER] = _next_folds(a, sums[a, _COUNT], k0, k1)
+        order = np.int64(sums[a, _ORDER])
+        sums[a, _ORDER] = order >> 3
+        if sums[a, _COUNT] == 0.0:
+            sums[a, _LOW], sums[a, _HIGH] = x, x
+        sums[a, _COUNT] += 1.0
+        sums[a, _LOW], sums[a, _HIGH] = min(sums[a, _LOW], x), max(sums[a, _HIGH], x)
+        f = 4 * (order & 7)  # the place of fold 1 is _FOLDS, which is 4
+        sums[a, f] += 1.0
+        sums[a, f + 1] += w
+        d = x - sums[a, f + 2]
+        sums[a, f + 2] += d * (w / sums[a, f + 1])
+        sums[a, f + 3] += w * d * (x - sums[a, f + 2])
+
+
+@helper
+def _next_folds(agent, count, k0, k1):
+    """The folds 1 to 5 in random order, three bits each: of the agent's samples `count` to `count + 4`."""
+    w0, w1, _, _ = philox(np.uint32(agent), np.uint32(count // N_FOLDS), np.uint32(agent >> 32), 0, k0, k1)
+    words = np.uint64(w0) << np.uint64(32) | np.uint64(w1)
+    order = np.int64(0)
+    for j in range(N_FOLDS):
+        order |= np.int64(j + 1) << (3 * j)
+    for j in range(N_FOLDS - 1, 0, -1):  # Fisher and Yates
+        other = np.int64(words % np.uint64(j + 1))
+        words //= np.uint64(j + 1)
+        swapped = (order >> (3 * j) ^ order >> (3 * other)) & 7
+        order ^= swapped << (3 * j) | swapped << (3 * other)  # exchanges the two
+    return order
 
 
 def _largest(values: Floats) -> float:

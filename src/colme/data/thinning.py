@@ -23,7 +23,8 @@ from colme.data.moments import N_FOLDS, FoldMoments
 
 Floats = NDArray[np.float64]
 _BLOCKS = 4
-"""Samples of a fold that are drawn one by one; more are drawn as so many blocks."""
+"""Skewed samples of a fold that are drawn one by one; more are drawn as so many blocks. The mean and the square of
+normal samples are independent, so that one block is exact."""
 _TOGETHER = 1 << 16
 """Agents that are drawn together."""
 _STRAIGHT = 0.05
@@ -35,14 +36,21 @@ _MOST = 10**9
 def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments:
     """Five folds of plain or weighted samples; `every` has one value per agent. Agents must be in a fixed order."""
     rng = np.random.default_rng(seed)
-    parts = [_split(every.select(slice(k, k + _TOGETHER)), rng, skewness) for k in range(0, len(every.n), _TOGETHER)]
-    return FoldMoments(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    n = np.empty((len(every.n), N_FOLDS), np.int64)
+    weight, mean, square = (np.empty(n.shape) for _ in range(3))
+    for k in range(0, len(n), _TOGETHER):
+        some = slice(k, k + _TOGETHER)
+        n[some], weight[some], mean[some], square[some] = _split(every.select(some), rng, skewness)
+    return FoldMoments(n, weight, weight, n.astype(np.float64), mean, square)
 
 
-def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> FoldMoments:
+def _split(
+    every: FoldMoments, rng: np.random.Generator, skewness: float
+) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:  # fmt: skip
+    """Counts, weights, means and squares of the folds."""
     n = _fold_counts(every.n, rng)
-    blocks = np.minimum(n, _BLOCKS)[:, :, None]
-    j = np.arange(_BLOCKS)
+    j = np.arange(1 if abs(skewness) < _STRAIGHT else _BLOCKS)
+    blocks = np.minimum(n, len(j))[:, :, None]
     share = np.maximum(blocks, 1)
     size = np.where(j < blocks, n[:, :, None] // share + (j < n[:, :, None] % share), 0).astype(np.float64)
     away, inside = _drawn(size, rng, skewness), 2.0 * rng.standard_gamma(np.maximum(size - 1.0, 0.0) / 2.0)
@@ -55,7 +63,7 @@ def _split(every: FoldMoments, rng: np.random.Generator, skewness: float) -> Fol
     scale = scale / np.sqrt(np.where(heft > 0.0, heft, 1.0))
     center = np.nan_to_num(every.mean)[:, None]
     mean = np.where(n > 0, center + scale * (mean - middle), 0.0)
-    return FoldMoments(n, heft * n, heft * n, n.astype(np.float64), mean, heft * np.square(scale) * square)
+    return n, heft * n, mean, heft * np.square(scale) * square
 
 
 def _fold_counts(n: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from colme._core.columns import is_missing, row_name
+from colme.data.read import label_codes
 from colme.data.read.batches import MISSING
 from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
@@ -59,22 +60,38 @@ class LabelEncoder:
             )
         array = _nulls_marked(array)
         self._check(array, where)
+        found = self._codes(array)
+        if len(self) > label_codes.MOST:
+            raise DataError(
+                f"{where.column} of {where.source} has more than {label_codes.MOST:,} different labels: that is the "
+                "largest number of agents. Estimate parts of the table, or choose another column."
+            )
+        return found
+
+    def _codes(self, array: Any) -> NDArray[np.int64]:
         if not self._code_of:
             known = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
             if array.type in known and not isinstance(self._hashed, TextCodes):
                 self._hashed = self._hashed or IntegerCodes()
                 missing = np.asarray(array.is_null())
-                return self._hashed.codes(array.fill_null(0).cast(pa.int64()).to_numpy(), missing)
+                whole = array.fill_null(0) if array.null_count else array
+                return self._hashed.codes(whole.cast(pa.int64()).to_numpy(), missing)
             if is_text(array.type) and not isinstance(self._hashed, IntegerCodes):
                 self._hashed = self._hashed or TextCodes()
                 return self._hashed.codes(*_bytes(array), np.asarray(array.is_null()))
-            for label in self._hashed.labels() if self._hashed is not None else ():
+            for label in self._hashed_labels().tolist():
                 self._code_of[label]
         encoded = array.dictionary_encode()
         labels = encoded.dictionary.to_pylist()
         found = np.full(len(labels) + 1, -1)
         found[:-1] = np.fromiter(map(self._code_of.__getitem__, labels), np.int64, len(labels))
         return found[encoded.indices.fill_null(len(labels)).to_numpy()]
+
+    def _hashed_labels(self) -> NDArray[Any]:
+        """The labels that have been hashed so far."""
+        if isinstance(self._hashed, TextCodes):
+            return _of_bytes(*self._hashed.texts())
+        return self._hashed.labels() if self._hashed is not None else np.zeros(0, np.int64)
 
     def _check(self, array: Any, where: Where) -> None:
         """Refuse labels that would be mistaken for others: 7 and "7" in different batches, and rounded numbers."""
@@ -101,7 +118,11 @@ class LabelEncoder:
 
     def labels(self, *, text: bool) -> NDArray[Any]:
         """All labels, by code. Whole numbers become integers, also those read from text (`text`) if all of them are."""
-        found: list[Any] = list(self._code_of) or (self._hashed.labels() if self._hashed is not None else [])
+        if isinstance(self._hashed, IntegerCodes) and not self._code_of:
+            whole = self._hashed.labels()
+            if ((whole > -EXACT) & (whole < EXACT)).all():
+                return whole.copy()
+        found: list[Any] = list(self._code_of) or self._hashed_labels().tolist()
         kinds = set(map(type, found))
         if text and kinds == {str} and all(map(WHOLE.fullmatch, found)):
             return np.array(list(map(int, found)), np.int64)
@@ -110,7 +131,7 @@ class LabelEncoder:
             if (numbers == np.floor(numbers)).all() and (np.abs(numbers) < EXACT).all():
                 return numbers.astype(np.int64)  # pandas turns whole numbers into floats where some are missing
         made = np.empty(len(found), object)
-        made[:] = [_text(each) for each in found]
+        made[:] = found if kinds == {str} else [_text(each) for each in found]
         return made
 
 
@@ -177,6 +198,13 @@ def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
     offset = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
     return offset, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+
+
+def _of_bytes(offset: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[Any]:
+    """The texts of (offsets, bytes)."""
+    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
+    made = pa.Array.from_buffers(pa.large_string(), len(offset) - 1, buffers)
+    return np.asarray(made.to_numpy(zero_copy_only=False))
 
 
 def _nulls_marked(array: Any) -> Any:

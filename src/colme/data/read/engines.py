@@ -131,7 +131,8 @@ class _Query:
 
     def _aggregated(self, frame: nw.LazyFrame[Any], keys: list[str], near: float) -> Any:
         value = nw.col(VALUE)
-        frame = frame.with_columns(((value - near) ** 3).alias("colme_cube"))
+        away = value - near
+        frame = frame.with_columns((away * away * away).alias("colme_cube"))  # engines take long for powers
         columns = {
             "rows": nw.len(), "n": value.count(), "mean": value.mean(), "variance": value.var(), "low": value.min(),
             "high": value.max(), "cube": nw.col("colme_cube").sum(),
@@ -160,7 +161,8 @@ class _Query:
         columns = {name: _column(found, name) for name in found.column_names if name not in self.keys}
         known = code >= 0
         left_out = {"agent": int(columns["rows"][~known].sum())}
-        code, columns = code[known], {name: column[known] for name, column in columns.items()}
+        if not known.all():
+            code, columns = code[known], {name: column[known] for name, column in columns.items()}
         left_out["value"] = int(columns["rows"].sum() - columns["n"].sum())
         if not columns["n"].any():
             raise DataError(f"no row of {TABLE} can be used: each needs an agent and a value. Check the names of the "
@@ -186,19 +188,22 @@ class _Query:
         successive = placed(columns["successive"]).sum(axis=1) if FOLD in columns else None
         law = ""
         if successive is None:
-            law = "binomial" if self.names.weight is None and are_binary(moments.merged([0])) else ""
-            moments = self._folded(moments, placed(columns["cube"])[:, 0], near, seed)
-        return AgentMoments(
+            every = moments.merged([0])
+            law = "binomial" if self.names.weight is None and are_binary(every) else ""
+            moments = _folded(every, law, placed(columns["cube"])[:, 0], near, seed)
+        made = AgentMoments(
             labels[order], moments, low, high, successive, resolution, 1.0, None, None,
             tuple(rows_left_out(left_out, self.names)), self.names, tuple(part[order] for part in parts), law,
-        ).select(n.sum(axis=1) > 0)  # fmt: skip
+        )  # fmt: skip
+        there = n.sum(axis=1) > 0.0
+        return made if there.all() else made.select(there)
 
-    def _folded(self, moments: FoldMoments, cube: Floats, near: float, seed: int) -> FoldMoments:
-        every = moments.merged([0])
-        ones = np.nan_to_num(every.mean) * every.n
-        if self.names.weight is None and are_binary(every):
-            return thinned_successes(every.n, np.rint(ones).astype(np.int64), seed)
-        return thinned(every, seed, _skewness(every, cube, near))
+
+def _folded(every: FoldMoments, law: str, cube: Floats, near: float, seed: int) -> FoldMoments:
+    """The samples of each agent in random folds, by thinning."""
+    if law:
+        return thinned_successes(every.n, np.rint(np.nan_to_num(every.mean) * every.n).astype(np.int64), seed)
+    return thinned(every, seed, _skewness(every, cube, near))
 
 
 def _number(schema: Any, name: str) -> nw.Expr:

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from colme.errors import DataError, nearest, shorten
 
 BLOCK = 1 << 24
 """Bytes of text read at a time."""
+BUFFER = 1 << 20
+"""Bytes of a column of a Parquet file read at a time."""
 PARQUET, ARROW, SHEETS = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm", ".ods")
 TEXT, JSON_LINES = (".csv", ".tsv", ".tab", ".txt"), (".jsonl", ".ndjson")
 COMPRESSED = (".gz", ".bz2", ".zst")
@@ -129,10 +132,13 @@ def _is_text(head: bytes) -> bool:
 def _open_parquet(path: Path) -> BatchSource:
     from pyarrow.parquet import ParquetFile
 
-    file = ParquetFile(path, memory_map=True, page_checksum_verification=True)
+    # a memory map, or reading whole column chunks, would count as memory of this process: up to the size of the file
+    file = ParquetFile(path, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True)
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
-        return _guarded(file.iter_batches(batches.BATCH_ROWS, columns=list(wanted)), wanted, path.name)
+        pieces = file.iter_batches(batches.BATCH_ROWS, columns=list(wanted))
+        several = file.metadata.num_rows > batches.BATCH_ROWS
+        return _guarded(_read_ahead(pieces) if several else pieces, wanted, path.name)
 
     return BatchSource(path.name, file.schema_arrow.names, read, lambda done: file.metadata.num_rows)
 
@@ -146,9 +152,14 @@ def _open_folder(path: Path) -> BatchSource:
         raise DataError(f"the folder {folder} contains no Parquet file: it must contain some. Name a file instead.")
     data = dataset.dataset(files, format="parquet", partitioning="hive", partition_base_dir=str(path))
     n_rows = data.count_rows()
+    buffered = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
 
     def read(wanted: Sequence[Hashable]) -> Iterator[Batch]:
-        return _guarded(data.to_batches(columns=list(wanted), batch_size=batches.BATCH_ROWS), wanted, folder)
+        pieces = data.to_batches(
+            columns=list(wanted), batch_size=batches.BATCH_ROWS, batch_readahead=2, fragment_readahead=1,
+            fragment_scan_options=buffered,
+        )  # fmt: skip
+        return _guarded(pieces, wanted, folder)
 
     return BatchSource(folder, data.schema.names, read, lambda done: n_rows)
 
@@ -164,6 +175,15 @@ def _open_arrow(path: Path) -> BatchSource:
     return BatchSource(
         path.name, file.schema.names, lambda wanted: _guarded(pieces, wanted, path.name), lambda done: None
     )
+
+
+def _read_ahead(pieces: Iterator[Any]) -> Iterator[Any]:
+    """The same batches; while one is worked on, a thread reads the next."""
+    with ThreadPoolExecutor(1, "colme-read") as thread:
+        coming = thread.submit(next, pieces, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, pieces, None)
+            yield batch
 
 
 def _guarded(pieces: Iterator[Any], wanted: Sequence[Hashable], name: str) -> Iterator[Batch]:

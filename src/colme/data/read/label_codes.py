@@ -1,6 +1,9 @@
 """Codes 0, 1, ... for whole numbers or texts in order of first appearance, by hashing (open addressing).
 
 A dict would take a Python object for every label; these take the labels themselves. Missing labels have the code -1.
+
+Many labels do not fit into the caches, and each one would wait for memory two or three times: for its slot, for the
+place of the label found there, and for that label. The kernels ask for these some rows ahead (`prefetch`).
 """
 
 from __future__ import annotations
@@ -10,10 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
+from colme._core.jit import eight_bytes, helper, kernel, prefetch
 
+MOST = 2**31 - 1
+"""Labels that have a code: 31 bits."""
 _ROOM = 2
 """Slots of a hash table for each label."""
+_AHEAD = 12
+"""Rows by which memory is asked for before it is needed."""
+_TOGETHER = 64
+"""Texts that are hashed before they are looked up."""
 
 
 class IntegerCodes:
@@ -21,21 +30,21 @@ class IntegerCodes:
 
     def __init__(self) -> None:
         self.n = 0
-        self._slot, self._key = np.full(1024, -1), np.zeros(0, np.int64)
+        self._slot, self._key = np.full(1024, -1, np.int32), np.zeros(0, np.int64)
 
     def codes(self, values: NDArray[np.int64], missing: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The codes of a batch."""
+        """The codes of a batch. If there are more labels than `MOST`, `n` tells so."""
         self._key = _with_room(self._key, self.n + len(values))
         if _ROOM * (self.n + len(values)) > len(self._slot):
-            self._slot = np.full(_size(_ROOM * (self.n + len(values))), -1)
+            self._slot = np.full(_size(_ROOM * (self.n + len(values))), -1, np.int32)
             _place_integers(self._key[: self.n], self._slot)
         out = np.empty(len(values), np.int64)
-        self.n = _find_integers(values, missing, self._slot, self._key, self.n, out)
+        self.n = _find_integers(values, missing, self._slot, self._key, self.n, MOST, out)
         return out
 
-    def labels(self) -> list[int]:
+    def labels(self) -> NDArray[np.int64]:
         """All labels, by code."""
-        return self._key[: self.n].tolist()
+        return self._key[: self.n]
 
 
 class TextCodes:
@@ -44,28 +53,28 @@ class TextCodes:
     def __init__(self) -> None:
         self.n = 0
         self._slot = np.full(1024, -1)
-        self._hash, self._end = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._hash, self._start = np.zeros(0, np.uint64), np.zeros(1, np.int64)
         self._text = np.zeros(0, np.uint8)
 
     def codes(self, offset: NDArray[Any], data: NDArray[np.uint8], missing: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The codes of a batch; empty texts are missing."""
+        """The codes of a batch; empty texts are missing. If there are more labels than `MOST`, `n` tells so."""
         n = self.n + len(missing)
         if not len(missing):
             return np.zeros(0, np.int64)
-        used = int(self._end[self.n - 1]) if self.n else 0
-        self._hash, self._end = _with_room(self._hash, n), _with_room(self._end, n)
-        self._text = _with_room(self._text, used + int(offset[-1] - offset[0]))
+        self._hash, self._start = _with_room(self._hash, n), _with_room(self._start, n + 1)
+        self._text = _with_room(self._text, int(self._start[self.n]) + int(offset[-1] - offset[0]))
         if _ROOM * n > len(self._slot):
             self._slot = np.full(_size(_ROOM * n), -1)
             _place_hashes(self._hash[: self.n], self._slot)
         out = np.full(len(missing), -1)
-        self.n = _find_texts(offset, data, missing, self._slot, self._hash, self._end, self._text, self.n, out)
+        self.n = _find_texts(
+            offset, data, missing, self._slot, self._hash, self._start, self._text, self.n, MOST, out
+        )  # fmt: skip
         return out
 
-    def labels(self) -> list[str]:
-        """All labels, by code."""
-        whole, end = self._text.tobytes(), self._end[: self.n].tolist()
-        return [whole[a:b].decode() for a, b in zip([0, *end], end, strict=False)]
+    def texts(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """All labels, by code, as (offsets, bytes)."""
+        return self._start[: self.n + 1], self._text[: self._start[self.n]]
 
 
 def _with_room(part: NDArray[Any], n: int) -> NDArray[Any]:
@@ -100,9 +109,13 @@ def _place_integers(key, slot):
 
 
 @kernel
-def _find_integers(values, missing, slot, key, n, out):
+def _find_integers(values, missing, slot, key, n, most, out):
     mask = np.uint64(slot.size - 1)
     for i in range(values.size):
+        if i + 2 * _AHEAD < values.size:
+            prefetch(slot, (np.int64(_mixed(np.uint64(values[i + 2 * _AHEAD])) & mask),))
+        if i + _AHEAD < values.size:
+            prefetch(key, (max(np.int64(slot[_mixed(np.uint64(values[i + _AHEAD])) & mask]), 0),))
         if missing[i]:
             out[i] = -1
             continue
@@ -111,6 +124,8 @@ def _find_integers(values, missing, slot, key, n, out):
         while slot[h] >= 0 and key[slot[h]] != v:
             h = (h + np.uint64(1)) & mask
         if slot[h] < 0:
+            if n == most:
+                return n + 1
             slot[h] = n
             key[n] = v
             n += 1
@@ -134,42 +149,73 @@ def _place_hashes(hashes, slot):
         slot[h] = _tagged(hashes[c], c)
 
 
-@kernel
+@helper
+def _hashed(data, first, size):
+    """A hash of a text: eight bytes at a time, of which the last ones may overlap those before."""
+    whole = np.uint64(size) * np.uint64(0x9E3779B97F4A7C15)
+    if size < 8:
+        for j in range(first, first + size):
+            whole = whole << np.uint64(8) ^ np.uint64(data[j]) ^ whole >> np.uint64(56)
+        return _mixed(whole)
+    for j in range(first, first + size - 8, 8):
+        whole = _mixed(whole ^ eight_bytes(data, j))
+    return _mixed(whole ^ eight_bytes(data, first + size - 8))
+
+
+@helper
 def _same(one, a, other, b, size):
+    """Whether two texts of this size are equal."""
+    if size < 8:
+        j = 0
+        while j < size and one[a + j] == other[b + j]:
+            j += 1
+        return j == size
     j = 0
-    while j < size and one[a + j] == other[b + j]:
-        j += 1
-    return j == size
+    while j < size - 8 and eight_bytes(one, a + j) == eight_bytes(other, b + j):
+        j += 8
+    return j >= size - 8 and eight_bytes(one, a + size - 8) == eight_bytes(other, b + size - 8)
 
 
 @kernel
-def _find_texts(offset, data, missing, slot, hashes, end, text, n, out):
+def _find_texts(offset, data, missing, slot, hashes, start, text, n, most, out):
+    """Texts are looked up in groups: hash all of them and ask for their slots; then for the texts found there."""
     mask = np.uint64(slot.size - 1)
-    for i in range(missing.size):
-        first, size = np.int64(offset[i]), np.int64(offset[i + 1] - offset[i])
-        if missing[i] or size == 0:
-            continue
-        whole = np.uint64(14695981039346656037)
-        for j in range(first, first + size):  # FNV-1a
-            whole = (whole ^ np.uint64(data[j])) * np.uint64(1099511628211)
-        whole = _mixed(whole)
-        h, found = whole & mask, False
-        tag, c = _tagged(whole, 0), 0
-        while slot[h] >= 0:
-            c = slot[h] & 0x7FFFFFFF
-            start = end[c - 1] if c > 0 else 0
-            if slot[h] - c == tag and end[c] - start == size and _same(text, start, data, first, size):
-                found = True
-                break
-            h = (h + np.uint64(1)) & mask
-        if not found:
-            c = n
-            slot[h] = tag + c
-            hashes[n] = whole
-            start = end[n - 1] if n > 0 else 0
-            for j in range(size):
-                text[start + j] = data[first + j]
-            end[n] = start + size
-            n += 1
-        out[i] = c
+    group = np.empty(_TOGETHER, np.uint64)
+    likely = np.empty(_TOGETHER, np.int64)
+    for first_row in range(0, missing.size, _TOGETHER):
+        n_rows = min(missing.size - first_row, _TOGETHER)
+        for k in range(n_rows):
+            i = first_row + k
+            group[k] = _hashed(data, np.int64(offset[i]), np.int64(offset[i + 1] - offset[i]))
+            prefetch(slot, (np.int64(group[k] & mask),))
+        for k in range(n_rows):
+            likely[k] = max(slot[group[k] & mask], 0) & 0x7FFFFFFF
+            prefetch(start, (likely[k],))
+        for k in range(n_rows):
+            prefetch(text, (start[likely[k]],))
+        for k in range(n_rows):
+            i = first_row + k
+            first, size = np.int64(offset[i]), np.int64(offset[i + 1] - offset[i])
+            if missing[i] or size == 0:
+                continue
+            h, found = group[k] & mask, False
+            tag, c = _tagged(group[k], 0), 0
+            while slot[h] >= 0:
+                c = slot[h] & 0x7FFFFFFF
+                if slot[h] - c == tag:
+                    found = start[c + 1] - start[c] == size and _same(text, start[c], data, first, size)
+                    if found:
+                        break
+                h = (h + np.uint64(1)) & mask
+            if not found:
+                if n == most:
+                    return n + 1
+                c = n
+                slot[h] = tag + c
+                hashes[n] = group[k]
+                for j in range(size):
+                    text[start[n] + j] = data[first + j]
+                start[n + 1] = start[n] + size
+                n += 1
+            out[i] = c
     return n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,10 @@ class TableReader:
         self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
 
     def close(self) -> None:
+        """Free the rows, and end what reads the table."""
         self.rows.close()
+        if isinstance(self.batches, Generator):
+            self.batches.close()
 
     @property
     def total(self) -> int | None:
@@ -78,14 +81,16 @@ class TableReader:
         if names.label is not None:
             self._add_labels(code, batch[names.label])
         columns = self._columns(batch, keep)
-        code = code[keep]
-        self.count += np.bincount(code, minlength=len(self.count))
+        if not keep.all():
+            code, columns = code[keep], [column[keep] for column in columns]
+        if self.running is None:
+            self.count += np.bincount(code, minlength=len(self.count))
         for k, name in enumerate(names.covariates):
             x = self._numbers(batch, name, "covariates must be finite. Leave the cell empty.")[keep]
             known = ~np.isnan(x)
             self.sums[:, 2 * k] += np.bincount(code[known], x[known], len(self.count))
             self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
-        self._store(code, [column[keep] for column in columns])
+        self._store(code, columns)
 
     def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
         """The times, values and weights of a batch; `keep` becomes false where one is missing."""
@@ -114,7 +119,7 @@ class TableReader:
         if self.running is None:
             self.rows.append(code, *columns)
         else:
-            self.running.add(code, columns[0], columns[1] if self.names.weight is not None else None, len(self.count))
+            self.running.add(code, columns[0], columns[1] if self.names.weight is not None else None, len(self.agents))
 
     def _where(self, column: Hashable) -> Where:
         return Where(self.source.name, column, self.n_rows)
@@ -132,7 +137,9 @@ class TableReader:
         return good
 
     def _grow(self) -> None:
-        new = len(self.agents) - len(self.count)
+        new = len(self.agents) - len(self.label)
+        if not new:
+            return
         self.count = np.append(self.count, np.zeros(new, np.int64))
         self.label = np.append(self.label, np.full(new, -1))
         self.sums = np.vstack([self.sums, np.zeros((new, self.sums.shape[1]))])
@@ -179,10 +186,13 @@ class TableReader:
 
     def moments(self) -> AgentMoments:
         """The moments of all rows."""
-        self._check_not_empty()
         assert self.running is not None
+        self.count = self.running.count(len(self.agents))
+        self._check_not_empty()
         labels, parts, label, covariates, notes = self._agents()
-        counted = self.running.moments(self.agents.labels(text=False), self.names).select(self.count > 0)
+        there = self.count > 0
+        counted = self.running.moments(np.arange(len(there)), self.names)
+        counted = counted if there.all() else counted.select(there)
         return counted._replace(labels=labels, parts=parts, label=label, covariates=covariates, notes=notes,
                                 group_names=self._group_names())  # fmt: skip
 
