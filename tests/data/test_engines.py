@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from typing import Any
 
@@ -16,6 +17,8 @@ from colme.data.read.engines import engine_moments, lazy_frame
 from colme.data.read.table import Names, read_table
 from colme.errors import ColmeError
 
+START = datetime.datetime(2024, 2, 28)
+
 
 def rows(seed: int = 0, n_agents: int = 300) -> dict[str, Any]:
     """Three classes of agents with 1 to 29 samples, some without value, agent, time or weight."""
@@ -26,7 +29,10 @@ def rows(seed: int = 0, n_agents: int = 300) -> dict[str, Any]:
     value[[5, 70]] = np.nan
     names = [None if i == 99 else f"u{a}" for i, a in enumerate(agent)]
     times = rng.permutation(len(agent)).astype(float)
-    return {"agent": names, "x": value, "t": times, "w": rng.uniform(0.5, 2.0, len(agent)), "part": agent % 2}
+    weight = rng.uniform(0.5, 2.0, len(agent))
+    weight[[7, 8]] = 0.0, np.nan
+    day = [None if i == 80 else START + datetime.timedelta(seconds=60.0 * t) for i, t in enumerate(times)]
+    return {"agent": names, "x": value, "t": times, "day": day, "w": weight, "part": agent % 2}
 
 
 def duckdb_of(table: Any) -> Any:
@@ -68,20 +74,29 @@ def arrow(table: dict[str, Any]) -> Any:
     return pa.table({name: pa.array(column) for name, column in table.items()})
 
 
-def in_memory(table: Any, names: Names) -> AgentMoments:
-    found = moments_of(read_table(table, agent=names.agent, value="x", time=names.time, weight=names.weight))
+def in_memory(table: Any, names: Names, half_life: float | None = None) -> AgentMoments:
+    options = {name: part for name, part in names._asdict().items() if part is not None}
+    found = moments_of(read_table(table, **options), half_life=half_life)
     return found.select(np.argsort(found.labels.astype(str)))
 
 
 @engines
-@pytest.mark.parametrize("time", [None, "t"])
+@pytest.mark.parametrize(("time", "half_life"), [(None, None), ("t", None), ("t", 900.0), ("day", 3600.0)])
 @pytest.mark.parametrize("weight", [None, "w"])
-def test_moments_are_those_in_memory(engine: Any, time: str | None, weight: str | None) -> None:
+def test_moments_are_those_in_memory(
+    engine: Any, time: str | None, half_life: float | None, weight: str | None
+) -> None:
     table = arrow(rows())
     names = Names("agent", "x", time, weight)
     frame = lazy_frame(engine(table))
     assert frame is not None
-    found, expected = engine_moments(frame, names, seed=0), in_memory(table, names)
+    if time == "day" and frame.implementation.name in ("IBIS", "PYSPARK_CONNECT"):
+        with pytest.raises(ColmeError, match=r"cannot aggregate the frame: 'total_microseconds' is not implemented"):
+            engine_moments(frame, names, seed=0, half_life=half_life)
+        return
+    found = engine_moments(frame, names, seed=0, half_life=half_life)
+    expected = in_memory(table, names, half_life)
+    assert set(found.notes) == {note for note in expected.notes if "left out" in note}
     assert found.labels.tolist() == expected.labels.tolist()
     for folds in [slice(None)] if time is None else [slice(None), [0], [2, 4]]:
         one, other = found.folds.merged(folds), expected.folds.merged(folds)
@@ -120,6 +135,44 @@ def test_time_order_gives_the_same_result_as_in_memory(engine: Any) -> None:
 
 
 @engines
+@pytest.mark.parametrize("time", [None, "t"])
+def test_known_groups_and_covariates_are_those_in_memory(engine: Any, time: str | None) -> None:
+    data = rows(2)
+    number = np.array([-1 if name is None else int(name[1:]) for name in data["agent"]])
+    data["site"] = [None if a < 0 or a % 7 == 0 else f"site {a % 3}" for a in number]
+    data["age"] = np.where(number % 11 == 0, np.nan, number + 0.5 * (np.arange(len(number)) % 2))
+    table, names = arrow(data), Names("agent", "x", time, "w", "site", ("age",))
+    frame = lazy_frame(engine(table))
+    assert frame is not None
+    found, expected = engine_moments(frame, names, seed=0), in_memory(table, names)
+    assert found.label is not None and expected.label is not None and found.covariates is not None
+    for one, other in zip(found.label, expected.label, strict=True):
+        assert (one < 0 and other < 0) or found.group_names[one] == expected.group_names[other]
+    np.testing.assert_allclose(found.covariates, expected.covariates, rtol=1e-12)
+    assert set(found.notes) == {note for note in expected.notes if "left out" in note or "without age" in note}
+
+
+@engines
+def test_half_lives_labels_and_weights_that_make_no_sense_are_refused(engine: Any) -> None:
+    data = rows() | {"other": list(map(str, range(len(rows()["x"]))))}
+    data["below"] = np.where(np.arange(len(data["x"])) == 3, -1.0, 1.0)
+
+    def asked(**options: Any) -> Any:
+        return estimate(engine(arrow(data)), agent="agent", value="x", **options)
+
+    with pytest.raises(ColmeError, match=r"other of u\d+ is \d+ and \d+: an agent can have only one label"):
+        asked(label="other")
+    with pytest.raises(ColmeError, match=r"below of the table is negative or above 1e\+30 in 1 rows"):
+        asked(weight="below")
+    with pytest.raises(ColmeError, match="half_life needs the time of every sample"):
+        asked(half_life=3.0)
+    with pytest.raises(ColmeError, match="a half-life of 60 seconds, but t holds plain numbers"):
+        asked(time="t", half_life=datetime.timedelta(minutes=1))
+    with pytest.raises(ColmeError, match="half_life with other of the table, which holds String"):
+        asked(time="other", half_life=3.0)
+
+
+@engines
 def test_two_columns_identify_an_agent(engine: Any) -> None:
     found = estimate(engine(arrow(rows())), agent=["agent", "part"], value="x")
     assert list(found.to_columns())[:3] == ["agent", "agent_agent", "part"]
@@ -149,7 +202,3 @@ def test_bad_frames_are_refused_in_a_sentence(engine: Any) -> None:
         estimate(engine(arrow(table | {"x": np.full(len(table["x"]), np.nan)})), agent="agent", value="x")
     with pytest.raises(ColmeError, match="has no column 'y'"):
         estimate(engine(arrow(table)), agent="agent", value="y")
-    with pytest.raises(ColmeError, match="half_life on a lazy frame"):
-        estimate(engine(arrow(table)), agent="agent", value="x", time="t", half_life=3.0)
-    with pytest.raises(ColmeError, match="Collect it first"):
-        estimate(engine(arrow(table)), agent="agent", value="x", covariates="w")

@@ -262,6 +262,17 @@ def test_no_column_of_the_table_takes_the_name_of_another(names: tuple[str, ...]
     assert [found[column].tolist() for column in columns] == list(table.values()) and found["n"].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("half_life", [1e-3, 0.3, 3.0])
+def test_a_half_life_shorter_than_the_time_between_samples_leaves_the_last_one(half_life: float) -> None:
+    rng = np.random.default_rng(3)
+    agent, time = np.repeat(np.arange(30), 10), np.tile(np.arange(0.0, 100.0, 10.0), 30)
+    time += rng.uniform(0.0, 5.0, len(time))
+    table = {"agent": agent, "x": agent % 2 * 5.0 + rng.standard_normal(len(agent)), "t": time}
+    found = estimate(table, agent="agent", value="x", time="t", half_life=half_life)
+    last = table["x"][9::10]
+    assert np.allclose(found.mean, last, atol=0.5 * half_life) and np.isfinite(found.estimate).all()
+
+
 def test_a_half_life_of_dates_may_be_a_timedelta() -> None:
     day, rng = np.timedelta64(1, "D"), np.random.default_rng(14)
     table = {"a": np.arange(60) % 6, "v": rng.normal(size=60), "t": np.datetime64("2024-01-01") + np.arange(60) * day}

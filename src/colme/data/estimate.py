@@ -50,7 +50,7 @@ from colme.data.moments import AgentMoments, moments_of
 from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
-from colme.data.read.table import Names, Table, read_moments, read_samples
+from colme.data.read.table import Names, Table, read_moments, read_samples, unit_unknown
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
@@ -176,13 +176,13 @@ def _read(
     from colme.data.read.engines import engine_moments, lazy_frame  # imports pyarrow and narwhals
 
     frame = lazy_frame(source)
-    if frame is not None:
-        if options.half_life is not None:
-            raise ColmeError("half_life on a lazy frame: an engine cannot weight samples by age. Collect it first: "
-                             "frame.collect().")  # fmt: skip
-        return engine_moments(frame, names, seed=options.seed)
     if names.time is None:
         _check_half_life(options)
+    if frame is not None:
+        return engine_moments(
+            frame, names, seed=options.seed, half_life=options.half_life, in_seconds=options.in_seconds
+        )
+    if names.time is None:
         return read_moments(source, names, form, seed=options.seed, progress=progress)
     return _moments(read_samples(source, names, form, progress=progress), options)
 
@@ -243,10 +243,7 @@ def _check_half_life(options: EstimateOptions, table: Table | None = None) -> No
     if options.half_life is not None and (table is None or table.time is None):
         raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
     if options.in_seconds and table is not None and not table.dates:
-        raise ColmeError(
-            f"a half-life of {options.half_life:,.15g} seconds, but {table.names.time} holds plain numbers: it must be "
-            "a number in their unit. Leave the unit of the half-life out."
-        )
+        raise unit_unknown(options.half_life, table.names.time)
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:

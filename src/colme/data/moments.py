@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 N_FOLDS = 5
 EARLY, LATE = [0, 1, 2], [3, 4]
 """Folds that are compared with each other."""
-_OLDEST = 200.0
+OLDEST = 200.0
 """Half-lives after which the decay stops, so that squared weights do not underflow."""
 _FAR = 1e50
 """Values are divided by a unit unless the largest is between this and its inverse: fourth powers must stay finite."""
@@ -150,7 +150,7 @@ def _fill_periods(start, value, time, weight, rate, n, mass, spread, decay, mean
             f = i * n_folds // size if size >= n_folds else n_folds - size + i
             x, p, g = value[first + i], 1.0 if weight is None else weight[first + i], 1.0
             if rate > 0.0:
-                g = math.exp2(-min(rate * (time[first + size - 1] - time[first + i]), _OLDEST))
+                g = math.exp2(-min(rate * (time[first + size - 1] - time[first + i]), OLDEST))
             w = g * p
             n[a, f] += 1
             mass[a, f] += w

@@ -30,6 +30,8 @@ _LEAST = 2.0
 """Fewest degrees of freedom of the common variance, so that few equal samples never give a variance of zero."""
 _FEW = 20
 """Fewest agents to tell whether own variances persist."""
+_WORTH = 0.5
+"""Degrees of freedom from which on a variance says something: an agent's may have 1e-9, with a short half-life."""
 _FLOOR = 1e-3
 """Own variances below this share of the median are raised to it: they come from rounding."""
 
@@ -91,9 +93,12 @@ def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool, law
     if sigma is not None:
         return Noise(sigma * sigma, sigma * sigma, _MOST, factor, True)
     some = (every.n > 1) & (every.freedom > 0.0)
-    if not some.any():
+    if every.freedom[some].sum() < _WORTH:
         return Noise(math.nan, math.nan, _MOST, factor)
     pooled = float(every.square[some].sum() / every.freedom[some].sum())
+    some &= every.freedom >= _WORTH
+    if not some.any():
+        return Noise(pooled, pooled, _MOST, factor)
     common, freedom = _common(every.square[some] / every.freedom[some], every.freedom[some])
     return Noise(pooled, common, freedom, factor, persistence=_persistence(folds, common, freedom))
 

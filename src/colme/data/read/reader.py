@@ -206,8 +206,7 @@ class TableReader:
         labels = self.agents.labels(text=self.source.text)
         known = self.names.label is not None
         if known and not (self.label[there] >= 0).any():
-            raise DataError(f"{self.names.label} of {self.source.name} has no label: a column of known groups needs "
-                            "some. Leave it out.")  # fmt: skip
+            raise no_label(self.names.label, self.source.name)
         covariates, notes = self._covariates(there)
         every = (*self._notes(labels[~there], disordered, tied), *notes)
         parts = self.agents.parts(text=self.source.text) if len(self.agent) > 1 else []
@@ -233,16 +232,7 @@ class TableReader:
         """Each agent's mean of every covariate; agents without one get the mean of the others."""
         if not self.names.covariates:
             return None, []
-        total, n = self.sums[there, 0::2], self.sums[there, 1::2]
-        found, notes = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), []
-        for k, name in enumerate(self.names.covariates):
-            missing = n[:, k] == 0
-            if missing.all():
-                raise DataError(f"{name} of {self.source.name} has no numbers: a covariate needs some. Leave it out.")
-            if missing.any():
-                found[missing, k] = found[~missing, k].mean()
-                notes.append(f"{_agents(int(missing.sum()))} without {name} got the mean of the other agents.")
-        return found, notes
+        return mean_covariates(self.sums[there, 0::2], self.sums[there, 1::2], self.names.covariates, self.source.name)
 
     def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
         notes = list(self.source.notes)
@@ -271,6 +261,27 @@ def rows_left_out(left_out: dict[str, int], names: Names) -> list[str]:
         f"{_rows(n)} without {what.get(key) or getattr(names, key, key)} {_were(n)} left out."
         for key, n in left_out.items() if n
     ]  # fmt: skip
+
+
+def no_label(column: Any, table: str) -> DataError:
+    """The refusal of a column of known groups that is empty."""
+    return DataError(f"{column} of {table} has no label: a column of known groups needs some. Leave it out.")
+
+
+def mean_covariates(
+    total: NDArray[np.float64], n: NDArray[np.float64], names: tuple[str, ...], table: str
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Each agent's mean of every covariate, from sums and counts, and notes; agents without one get the mean of the
+    others."""
+    found, notes = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), []
+    for k, name in enumerate(names):
+        missing = n[:, k] == 0
+        if missing.all():
+            raise DataError(f"{name} of {table} has no numbers: a covariate needs some. Leave it out.")
+        if missing.any():
+            found[missing, k] = found[~missing, k].mean()
+            notes.append(f"{_agents(int(missing.sum()))} without {name} got the mean of the other agents.")
+    return found, notes
 
 
 def _rows(n: int) -> str:

@@ -52,6 +52,12 @@ class Names(NamedTuple):
         )
 
 
+def unit_unknown(half_life: float | None, time: str | None) -> DataError:
+    """The refusal of a half-life in seconds where times are not dates."""
+    return DataError(f"a half-life of {half_life:,.15g} seconds, but {time} holds plain numbers: it must be a number "
+                     "in their unit. Leave the unit of the half-life out.")  # fmt: skip
+
+
 class Table(NamedTuple):
     """Samples sorted by agent; within an agent by time, or in the order of the rows if no time was given.
 
