@@ -1,6 +1,7 @@
-"""The peers: each takes the samples of agents and returns an estimate of every agent's mean, with intervals if it has them.
+"""The peers: each takes samples of agents and returns an estimate of every agent's mean, with intervals if it has them.
 
-Every peer runs with the defaults of its package. Mixed models have an intercept and one random effect, the agent, by REML.
+Every peer runs with the defaults of its package. Mixed models have an intercept and one random effect,
+the agent; lme4 and MixedLM fit it by REML.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _encoder(name: str) -> Callable[[Samples], Estimates]:
 
 
 PEERS: dict[str, Peer] = {
-    "colme": Peer(colme_auto, "", "`colme.estimate`, `method=\"auto\"`"),
+    "colme": Peer(colme_auto, "", '`colme.estimate`, `method="auto"`'),
     "local": Peer(local_means, "", "each agent's own mean, Student's interval"),
     "grand mean": Peer(grand_mean, "", "the mean of all samples"),
     "gpboost": Peer(gpboost, "gpboost", "`GPModel(group_data=agent)`"),

@@ -1,13 +1,14 @@
-"""Every peer on every trial. A finished job is a line in results/peers/records.jsonl, so that an interrupted run goes on."""
+"""Every peer on every trial. A finished job is a line in results/peers/records.jsonl: an interrupted run goes on."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -94,34 +95,42 @@ def warm_up(peers: list[str]) -> None:
     """Import, compile and start R before anything is timed."""
     rng = np.random.default_rng(0)
     agent = np.repeat(np.arange(40), 10)
-    for value in (rng.normal(agent % 2, 1.0), rng.normal(5.0 * (agent % 4), 1.0), (rng.random(400) < 0.3).astype(float)):
+    for value in (
+        rng.normal(agent % 2, 1.0),
+        rng.normal(5.0 * (agent % 4), 1.0),
+        (rng.random(400) < 0.3).astype(float),
+    ):
         for times in (None, np.tile(np.arange(10.0), 40)):
             for peer in peers:
                 PEERS[peer].fit(Samples(agent, value, 40, times))
 
 
-class Journal:
-    """Finished jobs, in a file. A line that an interruption cut off is dropped."""
+Line = TypeVar("Line", bound=msgspec.Struct)
 
-    def __init__(self, path: Path, versions: Versions) -> None:
-        self.path = path
-        self.records: dict[Job, Record] = {}
+
+class Journal(Generic[Line]):
+    """What is finished, line by line in a file. A line that an interruption cut off is dropped."""
+
+    def __init__(self, path: Path, versions: Versions, kind: type[Line]) -> None:
+        self.done: list[Line] = []
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        if len(lines) > 1:
-            old = msgspec.json.decode(lines[0], type=Versions)
+        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        if whole:
+            old = msgspec.json.decode(whole[0], type=Versions)
             if old != versions:
-                raise SystemExit(f"{path} was made with {_words(old)}, but here is {_words(versions)}. Add --fresh to start anew.")
-            self.records = {each.job: each for each in map(msgspec.json.Decoder(Record).decode, filter(None, lines[1:-1]))}
+                raise SystemExit(
+                    f"{path} was made with {_words(old)}, but here is {_words(versions)}. Add --fresh to start anew."
+                )
+            self.done = [msgspec.json.decode(line, type=kind) for line in whole[1:]]
             with path.open("r+b") as file:
-                file.truncate(sum(len(line) + 1 for line in lines[:-1]))
+                file.truncate(sum(len(line) + 1 for line in whole))
         else:
             path.write_bytes(msgspec.json.encode(versions) + b"\n")
         self.file = path.open("ab")
 
-    def add(self, record: Record) -> None:
-        self.records[record.job] = record
-        self.file.write(msgspec.json.encode(record) + b"\n")
+    def add(self, line: Line) -> None:
+        self.done.append(line)
+        self.file.write(msgspec.json.encode(line) + b"\n")
         self.file.flush()
         os.fsync(self.file.fileno())
 
@@ -135,36 +144,27 @@ def versions_here(seeds: int) -> Versions:
     return Versions(colme.__version__, installed(), seeds)
 
 
-def run(journal: Journal, tables: list[str], peers: list[str], seeds: int, tell: Tell) -> None:
+def run(journal: Journal[Record], tables: list[str], peers: list[str], seeds: int, tell: Tell) -> None:
     """Do what is missing."""
     jobs = list(planned(tables, peers, seeds))
-    spent: dict[tuple[str, str, str], float] = {}
+    done = {record.job: record for record in journal.done}
+    spent: Counter[tuple[str, str, str]] = Counter()  # CPU seconds by table, order and peer
     warm = False
     for number, (name, together) in enumerate(itertools.groupby(jobs, lambda job: job[:4])):
         table, order, n, seed = name
-        due = list(together)
-        for job in due:
-            if job in journal.records:
-                _spend(spent, journal.records[job])
-        missing = [job for job in due if job not in journal.records and spent.get(_account(job), 0.0) < BUDGET]
-        if not missing:
-            continue
-        if not warm:
-            tell("compiling")
-            warm_up(peers)
-            warm = True
-        words = f"{n} samples each, seed {seed}" if n else f"seed {seed}"
-        tell(f"{table}, {order}, {words} (job {number * len(peers) + 1} of {len(jobs)})")
-        trial = TABLES[table].trial(order, n, seed)
-        for job in missing:
-            record = perform(job, trial)
-            journal.add(record)
-            _spend(spent, record)
-
-
-def _account(job: Job) -> tuple[str, str, str]:
-    return job.table, job.order, job.peer
-
-
-def _spend(spent: dict[tuple[str, str, str], float], record: Record) -> None:
-    spent[_account(record.job)] = spent.get(_account(record.job), 0.0) + record.cpu
+        trial = None
+        for job in together:
+            if job not in done:
+                if spent[table, order, job.peer] >= BUDGET:
+                    continue
+                if not warm:
+                    tell("compiling")
+                    warm_up(peers)
+                    warm = True
+                if trial is None:
+                    words = f"{n} samples each, seed {seed}" if n else f"seed {seed}"
+                    tell(f"{table}, {order}, {words} (job {number * len(peers) + 1:,} of {len(jobs):,})")
+                    trial = TABLES[table].trial(order, n, seed)
+                done[job] = perform(job, trial)
+                journal.add(done[job])
+            spent[table, order, job.peer] += done[job].cpu  # type: ignore[assignment]

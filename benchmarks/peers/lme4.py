@@ -1,7 +1,7 @@
 """R's lme4, where R and lme4 are installed: one R process that is asked through files.
 
-R starts in seconds and fits in tenths of them, so the process stays. It reads a line with the paths of a question and an
-answer, writes the answer and says so in a line with its CPU seconds and the peak of its memory.
+R starts in seconds and fits in tenths of them, so the process stays. It reads a line with the paths of a question and
+of an answer, writes the answer and says so in a line with its CPU seconds.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ while (length(line <- readLines(input, n = 1)) > 0) {
   cat(took[["user.self"]] + took[["sys.self"]], "\n")
   flush(stdout())
 }
+"""
+
+PREDICT = """
+suppressMessages({library(lme4)})
+paths <- commandArgs(TRUE)
+rows <- read.csv(paths[2])
+learn <- matrix(readBin(paths[3], "double", file.size(paths[3]) / 8), nrow = nrow(rows))
+answer <- file(paths[4], "wb")
+for (draw in seq_len(ncol(learn))) {
+  fit <- suppressMessages(suppressWarnings(lmer(as.formula(paths[1]), rows[learn[, draw] == 1, ])))
+  writeBin(as.numeric(predict(fit, rows, allow.new.levels = TRUE)), answer)
+}
+close(answer)
 """
 
 
@@ -90,3 +103,14 @@ def random_intercepts(agent: NDArray[np.int64], value: Floats) -> tuple[Floats, 
         _ask(question, answer)
         mean, error = np.fromfile(answer).reshape(2, -1)
     return mean, error
+
+
+def predict(formula: str, rows: Any, draws: list[NDArray[np.bool_]]) -> Floats:
+    """What a mixed model of this formula predicts for all rows of a frame, for each choice of rows to learn from."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, learn, answer = (Path(folder) / name for name in ("rows.csv", "learn", "answer"))
+        rows.to_csv(table, index=False)
+        learn.write_bytes(np.array(draws, np.float64).tobytes())
+        paths = [formula, str(table), str(learn), str(answer)]
+        subprocess.run(["Rscript", "--vanilla", "-e", PREDICT, *paths], check=True, capture_output=True)
+        return np.fromfile(answer).reshape(len(draws), len(rows))

