@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -112,7 +111,7 @@ class Journal(Generic[Line]):
     """What is finished, line by line in a file. A line that an interruption cut off is dropped."""
 
     def __init__(self, path: Path, versions: Versions, kind: type[Line]) -> None:
-        self.done: list[Line] = []
+        self.path, self.done = path, list[Line]()
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         if whole:
@@ -126,13 +125,11 @@ class Journal(Generic[Line]):
                 file.truncate(sum(len(line) + 1 for line in whole))
         else:
             path.write_bytes(msgspec.json.encode(versions) + b"\n")
-        self.file = path.open("ab")
 
     def add(self, line: Line) -> None:
         self.done.append(line)
-        self.file.write(msgspec.json.encode(line) + b"\n")
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
 
 
 def _words(versions: Versions) -> str:
