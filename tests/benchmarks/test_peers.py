@@ -91,17 +91,15 @@ def test_the_ratio_is_that_of_sums_with_the_standard_error_of_its_residuals() ->
 
 
 def test_the_standard_error_of_a_difference_is_that_over_repetitions() -> None:
-    spread = np.std([each.value for each in found])
-    assert np.sqrt(np.mean([each.se**2 for each in found])) == pytest.approx(spread, rel=0.1)
+    """2000 repetitions of 30 draws: their spread is known to 1.6 % (1 / sqrt(4000)); the delta method is off by a few."""
     rng = np.random.default_rng(4)
     found = []
     for _ in range(2000):
         local = rng.gamma(20.0, 0.05, 30)
         found.append(difference(0.6 * local + 0.1 * rng.standard_normal(30), 0.5 * local, local))
     assert np.mean([each.value for each in found]) == pytest.approx(0.1, abs=4 * 0.1 / 30**0.5 / 2000**0.5 + 0.001)
-    assert np.sqrt(np.mean([each.se**2 for each in found])) == pytest.approx(
-        np.std([each.value for each in found]), rel=0.1
-    )
+    spread = np.std([each.value for each in found])
+    assert np.sqrt(np.mean([each.se**2 for each in found])) == pytest.approx(spread, rel=0.1)
 
 
 @pytest.mark.parametrize(
