@@ -18,6 +18,7 @@ from colme._core.files import write_whole
 from colme.lab.plots import STYLE, save
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import (
+    BLACK,
     BLUE,
     DASHES,
     GREEN,
@@ -40,12 +41,12 @@ LOOKS: dict[str, Look] = {
     "sklearn Target": Look(GREEN, DASHES[4], 1.3),
     "ce JamesStein": Look(PURPLE, DASHES[5], 1.3),
     "ce MEstimate": Look(ORANGE, DASHES[6], 1.3),
-    "ce Target": Look(ORANGE, DASHES[7], 1.3),
+    "ce Target": Look(BLACK, DASHES[7], 1.1),
     "grand mean": Look(GREY, DASHES[2], 1.3),
 }
 DRAWN = ("grand mean", "ce Target", "ce MEstimate", "ce JamesStein", "sklearn Target", "lme4", "gpboost", "colme")
 """In the first figure, the last on top. MixedLM would lie on lme4."""
-BOTTOM, TOP = 0.05, 3.0
+BOTTOM, TOP = 0.035, 3.0
 """Limits of the first figure; what is worse leaves it."""
 SCALED = ("colme", "lme4", "gpboost", "MixedLM", "sklearn Target", "ce JamesStein")
 
@@ -84,7 +85,7 @@ def plot_errors(cells: list[Cell]) -> Figure:
         for ax in grid[-1]:
             ax.set_xlabel("samples of each agent")
         handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles[::-1], labels[::-1], loc="outside upper left", ncols=len(DRAWN), fontsize=8,
+        figure.legend(handles[::-1], labels[::-1], loc="outside upper left", ncols=4, fontsize=8,
                       handlelength=1.8, columnspacing=1.2)  # fmt: skip
         figure.draw_without_rendering()
     return figure

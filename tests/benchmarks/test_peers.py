@@ -91,7 +91,7 @@ def test_the_ratio_is_that_of_sums_with_the_standard_error_of_its_residuals() ->
 
 
 def test_the_standard_error_of_a_difference_is_that_over_repetitions() -> None:
-    """2000 repetitions of 30 draws: their spread is known to 1.6 % (1 / sqrt(4000)); the delta method is off by a few."""
+    """2000 repetitions of 30 draws: their spread is known to 1.6 % (1 / sqrt(4000))."""
     rng = np.random.default_rng(4)
     found = []
     for _ in range(2000):
