@@ -101,8 +101,8 @@ def _ticks(ax: Any) -> None:
 
 
 def cost_table(costs: list[Cost]) -> pd.DataFrame:
-    """The numbers behind the second figure: peer, n_agents, seconds."""
-    rows = [(cost.peer, cost.n_agents, cost.cpu) for cost in costs if cost.peer in SCALED and cost.cpu is not None]
+    """The numbers behind the second figure: peer, n_agents, seconds; without fits too short for the clock."""
+    rows = [(cost.peer, cost.n_agents, cost.cpu) for cost in costs if cost.peer in SCALED and cost.cpu]
     return pd.DataFrame(rows, columns=["peer", "n_agents", "seconds"])
 
 
