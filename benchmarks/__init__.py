@@ -4,6 +4,7 @@ measuring       clocks, turns, ratios                     scipy_loop, naive_loop
 workloads       what is run                               roofline     how fast memory lets any averaging be
 table           the goals and what is reached             sizes, methods   cost over agents, and over work
 results, report, figures   what is written down           regression   has a ratio dropped?
+peers/          accuracy and cost of estimates beside mixed models and encoders: `python -m benchmarks.peers`
 bench_*.py      every kernel and method under pytest-benchmark: `make bench-suite`
 """
 

@@ -19,7 +19,7 @@ from benchmarks.peers.tables import IN_TIME, SHUFFLED, TABLES
 from benchmarks.peers.trials import Trial
 
 SEEDS = 30
-BUDGET = 30.0
+BUDGET = 40.0
 """CPU seconds after which a peer gets no further seeds of a table in an order. It always has one fit."""
 Tell = Callable[[str], None]
 

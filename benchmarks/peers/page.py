@@ -49,7 +49,7 @@ PROTOCOL = """## How it is measured
 
 - **Learn from n samples of every agent, score on its other samples**, at least {held_out}: agents with fewer than
   n + {held_out} samples are left out of that n. Shuffled: {seeds} seeds draw the n samples, the same for all
-  peers. In time order: the first n samples, one split.
+  peers. In time order: the first n samples, one split; colme is the one peer that is given the times.
 - **The noise of the target is taken out.** The mean of m held-out samples has variance s²/m around the agent's
   true mean. It is subtracted from each squared error, for all peers alike
   ([`colme.data.held_out`](estimate.md#measured)). What is left is, on average, the squared error against the true
@@ -59,8 +59,8 @@ PROTOCOL = """## How it is measured
   table, so it does not tell how another table of the same kind would come out. (Other pages average the ratios of
   single seeds, which come out larger where local means are accurate by luck.)
 - **Marks** come from paired differences on the same draws: `<` the peer is more accurate than colme by more than
-  two standard errors, `=` it is within two, no mark: it is less accurate, `?` one seed, which cannot tell. There
-  are {compared:,} comparisons, so some are off by chance.
+  two standard errors, `=` it is within two, no mark: it is less accurate, `?` one seed, which cannot tell. Where a
+  peer has fewer seeds, the marks compare these only. There are {compared:,} comparisons, so some are off by chance.
 - **Intervals** of 90 %: whether the held-out mean lies in the interval, widened by the noise of that mean (radii
   are added as standard deviations are, which is exact for normal errors). Those of mixed models are from the
   conditional variance of the random effect, with the variances as estimated.
@@ -205,7 +205,7 @@ def _real(results: PeerResults) -> list[str]:
 
 
 def _row_error(error: float, se: float | None) -> str:
-    digits = 4 if error < 10 else 1
+    digits = 3 if error < 10 else 1
     return f"{error:.{digits}f}" + (f" ({se:.{digits}f})" if se else "")
 
 

@@ -24,7 +24,7 @@ def number(value: float | None) -> str:
         return ""
     if abs(value) >= 99.5:
         return f"{value:,.0f}"
-    text = f"{value:.1f}" if abs(value) >= 9.95 else f"{value:.2f}" if abs(value) >= 0.995 else f"{value:.3f}"
+    text = f"{value:.1f}" if abs(value) >= 9.95 else f"{value:.2f}" if abs(value) >= 0.9995 else f"{value:.3f}"
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 

@@ -235,7 +235,15 @@ def test_in_time_order_agents_are_the_draws(fake: None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0.0814, ".081"), (-0.5, "-.500"), (1.234, "1.23"), (12.34, "12.3"), (865.01, "865"), (0.9994, "1.00")],
+    [
+        (0.0814, ".081"),
+        (-0.5, "-.500"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (865.01, "865"),
+        (0.997, ".997"),
+        (0.9996, "1.00"),
+    ],
 )
 def test_numbers_are_written_short(value: float, words: str) -> None:
     assert number(value) == words
