@@ -7,7 +7,7 @@ import sys
 import click
 
 from benchmarks import machine
-from benchmarks.__main__ import console, errors, teller
+from benchmarks.__main__ import Tell, console, errors, teller
 from benchmarks.peers import beyond, jobs, lme4, page, results, scaling
 from benchmarks.peers.estimators import PEERS, installed
 from benchmarks.peers.jobs import Journal
@@ -32,22 +32,19 @@ def command(quick: bool, fresh: bool, draw: bool) -> int:
         raise click.UsageError("--draw measures nothing. Leave out --quick and --fresh.")
     tell = teller()
     if not draw:
-        found = measure(quick, fresh)
+        found = measure(quick, fresh, tell)
         for table in page.terminal_tables(found):
             console.print(table)
         if quick:
             return 0
         results.write(found)
-    else:
-        found = results.read()
-    written = page.write_page(found) + ([] if draw else [results.RESULTS])
+    written = page.write_page(results.read()) + ([] if draw else [results.RESULTS])
     tell("written: " + ", ".join(path.relative_to(ROOT).as_posix() for path in written))
     return 0
 
 
-def measure(quick: bool, fresh: bool) -> results.PeerResults:
+def measure(quick: bool, fresh: bool, tell: Tell) -> results.PeerResults:
     """What is missing is measured; the rest is read."""
-    tell = teller()
     peers = installed()
     for name in PEERS:
         if name not in peers:

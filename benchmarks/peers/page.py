@@ -55,8 +55,9 @@ PROTOCOL = """## How it is measured
   ([`colme.data.held_out`](estimate.md#measured)). What is left is, on average, the squared error against the true
   mean.
 - **A ratio** is the sum over draws of a peer's errors by the sum of the local means' errors; below 1, it helps.
-  In parentheses is its standard error, over seeds or, in time order, over agents. Seeds draw again from one
-  table, so it does not tell how another table of the same kind would come out. (Other pages average the ratios of
+  In parentheses is its standard error, over seeds or, in time order, over agents, which is too small where agents
+  share what happens to them, such as storms. Seeds draw again from one table, so it does not tell how another table
+  of the same kind would come out. (Other pages average the ratios of
   single seeds, which come out larger where local means are accurate by luck.)
 - **Marks** come from paired differences on the same draws: `<` the peer is more accurate than colme by more than
   two standard errors, `=` it is within two, no mark: it is less accurate, `?` one seed, which cannot tell. Where a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from benchmarks.peers import jobs, results, tables
 from benchmarks.peers.estimators import NORMAL, PEERS, Estimates, Samples, grand_mean, local_means
 from benchmarks.peers.jobs import Job, Journal, Record, Versions
-from benchmarks.peers.rows import number
+from benchmarks.peers.page import page
+from benchmarks.peers.rows import number, ratio_words
 from benchmarks.peers.trials import Compared, Trial, difference, ratio, trial_of, verdict
 from colme.data.read.table import read_table
 
 VERSIONS = Versions("1", {"colme": ""}, 2)
+DOCS = Path(__file__).parents[2] / "docs"
 PLAIN = ["colme", "local", "grand mean"]
 
 
@@ -247,3 +250,20 @@ def test_in_time_order_agents_are_the_draws(fake: None, tmp_path: Path) -> None:
 )
 def test_numbers_are_written_short(value: float, words: str) -> None:
     assert number(value) == words
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    """Remedy: python -m benchmarks.peers --draw."""
+    assert (DOCS / "peers.md").read_text(encoding="utf-8") == page(results.read())
+
+
+def test_the_tables_of_mixed_models_are_those_of_the_results() -> None:
+    cells = {(cell.table, cell.n): cell for cell in results.read().cells if cell.order == tables.SHUFFLED}
+    found = 0
+    for line in (DOCS / "mixed_models.md").read_text(encoding="utf-8").splitlines():
+        row = re.match(r"\| ([\w ]+?)(?:, n = (\d+)|: [^|]*)? \| ([^|]+) \| ([^|]+) \|", line)
+        if row and (row[1], int(row[2] or 0)) in cells:
+            cell = cells[row[1], int(row[2] or 0)]
+            assert (row[3], row[4]) == (ratio_words(cell.peers["colme"]), ratio_words(cell.peers["lme4"])), line
+            found += 1
+    assert found == 14
