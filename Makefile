@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all check bench bench-check bench-suite clean
+.PHONY: demo test test-all check bench bench-check bench-suite peers clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -40,6 +40,11 @@ bench-check: $(STAMP)
 
 bench-suite: $(STAMP)
 	$(BIN)/python -m pytest benchmarks --benchmark-only
+
+# Compares with mixed models and encoders (half an hour of CPU time), goes on after an interruption, writes docs/peers.md.
+peers: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group peers
+	$(BIN)/python -m benchmarks.peers
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -5,6 +5,7 @@ workloads       what is run                               roofline     how fast 
 table           the goals and what is reached             sizes, methods   cost over agents, and over work
 estimates, streaming   tables in memory, and passes over many rows, beside pandas, Polars and DuckDB
 results, report, figures   what is written down           regression   has a ratio dropped?
+peers/          accuracy and cost of estimates beside mixed models and encoders: `python -m benchmarks.peers`
 bench_*.py      every kernel and method under pytest-benchmark: `make bench-suite`
 """
 

@@ -151,12 +151,12 @@ def page(results: Results) -> str:
     return "".join([
         HEAD.format(machine=facts, load=busy),
         TABLE.format(b_steps=B_STEPS),
-        _markdown(COLUMNS, bold),
+        markdown(COLUMNS, bold),
         SIZES.format(warm="two to thirteen"),
-        _markdown(
+        markdown(
             ("agents", "steps", "roofline", "one run", "naive loops", "SciPy", "fastest reads"), size_rows(results)
         ),
-        SIZES_END, METHODS, _markdown(head, body), METHODS_END,
+        SIZES_END, METHODS, markdown(head, body), METHODS_END,
     ])  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def write_page(results: Results) -> list[Path]:
     return [DOCS / "speed.md", *write_figures(results.sizes, results.methods, DOCS / "figures")]
 
 
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -50,16 +50,16 @@ def checked_ratios(table: dict[str, Measured]) -> dict[str, float]:
 
 
 def write(path: Path, thing: Results | Baseline) -> None:
-    content = msgspec.json.encode(_rounded(msgspec.to_builtins(thing)))
+    content = msgspec.json.encode(rounded(msgspec.to_builtins(thing)))
     path.write_bytes(msgspec.json.format(content, indent=1) + b"\n")
 
 
-def _rounded(thing: Any) -> Any:
+def rounded(thing: Any) -> Any:
     """Four digits are more than anybody can measure again."""
     if isinstance(thing, dict):
-        return {name: _rounded(value) for name, value in thing.items()}
+        return {name: rounded(value) for name, value in thing.items()}
     if isinstance(thing, list):
-        return [_rounded(value) for value in thing]
+        return [rounded(value) for value in thing]
     return float(f"{thing:.4g}") if isinstance(thing, float) else thing
 
 
