@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colme.data.moments import N_FOLDS, FoldMoments, moments_of
-from colme.data.thinning import thinned, thinned_counts, thinned_successes
+from colme.data.estimate import estimate
+from colme.data.moments import N_FOLDS, FoldMoments, RunningMoments, moments_of
+from colme.data.read.table import Names
+from colme.data.thinning import thinned, thinned_counts, thinned_successes, too_much_alike
 from tests.support.tables import table_of
 
 
@@ -85,3 +87,49 @@ def test_the_same_seed_splits_alike() -> None:
     every = totals(np.random.default_rng(0), np.full(50, 7))
     one, same, other = (thinned(every, seed) for seed in (1, 1, 2))
     assert np.array_equal(one.mean, same.mean) and not np.array_equal(one.mean, other.mean)
+
+
+NOISE = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "lognormal": lambda rng, shape: rng.lognormal(sigma=1.5, size=shape),
+    "t(2)": lambda rng, shape: rng.standard_t(2, size=shape),
+    "rounded": lambda rng, shape: np.round(rng.normal(size=shape)),
+    "0 and 1": lambda rng, shape: (rng.random(shape) < 0.1).astype(float),
+}
+
+
+def folds_of(x: np.ndarray, seed: int, weight: np.ndarray | None = None) -> FoldMoments:
+    running = RunningMoments(seed)
+    agent = np.repeat(np.arange(len(x)), x.shape[1])
+    running.add(agent, x.ravel(), None if weight is None else weight.ravel(), len(x))
+    return running.moments(np.arange(len(x)), Names("agent", "x")).folds
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("n", [6, 11, 60])
+def test_only_rows_in_an_order_make_folds_that_are_too_much_alike(noise: str, n: int) -> None:
+    """100 tables in random order raise no alarm, with weights and without; 60 agents with sorted rows do, if they
+    have more than a sample beside the first five."""
+    rng = np.random.default_rng(4)
+    for seed in range(100):
+        x = NOISE[noise](rng, (60, n))
+        assert not too_much_alike(folds_of(x, seed, rng.uniform(0.5, 2.0, x.shape) if seed % 2 else None))
+    if n > 6 and noise != "0 and 1":
+        assert too_much_alike(folds_of(np.sort(NOISE[noise](rng, (60, n)), axis=1), 0))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_order_of_rows_does_not_matter(binary: bool) -> None:
+    """Sorted by value, local means would seem perfect."""
+    rng = np.random.default_rng(5)
+    truth = rng.normal(size=100) * 0.5
+    x = truth[:, None] + rng.normal(scale=1.5, size=(100, 20))
+    x = (x > 1.0).astype(float) if binary else x
+    one, other = (
+        estimate({"a": np.repeat(np.arange(100), 20), "x": table.ravel()}, agent="a", value="x")
+        for table in (x, np.sort(x, axis=1))
+    )
+    assert one.summary.method == other.summary.method == "shrinkage"
+    assert abs(one.summary.gain - other.summary.gain) < 3.0 * np.hypot(one.summary.gain_se, other.summary.gain_se)
+    np.testing.assert_allclose(one.estimate, other.estimate, rtol=1e-6)
+    assert any("sorted by value" in note for note in other.summary.notes) and not one.summary.notes

@@ -52,6 +52,7 @@ from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Table, read_moments, read_samples, unit_unknown
 from colme.data.report.result import FLAGS, Result, Summary
+from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 
 Floats = NDArray[np.float64]
@@ -247,6 +248,7 @@ def _check_half_life(options: EstimateOptions, table: Table | None = None) -> No
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
+    moments = in_random_order(moments, options.seed)
     options, measured = _with_counts(_Measured(moments, options), options)
     choice = _choose(measured, options, progress)
     fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))

@@ -168,7 +168,8 @@ def _fill_periods(start, value, time, weight, rate, n, mass, spread, decay, mean
 class RunningMoments:
     """The moments of rows that come in any order, batch by batch, in random folds that the seed decides.
 
-    Of each run of five samples of an agent, every fold gets one."""
+    Of each run of five samples of an agent, every fold gets one. For rows that are sorted by value, see
+    `colme.data.thinning.in_random_order`."""
 
     def __init__(self, seed: int):
         self._key = key_of(seed)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.moments import N_FOLDS, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
 
 Floats = NDArray[np.float64]
 _BLOCKS = 4
@@ -31,6 +31,38 @@ _STRAIGHT = 0.05
 """A smaller skewness is treated as none."""
 _MOST = 10**9
 """Samples of an agent for which NumPy can draw without replacement; with more, successes are nearly normal."""
+_BEYOND = 4.0
+"""Standard errors by which folds must be too much alike: by chance in one table of 30 000."""
+_ORDERED = "Rows are sorted by value, or drift: methods were compared as if each agent's samples were in random order."
+
+
+def in_random_order(moments: AgentMoments, seed: int) -> AgentMoments:
+    """The moments with folds that differ as random ones do. Where rows are sorted by value, or drift, `RunningMoments`
+    makes folds that are too much alike, and local means would look better than they are; these are made anew."""
+    if moments.forward or moments.law == "Poisson" or not too_much_alike(moments.folds):
+        return moments
+    folds = refolded(moments.folds.merged(slice(None)), moments.law, seed)
+    return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED))
+
+
+def too_much_alike(folds: FoldMoments) -> bool:
+    """Whether the means of folds differ by less than those of random folds can.
+
+    If an agent's n samples, of variance s^2, fall into d + 1 folds at random, the squares between the folds are s^2 d
+    on average, whatever the samples are; the variance of that is 2 s^4 d (n - 1 - d) / (n + 1) if they are normal."""
+    every = folds.merged(slice(None))
+    some = (every.n > N_FOLDS) & (every.square > 0.0)
+    n, d = every.n[some].astype(np.float64), (folds.n[some] > 0).sum(axis=1) - 1.0
+    between = (every.square - folds.square.sum(axis=1))[some] * ((n - 1.0) / every.square[some])
+    deviation = np.sqrt((2.0 * d * (n - 1.0 - d) / (n + 1.0)).sum())
+    return bool((between - d).sum() < -_BEYOND * deviation)
+
+
+def refolded(every: FoldMoments, law: str, seed: int, skewness: float = 0.0) -> FoldMoments:
+    """The samples of each agent in five random folds; `every` has one value per agent."""
+    if law:
+        return thinned_successes(every.n, np.rint(np.nan_to_num(every.mean) * every.n).astype(np.int64), seed)
+    return thinned(every, seed, skewness)
 
 
 def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments:

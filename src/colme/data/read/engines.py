@@ -21,7 +21,7 @@ from colme.data.moments import N_FOLDS, OLDEST, AgentMoments, FoldMoments, are_b
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.reader import HEAVIEST, mean_covariates, no_label, rows_left_out
 from colme.data.read.table import Names, unit_unknown
-from colme.data.thinning import thinned, thinned_successes
+from colme.data.thinning import refolded
 from colme.errors import ColmeError, DataError, missing_extra
 
 try:
@@ -123,7 +123,7 @@ class _Query:
             return made
         every = made.folds.merged([0])
         law = "binomial" if self.names.weight is None and are_binary(every) else ""
-        return made._replace(law=law, folds=_folded(every, law, cube, near, seed))
+        return made._replace(law=law, folds=refolded(every, law, seed, _skewness(every, cube, near)))
 
     def _codes(self, encoder: Any, found: Any) -> NDArray[np.int64]:
         """The agents of these rows."""
@@ -302,13 +302,6 @@ class _Query:
             found, notes = mean_covariates(total, number, self.names.covariates, TABLE)
             made = made._replace(covariates=found, notes=(*made.notes, *notes))
         return made, placed(columns["cube"]).sum(axis=1)[order]
-
-
-def _folded(every: FoldMoments, law: str, cube: Floats, near: float, seed: int) -> FoldMoments:
-    """The samples of each agent in random folds, by thinning."""
-    if law:
-        return thinned_successes(every.n, np.rint(np.nan_to_num(every.mean) * every.n).astype(np.int64), seed)
-    return thinned(every, seed, _skewness(every, cube, near))
 
 
 def _number(schema: Any, name: str) -> nw.Expr:
