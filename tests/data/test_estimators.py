@@ -163,3 +163,32 @@ def test_the_prior_weight_of_rates_maximizes_the_likelihood_of_all_agents_one_by
 
     # the search stops within 1e-3 of the logarithm of the weight
     assert likelihood(weight[0]) > max(likelihood(weight[0] * 1.01), likelihood(weight[0] / 1.01))
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_covariates_are_ranked_by_what_the_others_miss(labeled: bool) -> None:
+    """Against regressions with every covariate left out in turn, by least squares on indicators of labels."""
+    rng = np.random.default_rng(8)
+    label = rng.integers(0, 3, 50)
+    covariates = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 5))
+    mean, noise = (
+        covariates @ np.array([0.3, 0.0, -0.2, 0.1, 0.05]) + label + rng.normal(size=50),
+        rng.uniform(1, 3, 50),
+    )
+    prior = Prior(label if labeled else None, covariates)
+    weight = np.sqrt(1.0 / (noise + prior.fit(mean, noise).spread))
+    common = np.eye(3)[label] if labeled else np.ones((50, 1))
+
+    def missed(columns: list[int]) -> float:
+        design = weight[:, None] * np.concatenate([common, covariates[:, columns]], axis=1)
+        return float(np.square(weight * mean - design @ np.linalg.lstsq(design, weight * mean)[0]).sum())
+
+    left = list(range(5))
+    for k in prior.ranked(mean, noise)[::-1]:
+        without = {j: missed([i for i in left if i != j]) for j in left}
+        assert min(without, key=without.__getitem__) == k
+        left.remove(int(k))
+    whole = noise + prior.fit(mean, noise).spread
+    away = missed(list(range(5)))
+    assert prior.log_likelihood(mean, noise) == pytest.approx(-0.5 * (np.log(whole).sum() + away), rel=1e-9)
+    assert prior.with_columns([]).covariates is None and prior.with_columns([4, 1]).covariates is not None

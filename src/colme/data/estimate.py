@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import functools
 import math
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from colme._core.columns import as_time
 from colme.confidence import check_probability
@@ -34,7 +36,7 @@ from colme.data.fit.cross_validation import (
     Scored,
     best_of,
     candidates,
-    is_better,
+    is_worse,
     statistics_of,
 )
 from colme.data.fit.diagnosis import Diagnosis, diagnose
@@ -69,6 +71,8 @@ _ANSCOMBE = 0.375
 """Successes, failures or events that are added before rates are put on that scale (Anscombe 1948)."""
 _NAMED = 20
 """Agents that the summary lists by name for a flag."""
+_CHANCE = 0.01
+"""Probability of the likelihood ratio of covariates that tell nothing to count as evidence."""
 _COUNTED = 30
 """Fewest agents to tell whether counts predict means."""
 _VALIDATED = 100_000
@@ -249,7 +253,7 @@ def _check_half_life(options: EstimateOptions, table: Table | None = None) -> No
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
     moments = in_random_order(moments, options.seed)
-    options, measured = _with_counts(_Measured(moments, options), options)
+    options, measured = _with_covariates(_Measured(moments, options), options)
     choice = _choose(measured, options, progress)
     fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))
     groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
@@ -292,7 +296,8 @@ def _in_unit(result: Result, unit: float) -> Result:
 class _Measured:
     """Moments, noise and prior of the agents that have a sample.
 
-    every    the moments of all agents
+    every    the moments of all agents, with the covariates that are used
+    names    the columns that were given
     n        the number of samples of every agent
     present  which agents have a sample; everything else is about these only
     forward  whether the folds are periods of time
@@ -310,6 +315,7 @@ class _Measured:
         self.folds = every.folds.select(self.present)
         self.moments = self.folds.merged(slice(None))
         self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=self.forward, law=every.law)
+        self.names = every.names
         self.prior = _prior(every, log_n=options.log_n).select(self.present)
         successive = None if every.successive is None else every.successive[self.present]
         self.variance = judging_variances(self.moments, self.noise, successive)
@@ -326,13 +332,28 @@ class _Measured:
         """Every agent's own mean, with this kind of variances or those of the law."""
         return ConjugateLocal(variance=self.noise.law) if self.noise.law else LocalMean(variance=kind)
 
+    def with_covariates(self, prior: Prior, columns: NDArray[np.int64]) -> _Measured:
+        """The same with some columns of a prior, of which those of the table come first."""
+        other, every = copy.copy(self), self.every
+        if every.covariates is not None:
+            some = columns[columns < every.covariates.shape[1]]
+            names = every.names._replace(covariates=tuple(every.names.covariates[k] for k in some))
+            other.every = every._replace(covariates=every.covariates[:, some] if len(some) else None, names=names)
+        other.prior, other._statistics = prior.with_columns(columns), {}
+        other.validation = self.validation.with_prior(other.prior.select(self._used))
+        return other
+
     @functools.cached_property
     def validation(self) -> CrossValidation:
         """The cross-validation, on every k-th agent if there are very many."""
-        n = len(self.moments.n)
-        used = np.arange(n) % (n // _VALIDATED + 1) == 0
+        used = self._used
         return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), self.variance[used],
                                forward=self.forward)  # fmt: skip
+
+    @property
+    def _used(self) -> NDArray[np.bool_]:
+        n = len(self.moments.n)
+        return np.asarray(np.arange(n) % (n // _VALIDATED + 1) == 0)
 
     def _alone(self, options: EstimateOptions) -> str | None:
         if self.present.sum() < 2:
@@ -365,16 +386,39 @@ def _prior(every: AgentMoments, *, log_n: bool) -> Prior:
 # choose
 
 
-def _with_counts(measured: _Measured, options: EstimateOptions) -> tuple[EstimateOptions, _Measured]:
-    """With the logarithm of the counts as a covariate, if shrinkage is then better in cross-validation."""
-    n = measured.moments.worth
-    if options.method != "auto" or options.log_n or measured.alone is not None or np.ptp(n) <= 0.0 or len(n) < _COUNTED:
+def _with_covariates(measured: _Measured, options: EstimateOptions) -> tuple[EstimateOptions, _Measured]:
+    """With those covariates, of the given ones and log n, that tell the mean.
+
+    Those that tell most come first: 1, 2, 4, 8, ... of them are tried. More are used if they are more likely beyond
+    chance than the fewer that are used so far, unless shrinkage with them is worse in cross-validation. (Whether they
+    make it better beyond chance is not seen there in small tables, however much they tell.)"""
+    if options.method != "auto" or measured.alone is not None or not measured.validation.splits:
         return options, measured
-    other = options._replace(log_n=True)
-    counted = _Measured(measured.every, other)
+    n, every, log_n = measured.moments.worth, measured.prior, options.log_n
+    if not log_n and np.ptp(n) > 0.0 and len(n) >= _COUNTED:
+        every, log_n = _prior(measured.every, log_n=True).select(measured.present), True
+    if every.covariates is None:
+        return options, measured
+    agents = measured.statistics(measured.noise.kinds[0])
+    order = every.ranked(agents.mean, agents.noise)
     family = [each for each in candidates(measured.noise.law) if each.name in ("local", "shrinkage")]
-    plain, tried = (each.validation.score(family) for each in (measured, counted))
-    return (other, counted) if plain and is_better(tried[1:], plain[1:]) else (options, measured)
+
+    def likelihood(columns: NDArray[np.int64]) -> float:
+        return every.with_columns(columns).log_likelihood(agents.mean, agents.noise)
+
+    used, scores = order[:0], list[Scored]()
+    best, most = measured.with_covariates(every, used), likelihood(used)
+    for size in sorted({*(2**k for k in range(len(order).bit_length())), len(order)}):
+        columns, more = np.sort(order[:size]), size - len(used)
+        likely = likelihood(columns)
+        chance = _CHANCE / math.comb(len(order) - len(used), more)  # they are the best ones of so many
+        if likely - most > 0.5 * special.chdtri(more, chance):
+            scores = scores or best.validation.score(family)[1:]
+            tried = measured.with_covariates(every, columns)
+            found = tried.validation.score(family)[1:]
+            if not is_worse(found, scores):
+                best, used, most, scores = tried, columns, likely, found
+    return options._replace(log_n=log_n and len(order) - 1 in used), best
 
 
 class _Choice(NamedTuple):
@@ -585,7 +629,8 @@ def _summarize(
         autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
         count_correlation=diagnosis.count_correlation, faulty=_named(measured, diagnosis, "faulty"),
         dominant=_named(measured, diagnosis, "dominant sample"), zero_variance=flagged["zero variance"],
-        flagged=flagged, half_life=options.half_life, log_n=options.log_n, notes=measured.every.notes,
+        flagged=flagged, half_life=options.half_life, log_n=options.log_n, covariates=measured.every.names.covariates,
+        notes=measured.every.notes,
     )  # fmt: skip
 
 
@@ -610,6 +655,6 @@ def _result(
         agent=measured.every.labels, n=measured.n, mean=full(measured.moments.mean),
         estimate=full(fitted.estimate), lower=full(fitted.lower), upper=full(fitted.upper), group=full(group, -1),
         probability=full(probability, 0.0), borrowed=full(fitted.fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=measured.every.names, parts=measured.every.parts,
+        summary=summary, names=measured.names, parts=measured.every.parts,
         group_names=measured.every.group_names, posterior=fitted.posterior, population=population,
     )  # fmt: skip

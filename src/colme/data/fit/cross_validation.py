@@ -21,9 +21,11 @@ other agents add as much to the precision of an estimate as they did in training
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,8 +64,6 @@ _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
 _LEAD = {"census": 1.0}
 """Standard errors by which another estimator must be better than shrinkage; 2 for those that are not listed."""
-_SURE = 2.0
-"""Standard errors by which a covariate that nobody asked for must make shrinkage better."""
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
 _STRATUM = 25
@@ -114,6 +114,8 @@ class _Split(NamedTuple):
     scored: NDArray[np.bool_]
     """Which of the agents in `train` have test samples."""
     test: FoldMoments
+    there: NDArray[np.bool_]
+    """Which of all agents are in `train`."""
 
     @classmethod
     def of(cls, train: FoldMoments, test: FoldMoments, noise: Noise, prior: Prior) -> _Split:
@@ -121,7 +123,12 @@ class _Split(NamedTuple):
         scored = (test.n > 0)[agents]
         train, prior = train.select(agents), prior.select(agents)
         return cls(train, {kind: statistics_of(train, noise, kind, prior) for kind in noise.kinds},
-                   np.flatnonzero(agents)[scored], scored, test.select(agents & (test.n > 0)))  # fmt: skip
+                   np.flatnonzero(agents)[scored], scored, test.select(agents & (test.n > 0)), agents)  # fmt: skip
+
+    def with_prior(self, prior: Prior) -> _Split:
+        some = prior.select(self.there)
+        changed = {kind: msgspec.structs.replace(each, prior=some, cache={}) for kind, each in self.statistics.items()}
+        return self._replace(statistics=changed)
 
 
 class CrossValidation:
@@ -151,6 +158,12 @@ class CrossValidation:
             more = 1.0 - float(self._implied.mean()) / max(float(seen.mean()), 1e-300)
             if more > 0.0:
                 self._error, self._reference = seen, seen + more * noise_of_test
+
+    def with_prior(self, prior: Prior) -> CrossValidation:
+        """The same splits with another prior."""
+        other = copy.copy(self)
+        other.splits = [split.with_prior(prior) for split in self.splits]
+        return other
 
     def _averaged(self, values: Callable[[_Split], Floats], rows: int = 1) -> Floats:
         """(rows, agents): the mean over splits of what is known of the scored agents of a split."""
@@ -287,10 +300,10 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     )
 
 
-def is_better(some: Sequence[Scored], others: Sequence[Scored]) -> bool:
-    """Whether the best of some estimators is better than the best of others, by `_SURE` standard errors."""
-    lead = _smallest(others).away - _smallest(some).away
-    return float(lead.mean()) > _SURE * _standard_error(lead)
+def is_worse(some: Sequence[Scored], others: Sequence[Scored]) -> bool:
+    """Whether the best of some estimators is worse than the best of others by a standard error."""
+    lag = _smallest(some).away - _smallest(others).away
+    return float(lag.mean()) > _standard_error(lag)
 
 
 def _leads(one: Scored, other: Scored) -> bool:

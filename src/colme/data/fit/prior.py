@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ _ROUNDS = 100
 _TOLERANCE = 1e-8
 _ROUNDING = 1e-12
 """A covariate whose variation within labels is a smaller share of the whole counts as constant within them."""
+_RIDGE = 1e-8
+"""Added to the squared length, 1, of a covariate."""
 
 
 class FittedPrior(NamedTuple):
@@ -37,6 +40,11 @@ class Prior(NamedTuple):
     label: NDArray[np.int64] | None = None
     covariates: Floats | None = None
 
+    def with_columns(self, columns: Sequence[int] | NDArray[np.int64]) -> Prior:
+        """The prior with some of the covariates only."""
+        some = None if self.covariates is None or not len(columns) else self.covariates[:, columns]
+        return self._replace(covariates=some)
+
     def select(self, agents: NDArray[np.bool_]) -> Prior:
         """The prior of some agents."""
         label = None if self.label is None else np.unique(self.label[agents], return_inverse=True)[1]
@@ -61,20 +69,49 @@ class Prior(NamedTuple):
                 break
         return FittedPrior(place, variance, value, float(error))
 
-    def _regression(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """(fitted mean, its variance) by weighted least squares on label means and covariates."""
+    def log_likelihood(self, mean: Floats, noise: Floats) -> float:
+        """The logarithm of the likelihood of the fitted prior, but for a constant."""
+        found = self.fit(mean, noise)
+        whole = noise + found.spread
+        return -0.5 * float((np.log(whole) + np.square(mean - found.mean) / whole).sum())
+
+    def ranked(self, mean: Floats, noise: Floats) -> NDArray[np.int64]:
+        """The covariates, in the order of what they tell beside those before them: again and again, the one is taken
+        away without which the regression on the others loses least."""
+        assert self.covariates is not None
+        weight = 1.0 / (noise + self.fit(mean, noise).spread)
+        residual, design, _ = self._residuals(mean, weight)
+        assert design is not None
+        gram, told = design.T @ (weight[:, None] * design), design.T @ (weight * residual)
+        left, taken = list(range(design.shape[1])), []
+        while left:
+            # of covariates on a line, the ridge makes each dispensable, but not all of them
+            inverse = np.linalg.inv(gram[np.ix_(left, left)] + _RIDGE * np.eye(len(left)))
+            least = int(np.argmin(np.square(inverse @ told[left]) / np.diag(inverse)))
+            taken.append(left.pop(least))
+        return np.array(taken[::-1], np.int64)
+
+    def _residuals(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats | None, Floats]:
+        """(means, covariates scaled to length 1, variance of a label's mean), means and covariates less those of the
+        label."""
         label = np.zeros(len(mean), np.int64) if self.label is None else self.label
         total = np.bincount(label, weight)
 
         def centered(column: Floats) -> Floats:
             return np.asarray(column - (np.bincount(label, weight * column) / total)[label])
 
-        residual, variance = centered(mean), (1.0 / total)[label]
+        design = None
         if self.covariates is not None:
-            # Frisch, Waugh and Lovell: regress residuals on residuals
             design = np.stack([centered(column) for column in self.covariates.T], axis=1)
             scale, whole = (np.sqrt((weight[:, None] * part**2).sum(axis=0)) for part in (design, self.covariates))
             design = design / np.where(scale > _ROUNDING * whole, scale, np.inf)
+        return centered(mean), design, (1.0 / total)[label]
+
+    def _regression(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """(fitted mean, its variance) by weighted least squares on label means and covariates."""
+        residual, design, variance = self._residuals(mean, weight)
+        if design is not None:
+            # Frisch, Waugh and Lovell: regress residuals on residuals
             gram = design.T @ (weight[:, None] * design)
             slope = np.linalg.lstsq(gram, design.T @ (weight * residual), rcond=1e-10)[0]
             inverse = np.linalg.pinv(gram, rcond=1e-10)

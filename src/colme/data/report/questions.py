@@ -98,7 +98,7 @@ def predict(
         raise ColmeError(f"{_named(agent)} is not in the table, and {_alone(result)}: nothing is known about other "
                          "agents. Ask for an agent of the table.")  # fmt: skip
     code = None if group is None else _group(result, group)
-    found = population.predict(code, _told(covariates, population.names))
+    found = population.predict(code, _told(covariates, population.names, result.names.covariates))
     lower, upper = found.interval(level)
     return Prediction(_plain(agent), found.mean, lower, upper, level, True)
 
@@ -270,16 +270,19 @@ def _group(result: Result, group: Any) -> int:
     return number
 
 
-def _told(covariates: Mapping[str, float] | None, names: tuple[str, ...]) -> dict[str, float]:
-    """The covariates of a new agent, checked."""
+def _told(
+    covariates: Mapping[str, float] | None, used: tuple[str, ...], given: tuple[str, ...]
+) -> dict[str, float]:  # fmt: skip
+    """The covariates of a new agent, checked; without those that were given, but do not tell the mean."""
     told = {}
     for name, value in dict(covariates or {}).items():
-        one_of(name, names, "covariate")
+        one_of(name, tuple(dict.fromkeys((*used, *given))), "covariate")
         number = math.nan if isinstance(value, bool | str) else float(value)
         if not math.isfinite(number):
             raise ColmeError(f"{name}={shorten(value)}: a covariate must be a finite number. Leave it out if it is not "
                              "known.")  # fmt: skip
-        told[name] = number
+        if name in used:
+            told[name] = number
     return told
 
 

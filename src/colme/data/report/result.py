@@ -91,6 +91,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     half_life: float | None
     log_n: bool = False
     """Whether the logarithm of the counts is a covariate."""
+    covariates: tuple[str, ...] = ()
+    """The columns that are covariates; of those that were given, `auto` uses the ones that help."""
     notes: tuple[str, ...]
 
 

@@ -66,6 +66,7 @@ def sentences(result: Result) -> dict[str, str]:
         "n_half": _n_half(result),
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
         "Drift": _drift(summary.drift, summary.half_life),
+        "Covariates": _covariates(result),
         "Counts": _count_dependence(summary.count_correlation, summary.n_agents, summary.log_n),
         "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
                           "{n} agents look faulty"),
@@ -268,6 +269,26 @@ def _drift(share: float, half_life: float | None) -> str:
         return "Early and late samples of the agents agree within chance."
     remedy = "" if half_life is not None else " A half-life would give recent samples more weight."
     return f"About {percent(share)} of the agents drift: early and late samples differ beyond chance.{remedy}"
+
+
+def _covariates(result: Result) -> str:
+    """Which of the given covariates are used."""
+    used = [safe_name(name) for name in result.summary.covariates]
+    others = [safe_name(name) for name in result.names.covariates if name not in result.summary.covariates]
+    if result.summary.method == "local" or not (used or others):
+        return ""
+    does, are = ("does", "is") if len(others) == 1 else ("do", "are")
+    unused = f"{_enumerated(others)} {does} not tell the mean beyond chance" if others else ""
+    if not used:
+        return f"{unused}, and {are} not used."
+    return "; ".join(filter(None, (f"What is expected of an agent depends on {_enumerated(used)}", unused))) + "."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    """The first few names, with "and" before the last."""
+    if len(names) > NAMED:
+        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _count_dependence(value: float, n_agents: int, used: bool) -> str:
