@@ -359,6 +359,7 @@ def test_covariates_that_tell_nothing_are_not_used(n_agents: int) -> None:
         if not used[-1]:
             assert np.array_equal(result.estimate, plain.estimate) and np.array_equal(result.upper, plain.upper)
             assert result.summary.method == "local" or "beyond chance" in sentences(result)["Covariates"]
+            assert result.predict(covariates={"x0": 1e3}) == result.predict()
     assert sum(used) <= 3
 
 
@@ -400,3 +401,51 @@ def test_of_covariates_that_say_the_same_one_is_used() -> None:
     covariates = np.stack([x, 2.0 * x + 1.0, 1.0 * label, np.ones(200)], axis=1)
     result = estimate_table(told(rng, covariates, x + label, label=label))
     assert result.summary.covariates in (("x0",), ("x1",))
+
+
+def spread_by_count(seed: int, slope: float) -> tuple[Table, NDArray[np.float64]]:
+    """300 agents with 3 to 200 samples, whose spread tau is n^(slope / 2)."""
+    rng = np.random.default_rng(seed)
+    n = np.exp(rng.uniform(np.log(3.0), np.log(200.0), 300)).astype(np.int64)
+    truth = 0.6 * np.exp(0.5 * slope * (np.log(n) - 3.2)) * rng.normal(size=300)
+    return drawn(rng, truth, n, 2.0), truth
+
+
+@pytest.mark.parametrize(("slope", "most"), [(1.4, 0.75), (-1.4, 0.9)])
+def test_auto_sees_that_spreads_depend_on_counts(slope: float, most: float) -> None:
+    """Eight tables of 75 agents in each quarter of counts: its coverage is known to sqrt(.09 / 600) = .012, but in the
+    poorest one agents share the error of the prior mean, and tables differ by .1: it is known to .035. `most` is
+    the error that is allowed relative to the better of shrinkage and local."""
+    errors, inside, used = [], [], []
+    for seed in range(8):
+        table, truth = spread_by_count(seed, slope)
+        result = estimate_table(table)
+        used.append(result.summary.method == "close")
+        every = (result, *(estimate_table(table, method=method) for method in ("shrinkage", "local", "close")))
+        errors.append([np.square(each.estimate - truth).mean() for each in every])
+        order = np.argsort(result.n, kind="stable")
+        inside.append(((result.lower <= truth) & (truth <= result.upper))[order].reshape(4, 75).mean(axis=1))
+    auto, shrinkage, local, close = np.mean(errors, axis=0)
+    assert np.mean(used) > 0.5 and auto < most * min(shrinkage, local) and auto < 1.25 * close
+    assert (np.mean(inside, axis=0) > 0.9 - np.array([2 * 0.035, *(3 * [4 * 0.012])])).all()
+
+
+def test_a_spread_that_does_not_depend_on_counts_is_one_number() -> None:
+    """The better one by a standard error of those that a hint of 1.5 standard errors lets try: 2 % of tables."""
+    used = [estimate_table(spread_by_count(seed, 0.0)[0]).summary.method == "close" for seed in range(10)]
+    assert sum(used) <= 1
+
+
+def test_close_can_be_requested() -> None:
+    result = estimate_table(spread_by_count(0, -1.4)[0], method="close")
+    assert result.summary.method == "close" and result.summary.why == "close was requested"
+    assert "How much agents differ depends on log n" in sentences(result)["Counts"]
+    assert {each.name for each in result.summary.candidates} >= {
+        "close (pooled variance)",
+        "close (moderated variance)",
+    }
+    rates = estimate(
+        {"a": np.arange(40), "y": np.arange(40) % 7, "n": np.arange(40) + 7}, agent="a", successes="y", trials="n",
+        method="close",
+    )  # fmt: skip
+    assert rates.summary.method == "close" and (rates.lower >= 0.0).all() and (rates.upper <= 1.0).all()

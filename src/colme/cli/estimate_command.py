@@ -91,7 +91,8 @@ def table_format_options(command: Any) -> Any:
               help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
                    "of samples.")  # fmt: skip
 @click.option("--method", default="auto", show_default=True, metavar="NAME",
-              help="auto (by cross-validation), local, pooled, shrinkage, census, one-hop or cl-colme.")  # fmt: skip
+              help="auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or "
+                   "cl-colme.")  # fmt: skip
 @click.option("--groups", type=click.IntRange(min=1), metavar="N",
               help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
 @click.option("--sigma", type=click.FloatRange(min=0, min_open=True), metavar="NUMBER",

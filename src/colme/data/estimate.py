@@ -3,7 +3,7 @@
     read     the table, wherever it is, as moments by agent              read/table.py, engines.py, summaries.py
     measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates                 fit/estimators.py, mixture_estimator.py, overlaps.py, conjugate.py
+    fit      estimates       fit/estimators.py, close.py, mixture_estimator.py, overlaps.py, conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
     widen    intervals, by what held-out samples show                    fit/cross_validation.py, posterior.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
@@ -28,6 +28,7 @@ from scipy import special
 
 from colme._core.columns import as_time
 from colme.confidence import check_probability
+from colme.data.fit.close import Close, spread_evidence
 from colme.data.fit.conjugate import ConjugateFit, ConjugateLocal, RateMixtureFit
 from colme.data.fit.cross_validation import (
     FEWEST,
@@ -73,6 +74,8 @@ _NAMED = 20
 """Agents that the summary lists by name for a flag."""
 _CHANCE = 0.01
 """Probability of the likelihood ratio of covariates that tell nothing to count as evidence."""
+_HINT = 1.5
+"""Standard errors of evidence that the spread of the agents depends on their counts, for this to be tried."""
 _COUNTED = 30
 """Fewest agents to tell whether counts predict means."""
 _VALIDATED = 100_000
@@ -135,10 +138,11 @@ def estimate(
                 the columns of rates: how many of how many trials succeeded, instead of `value`
     exposure    the column of exposures, if `value` counts events: person-years, hours, area; the mean is then a rate
     sigma       the standard deviation of a sample, if known
-    method      "auto" or one of "local", "pooled", "shrinkage", "census", "one-hop", "cl-colme"
+    method      "auto" or one of "local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme"
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
     label       the column of known groups, one per agent
-    covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples
+    covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples. "auto" uses
+                those that do beyond chance, other methods use all
     half_life   the weight of a sample halves in this time, in units of the times (seconds for dates); a `timedelta` if
                 times are dates
     level       the probability with which an interval should contain the true mean
@@ -412,7 +416,8 @@ def _with_covariates(measured: _Measured, options: EstimateOptions) -> tuple[Est
         columns, more = np.sort(order[:size]), size - len(used)
         likely = likelihood(columns)
         chance = _CHANCE / math.comb(len(order) - len(used), more)  # they are the best ones of so many
-        if likely - most > 0.5 * special.chdtri(more, chance):
+        free = max(1.0 - (size + 1) / len(n), 0.0)  # few agents fit many covariates by chance
+        if free * (likely - most) > 0.5 * special.chdtri(more, chance):
             scores = scores or best.validation.score(family)[1:]
             tried = measured.with_covariates(every, columns)
             found = tried.validation.score(family)[1:]
@@ -435,6 +440,8 @@ def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | 
         return _Choice(measured.local("pooled"), measured.alone, [])
     method = options.method
     family = [each for each in candidates(measured.noise.law) if method in ("auto", each.name) or each.name == "local"]
+    if method == "auto" and abs(spread_evidence(measured.statistics("pooled"))) < _HINT:
+        family = [each for each in family if each.name != "close"]
     scores = measured.validation.score(family, progress)
     if method != "auto":
         own = [each for each in scores if each.estimator.name == method]
@@ -493,7 +500,7 @@ def _with_intervals(
     doubt = _DOUBT if mixed is not None else 0.0
     factor = measured.validation.calibrate(estimator, grouped=grouped, doubt=doubt)
     factors = factor.of(measured.moments.worth)
-    if measured.noise.law:  # a posterior with the right likelihood is not too wide
+    if measured.noise.law or isinstance(estimator, Close):  # with the right likelihood or spread it is not too wide
         factors = np.maximum(factors, 1.0)
     variance = claimed * factors
     # never wider than the interval of the agent's own mean

@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.fit.close import Close
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
 from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
@@ -41,8 +42,8 @@ from colme.data.report.result import Candidate
 Floats = NDArray[np.float64]
 CANDIDATES: tuple[Estimator, ...] = (
     LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
-    MixtureEstimator(variance="pooled"), MixtureEstimator(), OverlapPooling(variance="pooled"),
-    OverlapPooling(), ConsensusLimit(),
+    Close(variance="pooled"), Close(), MixtureEstimator(variance="pooled"), MixtureEstimator(),
+    OverlapPooling(variance="pooled"), OverlapPooling(), ConsensusLimit(),
 )  # fmt: skip
 """The estimators that `auto` chooses from, the simplest first."""
 
@@ -53,7 +54,8 @@ def candidates(law: str) -> tuple[Estimator, ...]:
         return CANDIDATES
     return (
         ConjugateLocal(variance=law), Pooled(variance="pooled"), ConjugateShrinkage(variance=law),
-        RateMixture(variance=law), OverlapPooling(variance="pooled"), ConsensusLimit(variance="pooled"),
+        Close(variance="pooled"), RateMixture(variance=law), OverlapPooling(variance="pooled"),
+        ConsensusLimit(variance="pooled"),
     )  # fmt: skip
 
 
@@ -62,8 +64,9 @@ FEWEST = 5
 Progress = Callable[[int, int | None], object]
 _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
-_LEAD = {"census": 1.0}
+_LEAD = {"census": 1.0, "close": 1.0}
 """Standard errors by which another estimator must be better than shrinkage; 2 for those that are not listed."""
+_SLOW = ("census", "close")
 _LATEST = (3, 4)
 """In time order, split after this many of the five folds: training on much less would answer another question."""
 _STRATUM = 25
@@ -189,15 +192,16 @@ class CrossValidation:
     def score(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> list[Scored]:
         """The score of each estimator (the first is local); empty if too few agents have two samples.
 
-        Census estimators take longest: of these, only the one with the kind of variance that did best elsewhere."""
+        Census and close take longest: of each, only the one with the kind of variance that did best elsewhere."""
         if not self.splits:
             return []
-        quick = [each for each in estimators if each.name != "census"]
+        quick = [each for each in estimators if each.name not in _SLOW]
         scores = self._score(quick, progress)
-        slow = [each for each in estimators if each.name == "census"]
-        if len(quick) > 1 and len(slow) > 1:
+        slow = [each for each in estimators if each.name in _SLOW]
+        if len(quick) > 1:
             best = _smallest(scores[1:]).estimator.variance
-            slow = [each for each in slow if each.variance == best]
+            names = [each.name for each in slow]
+            slow = [each for each in slow if each.variance == best or names.count(each.name) == 1]
         return scores + self._score(slow, progress) if slow else scores
 
     def _score(self, estimators: Sequence[Estimator], progress: Progress | None) -> list[Scored]:

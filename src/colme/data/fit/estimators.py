@@ -2,7 +2,8 @@
 
 An `Estimator` is a frozen struct with `fit(agents: AgentStatistics) -> Fit`. Estimators see counts only through the
 variance of a mean, so agents may have one sample or a million. What covariates and labels explain is subtracted first,
-see `colme.data.fit.prior`. The other estimators are in `census` and `overlaps`.
+see `colme.data.fit.prior`. The other estimators are in `close`,
+`mixture_estimator` and `overlaps`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from colme.data.fit.prior import Prior
 
 Floats = NDArray[np.float64]
-ESTIMATORS = ("local", "pooled", "shrinkage", "census", "one-hop", "cl-colme")
+ESTIMATORS = ("local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme")
 """The names of all estimators."""
 
 

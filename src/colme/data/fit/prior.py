@@ -56,7 +56,7 @@ class Prior(NamedTuple):
         value, error = (spread if spread is not None else float(np.var(mean))), 0.0
         for _ in range(1 if given else _ROUNDS):
             weight = 1.0 / (noise + value)
-            place, variance = self._regression(mean, weight)
+            place, variance = self.regression(mean, weight)
             information = float(np.square(weight).sum())
             error = np.sqrt(2.0 / information)
             if given:
@@ -107,7 +107,7 @@ class Prior(NamedTuple):
             design = design / np.where(scale > _ROUNDING * whole, scale, np.inf)
         return centered(mean), design, (1.0 / total)[label]
 
-    def _regression(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    def regression(self, mean: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """(fitted mean, its variance) by weighted least squares on label means and covariates."""
         residual, design, variance = self._residuals(mean, weight)
         if design is not None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colme.data.report.result import Result
+from colme.data.report.result import Result, Summary
 
 NAMED = 5
 """Agents that a sentence lists by name."""
@@ -67,7 +67,7 @@ def sentences(result: Result) -> dict[str, str]:
         "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
         "Drift": _drift(summary.drift, summary.half_life),
         "Covariates": _covariates(result),
-        "Counts": _count_dependence(summary.count_correlation, summary.n_agents, summary.log_n),
+        "Counts": _counts_tell(summary),
         "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
                           "{n} agents look faulty"),
         "Zero variance": _zero_variance(summary.zero_variance),
@@ -289,6 +289,12 @@ def _enumerated(names: Sequence[str]) -> str:
     if len(names) > NAMED:
         return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _counts_tell(summary: Summary) -> str:
+    differ = "How much agents differ depends on log n, too." if summary.method == "close" else ""
+    mean = _count_dependence(summary.count_correlation, summary.n_agents, summary.log_n)
+    return f"{mean} {differ}".strip() if mean else differ.replace(", too", "")
 
 
 def _count_dependence(value: float, n_agents: int, used: bool) -> str:
