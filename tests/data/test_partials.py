@@ -110,3 +110,20 @@ def test_parts_that_do_not_fit_are_refused_in_a_sentence() -> None:
         merge_moments([changed(one, unit="far")])
     with pytest.raises(ColmeError, match="holds text and then numbers: all labels must be of one kind"):
         merge_moments([one, partial_moments({"agent": [1], "x": [2.0]}, agent="agent", value="x")])
+
+
+def test_partitions_of_dask_are_parts() -> None:
+    """The example of docs/engines.md."""
+    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    table = rows()
+    frame = dd.from_pandas(pd.DataFrame(table), npartitions=3)
+    parts = [dask.delayed(partial_moments)(part, agent="agent", value="x") for part in frame.to_delayed()]
+    with dask.config.set(scheduler="synchronous"):
+        found = estimate(merge_moments(dask.compute(*parts)))
+    rowwise = estimate(table, agent="agent", value="x")
+    one, other = (dict(zip(each.agent, zip(each.n, each.mean, strict=True), strict=True)) for each in (found, rowwise))
+    assert one.keys() == other.keys() and found.summary.gain > 0.5
+    for name in one:
+        assert one[name] == pytest.approx(other[name], rel=1e-12)
