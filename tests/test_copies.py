@@ -117,7 +117,9 @@ class Walk:
 METHODS = (CLColME(), CColME(), colme.ColME(), colme.BColME(depth=2), Census(guard=False), Local(), colme.Oracle())
 
 
-@pytest.mark.parametrize("copied", COPIES[1:], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "copied", [pytest.param(COPIES[1], marks=pytest.mark.slow), COPIES[2]], ids=["deepcopy", "pickle"]
+)
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_states_of_methods_go_on_alike_and_apart(method: colme.methods.Method, copied: Callable[[Any], Any]) -> None:
     walk = Walk(method)

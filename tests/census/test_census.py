@@ -67,7 +67,9 @@ GRAPHS = {
 @pytest.mark.parametrize("known", ["sigma", "sigmas", "wrong", "nothing"])
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each in ("regular", "in two") else [pytest.mark.slow]) for each in GRAPHS]
+)
 def test_agents_and_arrays_are_the_same_bits(name: str, late: bool, loss: float, known: str) -> None:
     graph = GRAPHS[name]
     n = graph.n_agents

@@ -56,7 +56,17 @@ CONTINUA = [
 CONTINUA += [("continuum", law, "tell") for law in ("normal", "t(3)", "lognormal")] + [("near", "normal", "5-29")]
 CLASSES = [("two", law, "5-29") for law in ("normal", "t(3)", "lognormal", "0/1")]
 CLASSES += [("three", law, "5-29") for law in ("normal", "t(3)", "lognormal")] + [("equal", "normal", "5-29")]
+QUICK = [("continuum", "normal", "5-29"), ("continuum", "lognormal", "unequal"), ("near", "normal", "5-29"),
+         ("two", "0/1", "5-29"), ("three", "t(3)", "5-29")]  # fmt: skip
 TABLES = 10
+
+
+def worlds(*every: tuple[str, str, str]) -> pytest.MarkDecorator:
+    """These worlds; most of them are for `make test-all`."""
+    marked = [
+        pytest.param(each, marks=[] if each in QUICK else [pytest.mark.slow], id="/".join(each)) for each in every
+    ]
+    return pytest.mark.parametrize("world", marked)
 
 
 def _error(values: list[float]) -> float:
@@ -82,7 +92,7 @@ def seen() -> Callable[[tuple[str, str, str]], list[tuple[Table, Floats, Result]
     return of
 
 
-@pytest.mark.parametrize("world", [*CONTINUA, *CLASSES], ids="/".join)
+@worlds(*CONTINUA, *CLASSES)
 def test_gains_are_unbiased_or_cautious(world: tuple[str, str, str], seen: Callable[..., list[tuple]]) -> None:
     runs = seen(world)
     assert all(each.ratio >= 0.0 for _, _, result in runs for each in result.summary.candidates)
@@ -93,7 +103,7 @@ def test_gains_are_unbiased_or_cautious(world: tuple[str, str, str], seen: Calla
     assert np.mean(excess) > -0.2 - _error(excess)  # cautious, but not blind
 
 
-@pytest.mark.parametrize("world", CONTINUA, ids="/".join)
+@worlds(*CONTINUA)
 def test_intervals_of_a_continuum_cover_what_they_promise(
     world: tuple[str, str, str], seen: Callable[..., list[tuple]]
 ) -> None:
@@ -104,7 +114,7 @@ def test_intervals_of_a_continuum_cover_what_they_promise(
     assert np.mean(poorest) > 0.87 - _error(poorest)
 
 
-@pytest.mark.parametrize("world", CLASSES, ids="/".join)
+@worlds(*CLASSES)
 def test_intervals_of_classes_cover_what_they_promise(
     world: tuple[str, str, str], seen: Callable[..., list[tuple]]
 ) -> None:
@@ -112,6 +122,7 @@ def test_intervals_of_classes_cover_what_they_promise(
     assert np.mean(inside) > 0.87 - _error(inside)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_promise_whichever_estimator_wins(seen: Callable[..., list[tuple]]) -> None:
     by_winner = collections.defaultdict(list)
     for world in [*CONTINUA, *CLASSES]:
@@ -126,7 +137,10 @@ REQUESTED = [("near", method, law) for method in ESTIMATORS for law in ("normal"
 REQUESTED += [("continuum", method, "0/1") for method in ESTIMATORS]
 
 
-@pytest.mark.parametrize(("shape", "method", "law"), REQUESTED)
+@pytest.mark.parametrize(
+    ("shape", "method", "law"),
+    [pytest.param(*each, marks=[] if each[2] in ("lognormal", "0/1") else [pytest.mark.slow]) for each in REQUESTED],
+)
 def test_intervals_of_a_requested_estimator_hold_the_spread_between_agents(shape: str, method: str, law: str) -> None:
     inside = []
     for seed in range(TABLES):
@@ -154,7 +168,10 @@ def _careers(rng: np.random.Generator, *, trend: float, rho: float) -> tuple[Tab
     return table_of(samples, timed=True), np.array(later)
 
 
-@pytest.mark.parametrize(("trend", "rho"), [(0.0, 0.0), (0.0, 0.4), (0.06, 0.0), (0.06, 0.4), (0.0, -0.3)])
+@pytest.mark.parametrize(("trend", "rho"), [
+    (0.0, 0.0), (0.06, 0.4),
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.0, 0.4), (0.06, 0.0), (0.0, -0.3))),
+])  # fmt: skip
 def test_drift_does_not_inflate_a_gain_in_time_order(trend: float, rho: float) -> None:
     excess = []
     for seed in range(TABLES):

@@ -586,7 +586,9 @@ def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that
     experiment.check()
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "promises" else []) for each in SHIPPED]
+)
 def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Path) -> None:
     """Few agents and seeds, but all steps: expected numbers name their step."""
     small: dict[str, Any] = {"n_agents": 24, "seeds": 1} | (

@@ -32,7 +32,7 @@ METHODS: dict[str, Method] = {"CL-colME": CL, "cached": CACHED, "naive": NAIVE}
 # Weights computed anew at every step
 
 
-@pytest.mark.parametrize("precision", ["mixed", "double"])
+@pytest.mark.parametrize("precision", ["mixed", pytest.param("double", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scenario", [TWO, GAPS], ids=["complete", "gaps"])
 @pytest.mark.parametrize("clock", ["global", "gossip"])
 def test_rebuilt_weights_give_the_same_bits(scenario: colme.Scenario, clock: str, precision: str) -> None:

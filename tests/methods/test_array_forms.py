@@ -66,7 +66,7 @@ def wheel(n_agents: int) -> Graph:
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("depth", [1, 4, *(pytest.param(depth, marks=pytest.mark.slow) for depth in (2, 3, 5, 8, 10))])
+@pytest.mark.parametrize("depth", [4, *(pytest.param(depth, marks=pytest.mark.slow) for depth in (1, 2, 3, 5, 8, 10))])
 def test_b_colme_without_messages_per_edge(depth: int, late: bool) -> None:
     state = assert_agents_agree(
         colme.BColME(delta=0.1, level="agent", depth=depth), draw(40, 60, late=late), random_regular_graph(40, 6, rng=0)
@@ -74,6 +74,7 @@ def test_b_colme_without_messages_per_edge(depth: int, late: bool) -> None:
     assert isinstance(state, BState) and state.by_agents == (not late and depth < 10)
 
 
+@pytest.mark.slow
 def test_b_colme_counts_samples_where_agents_are_too_many_to_be_counted_exactly() -> None:
     method = colme.BColME(delta=0.1, level="agent", depth=40)
     state = assert_agents_agree(method, draw(30, 60), random_regular_graph(30, 10, rng=0))
@@ -104,8 +105,9 @@ def test_b_colme_counts_agents_only_after_cuts() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "restricted", "late"),
-    [("simple", True, True), ("simple", False, False), ("soft", True, False), ("soft", False, True),
-     ("aggressive", True, True), ("aggressive", False, False)],
+    [("simple", True, True), ("soft", False, True), ("aggressive", False, False),
+     *(pytest.param(*each, marks=pytest.mark.slow) for each in (
+         ("simple", False, False), ("soft", True, False), ("aggressive", True, True)))],
 )  # fmt: skip
 def test_colme_sums_by_blocks(weights: str, restricted: bool, late: bool) -> None:
     """130 agents are two blocks and a part of a third."""

@@ -57,7 +57,8 @@ def relative_error(method: Any, told: float, n_steps: int, seeds: range, lies: d
 
 
 @pytest.mark.parametrize(("method", "harm", "n_steps"), [
-    (colme.CLColME, 20.0, 120), (colme.CColME, 20.0, 120), (colme.Census, 0.9, 40),
+    (colme.CLColME, 20.0, 120), (colme.Census, 0.9, 40),
+    pytest.param(colme.CColME, 20.0, 120, marks=pytest.mark.slow),
     pytest.param(colme.Census, 0.9, 120, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_where_a_method_does_harm_agents_are_as_good_as_alone(method: Any, harm: float, n_steps: int) -> None:

@@ -84,7 +84,9 @@ def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, tol
     ("method", "lie", "most"),
     # rms error of the honest relative to theirs alone, with one liar in 40 and with four; measured in
     # docs/developer/node.md, here with a quarter to spare
-    [(colme.CLColME(), "wide", (0.40, 1.0)), (colme.CLColME(), "storm", (0.35, 0.35)), (FLOW, "lend", (0.70, 1.7))],
+    [(colme.CLColME(), "wide", (0.40, 1.0)),
+     pytest.param(colme.CLColME(), "storm", (0.35, 0.35), marks=pytest.mark.slow),
+     (FLOW, "lend", (0.70, 1.7))],
     ids=["pull", "storm", "flow"],
 )  # fmt: skip
 def test_what_liars_can_do_is_little(method: Any, lie: str, most: tuple[float, float]) -> None:

@@ -29,7 +29,10 @@ def saved(model: CollaborativeMean, folder: Path) -> dict[str, bytes]:
         return {name: arrays[name].tobytes() for name in arrays}
 
 
-@pytest.mark.parametrize("options", [{}, {"half_life": 300.0, "max_agents": 45}, {"sigma": 3.0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"half_life": 300.0, "max_agents": 45},
+                *(pytest.param(each, marks=pytest.mark.slow) for each in ({}, {"sigma": 3.0}))], ids=str,
+)  # fmt: skip
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_the_same_bits_as_without(method: colme.methods.Method, options: dict[str, Any], tmp_path: Path) -> None:
     blocking, background = models(method, **options)

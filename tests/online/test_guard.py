@@ -45,7 +45,7 @@ def test_consensus_is_the_dense_reading(sigma: float) -> None:
     assert ((weights > 0.0) & (weights < 1.0)).any() and (weights[0] == 0.0).all()
 
 
-@pytest.mark.parametrize("sigma", [3.0, None, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sigma", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.0, 3.0))])
 def test_census_is_the_dense_reading(sigma: float | None) -> None:
     """The estimates that it judges are those of a model without a guard."""
     n = 30
