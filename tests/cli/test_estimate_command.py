@@ -240,6 +240,18 @@ def test_a_table_fits_the_terminal_and_breaks_no_number(
     assert ("Show all columns with --wide" in err) == bool(hidden) and all(name in err for name in hidden)
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_table_with_answers_fits_the_terminal(
+    width: int, file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    asked = [part for bound in range(18, 26) for part in ("--above", bound)]
+    code, out, err = call(capfd, file, *ASKED, "--top", 3, *asked)
+    assert code == 0 and all(cell_len(line) <= width for line in out.splitlines())
+    hidden = {"n", "mean", "above_25", "rank_lower", "rank_upper", "lower", "upper", "borrowed"} - set(out.split())
+    assert "above_18" in out and hidden and all(name in err for name in hidden)
+
+
 @pytest.mark.parametrize(("changed", "title"), [
     (True, "The 10 of 12 agents that changed most"), (False, "The first 10 of 12 agents"),
 ])  # fmt: skip

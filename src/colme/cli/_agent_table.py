@@ -42,8 +42,10 @@ def print_agents(result: Result, *, wide: bool, top: int | None = None) -> list[
         """What the other columns leave for the agent's name."""
         return room - sum(width[name] for name in names if name != "agent") - 3 * len(names) - 1
 
-    shown = ["agent", "n", "mean", "estimate", *result.answers]
-    for names, least in OPTIONAL:
+    bounds = ("rank_lower", "rank_upper")
+    asked = [((name,), 12) for name in result.answers if name not in bounds]
+    shown = ["agent", "estimate"] if asked else ["agent", "n", "mean", "estimate"]
+    for names, least in (*asked, (("n",), 12), (("mean",), 12), (bounds, 12), *OPTIONAL) if asked else OPTIONAL:
         if names[0] in columns and (wide or name_room([*shown, *names]) >= min(width["agent"], least)):
             shown += names
     shown, left_out = [name for name in columns if name in shown], [name for name in columns if name not in shown]
