@@ -65,7 +65,8 @@ def test_many_agents_are_a_cloud_of_all_with_the_arrows_of_some(n: int, groups: 
     assert drawn <= ARROWS
     assert f"Dots: all {n:,} agents. Arrows and intervals: {drawn} of them, evenly spaced." in words
     outside = int(np.sum((result.mean < low) | (result.mean > high)))
-    assert (f"{outside:,} own means lie outside the frame." in words) == (outside > 0)
+    lie = "1 own mean lies" if outside == 1 else f"{outside:,} own means lie"
+    assert (f"{lie} outside the frame." in words) == (outside > 0)
     assert outside <= 0.01 * n + 2
     assert ("group 2:" in words) == groups
 
@@ -139,6 +140,15 @@ def test_names_with_dollars_long_names_and_missing_glyphs_are_drawn() -> None:
     assert plots.as_svg(ax, "x")
     figure = ax.get_figure(root=True)
     assert ax.get_window_extent().width > 0.35 * figure.bbox.width, "long names leave room for the data"
+
+
+def test_known_groups_are_named_and_their_names_are_not_believed() -> None:
+    names = ("$x$ <b>", "a very long name of a group indeed", "\u202eright")
+    result = msgspec.structs.replace(made_result(60), group_names=names)
+    drawn = " ".join(words_of(plot_estimates(result)).split())
+    assert r"\$x\$ <b>" in drawn and "a very long nam…" in drawn and "\u202e" not in drawn and "group 0" not in drawn
+    page = estimate_page(result)
+    assert "$x$ &lt;b&gt;" in page and "<b>" not in page and "\u202e" not in page
 
 
 def test_the_caption_says_what_the_figure_shows() -> None:

@@ -16,6 +16,8 @@ SHOWN = 10
 """Agents that are printed."""
 NAME_WIDTH = 60
 """Characters of an agent's name at most."""
+GROUP_WIDTH = 20
+"""Characters of a known group's name at most."""
 OPTIONAL = (
     (("lower", "upper"), 12), (("group",), 12), (("flags",), 28), (("borrowed",), 28), (("probability",), 28),
 )  # fmt: skip
@@ -78,7 +80,7 @@ def _title(result: Result, top: int | None) -> str | None:
 
 def _columns(result: Result, top: int | None) -> dict[str, list[str]]:
     """The cells of all columns that have something to show."""
-    from colme.data.report.sentences import most_changed, number_format, safe_name
+    from colme.data.report.sentences import group_name, most_changed, number_format, safe_name
 
     agents = most_changed(result, SHOWN) if top is None else _first(result, top)
     style, flags = number_format(result), result.flag_names()
@@ -92,7 +94,9 @@ def _columns(result: Result, top: int | None) -> dict[str, list[str]]:
         **{name: numbers(name, style) for name in ("mean", "estimate", "lower", "upper")},
     }
     if (result.group >= 0).any():
-        found["group"] = [str(result.group[a]) if result.group[a] >= 0 else "-" for a in agents]
+        found["group"] = [
+            group_name(result, int(result.group[a]), GROUP_WIDTH) if result.group[a] >= 0 else "-" for a in agents
+        ]
         found["probability"] = numbers("probability", ".2f")
     found["borrowed"] = numbers("borrowed", ".2f")
     if any(flags[a] for a in agents):

@@ -94,7 +94,7 @@ def explanation(result: Result, place: int) -> str:
     found.append(_others(result, place, kept, style))
     group = int(result.group[place])
     if group >= 0:
-        label = safe_name(result.group_names[group]) if result.group_names else str(group)
+        label = group_name(result, group)
         sure = "" if result.group_names else f", with probability {_probability(float(result.probability[place]))}"
         found.append(f"It belongs to group {label}{sure}.")
     lower, upper = float(result.lower[place]), float(result.upper[place])
@@ -195,6 +195,11 @@ def safe_name(name: object, length: int = NAME_LENGTH) -> str:
     text = "".join(" " if each in "\t\n\r" else "�" if _unprintable(each) else each for each in str(name))
     ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text))
     return text if not ends or ends[-1] <= length else text[: bisect.bisect_right(ends, length - 1)] + "…"
+
+
+def group_name(result: Result, group: int, length: int = NAME_LENGTH) -> str:
+    """The name of a known group, or the number of one that was found."""
+    return safe_name(result.group_names[group], length) if result.group_names else str(group)
 
 
 def _unprintable(character: str) -> bool:

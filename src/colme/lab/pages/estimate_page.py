@@ -21,6 +21,7 @@ from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import (
     any_changed,
     as_sentence,
+    group_name,
     headline,
     most_changed,
     number_format,
@@ -32,6 +33,8 @@ from colme.lab.provenance import versions
 MOST = 2000
 """Agents in the table, at most."""
 COLUMNS = ("agent", "samples", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
+ANSWERS = {"rank": ",.1f", "rank_lower": ",.0f", "rank_upper": ",.0f"}
+"""The formats of answers that are no probabilities."""
 
 
 def write_estimate_page(
@@ -141,7 +144,9 @@ def _row(result: Result, a: int, flags: str, form: str) -> str:
     from colme.lab.plots.estimates import color_of
 
     group, name = int(result.group[a]), escape(safe_name(result.agent[a], 300))
-    dot = f'<span class="dot" style="background:{color_of(group)}"></span>{group}' if group >= 0 else "-"
+    dot = "-"
+    if group >= 0:
+        dot = f'<span class="dot" style="background:{color_of(group)}"></span>{escape(group_name(result, group))}'
     cells: list[Any] = [
         f'<td class="name" title="{name}"><bdi>{name}</bdi></td>',
         _cell(float(result.n[a]), ",.0f"),
@@ -150,7 +155,7 @@ def _row(result: Result, a: int, flags: str, form: str) -> str:
         _cell(float(result.probability[a]) if group >= 0 else math.nan, ".2f"),
         _cell(float(result.borrowed[a]), ".2f"),
         f'<td class="words">{escape(flags)}</td>',
-        *(_cell(float(values[a]), ",.1f" if name == "rank" else ".4g") for name, values in result.answers.items()),
+        *(_cell(float(values[a]), ANSWERS.get(name, ".3f")) for name, values in result.answers.items()),
     ]
     return "<tr>" + "".join(cells) + "</tr>"
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from colme.data.report.result import Result
-from colme.data.report.sentences import safe_name
+from colme.data.report.sentences import group_name, safe_name
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade
@@ -91,7 +91,7 @@ def estimates_caption(result: Result) -> str:
             f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate{bars}.",
         ]
         if outside:
-            parts.append(f"{outside:,} own means lie outside the frame.")
+            parts.append(_beyond(outside))
     if not bounded.all():
         parts.append("Unbounded intervals are not drawn.")
     if result.group.max(initial=-1) > 0:
@@ -114,7 +114,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.xaxis.set_major_formatter(plain)
     ax.xaxis.set_major_locator(_SpacedTicks())
     ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
-    _name_groups(ax, rows, table["group"].to_numpy(), ax.get_xlim()[1])
+    _name_groups(ax, result, rows, table["group"].to_numpy(), ax.get_xlim()[1])
     _key(ax, result)
 
 
@@ -142,11 +142,11 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
     outside = int(np.count_nonzero((mean < low) | (mean > high)))
-    beyond = f" {outside:,} own means lie outside the frame." if outside else ""
+    beyond = f" {_beyond(outside)}" if outside else ""
     title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
     ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left", pad=20)
     _key(ax, result)
-    if not _name_groups(ax, estimate, group, high):
+    if not _name_groups(ax, result, estimate, group, high):
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
 
 
@@ -206,12 +206,12 @@ def _key(ax: Axes, result: Result) -> None:
               borderaxespad=0.2, handletextpad=0.5, columnspacing=1.4, handlelength=1.4)  # fmt: skip
 
 
-def _name_groups(ax: Axes, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
+def _name_groups(ax: Axes, result: Result, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
     """Label the groups right of the frame, at their median heights; False if there are too many."""
     found, count = np.unique(group[group >= 0], return_counts=True)
     if 1 < len(found) <= TOLD:
         labels = [
-            Label(f"group {k}: {n:,} agents", edge, float(np.median(height[group == k])), color_of(int(k)))
+            Label(_group(result, int(k), int(n)), edge, float(np.median(height[group == k])), color_of(int(k)))
             for k, n in zip(found, count, strict=True)
         ]
         EndLabels(ax, labels, leader=6, fontsize=8)
@@ -233,6 +233,16 @@ def _colors(group: NDArray[np.int64]) -> Any:
         return [BLUE] * len(group)
     table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
     return table[group + 1].tolist()
+
+
+def _group(result: Result, k: int, n: int) -> str:
+    """A group and how many agents it has."""
+    name = _name(group_name(result, k, 16)) if result.group_names else f"group {k}"
+    return f"{name}: {n:,} agent" + "s" * (n != 1)
+
+
+def _beyond(n: int) -> str:
+    return "1 own mean lies outside the frame." if n == 1 else f"{n:,} own means lie outside the frame."
 
 
 def _name(name: object) -> str:
