@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def spark_session() -> tuple[Any, Any]:
     """A session on a Spark Connect server of this process (Sail, which needs no Java), and the server."""
     server = pytest.importorskip("pysail.spark").SparkConnectServer()
     server.start(background=True)
+    main = sys.modules["__main__"]
+    main.__file__ = getattr(main, "__file__", __file__)  # without one, as in a worker of xdist, pyspark sees doctests
     sql = pytest.importorskip("pyspark.sql")
     address = f"sc://localhost:{server.listening_address[1]}"
     return sql.SparkSession.builder.remote(address).getOrCreate(), server
