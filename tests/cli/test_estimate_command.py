@@ -512,7 +512,10 @@ def test_moments_of_two_sites_are_estimated_together(tmp_path: Path, capfd: pyte
     assert code != 0 and "it must be one of .arrow" in err
 
 
-def test_ranks_probabilities_and_explanations_by_command(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ranks_probabilities_and_explanations_by_command(
+    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     asked = ("--top", 2, "--above", 22, "--above", "-1.5", "--explain", "s-3")
     code, out, err = call(capfd, file, *ASKED, *asked)
     assert code == 0
