@@ -167,6 +167,9 @@ def test_half_lives_labels_and_weights_that_make_no_sense_are_refused(engine: An
         asked(label="other")
     with pytest.raises(ColmeError, match=r"below of the table is negative or above 1e\+30 in 1 rows"):
         asked(weight="below")
+    data["endless"] = np.where(np.arange(len(data["x"])) == 3, np.inf, 1.0)
+    with pytest.raises(ColmeError, match="endless of the table has infinite values: covariates must be finite"):
+        asked(covariates=["w", "endless"])
     with pytest.raises(ColmeError, match="half_life needs the time of every sample"):
         asked(half_life=3.0)
     with pytest.raises(ColmeError, match="a half-life of 60 seconds, but t holds plain numbers"):

@@ -122,7 +122,8 @@ class _Query:
         if made.successive is not None:
             return made
         every = made.folds.merged([0])
-        law = "binomial" if self.names.weight is None and are_binary(every) else ""
+        within = self.names.weight is None and bool((made.low >= 0.0).all() and (made.high <= 1.0).all())
+        law = "binomial" if within and are_binary(every) else ""
         return made._replace(law=law, folds=refolded(every, law, seed, _skewness(every, cube, near)))
 
     def _codes(self, encoder: Any, found: Any) -> NDArray[np.int64]:
@@ -295,6 +296,10 @@ class _Query:
             tuple(rows_left_out(left_out, self.names)), self.names, tuple(parts), group_names=group_names,
         ).select(order)  # fmt: skip
         if self.covariates:
+            for name, each in zip(self.names.covariates, self.covariates, strict=True):
+                if not np.isfinite(columns[f"{each}_sum"][columns[f"{each}_n"] > 0.0]).all():
+                    raise DataError(f"{name} of {TABLE} has infinite values: covariates must be finite. Leave these "
+                                    "rows out in the query.")  # fmt: skip
             total, number = (
                 np.stack([placed(columns[f"{each}_{what}"]).sum(axis=1)[order] for each in self.covariates], axis=1)
                 for what in ("sum", "n")
