@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import random
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from colme.data.read import json_lines
+from colme.data.read import json_lines, sheets
+from colme.data.read.json_lines import open_json_lines
 from colme.data.read.table import Table, read_table
+from colme.data.read.text_stream import TextStream
 from colme.data.read.times import strptime
 from colme.errors import DataError, MissingExtra
 from tests.support.spreadsheets import Formula, write_ods, write_xlsx
@@ -350,6 +354,54 @@ def test_a_file_of_another_kind_is_refused(
 ) -> None:
     message = refused(lambda: read(tmp_path, name, content))
     assert all(fragment in message for fragment in fragments), message
+
+
+class Endless(io.RawIOBase):
+    """The same bytes for ever, after a beginning; a reader that takes more than 256 MB of them fails."""
+
+    def __init__(self, begin: bytes, again: bytes):
+        self.begin, self.again, self.left = begin, again, 1 << 28
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        self.left -= size
+        assert self.left > 0, "it was read on and on"
+        piece = (self.begin + self.again * (size // len(self.again) + 1))[:size]
+        self.begin = b""
+        buffer[:size] = piece
+        return size
+
+
+@pytest.mark.parametrize(("begin", "again", "fragments"), [
+    (b"", b"a", ("the first row of stdin has more than 4 MB", "it must be a header", "Check for a quotation mark")),
+    (b"", b",", ("the first row of stdin has more than 4 MB",)),
+    (b"", b"\n", ("the first row of stdin has more than 4 MB",)),
+    (b'a,"v', b"v\n", ("the first row of stdin has more than 4 MB",)),
+    (b"a,v\nx,", b"1", ("stdin has a row of more than 16 MB", "rows must be shorter")),
+    (b'a,v\nx,"', b"1\n", ("stdin has a row of more than 16 MB", "Check for a quotation mark")),
+], ids=str)  # fmt: skip
+def test_a_line_without_end_is_refused_early(
+    begin: bytes, again: bytes, fragments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = SimpleNamespace(buffer=io.BufferedReader(Endless(begin, again), 1 << 16))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    message = refused(lambda: read_table("-", **ASKED))
+    assert all(fragment in message for fragment in fragments), message
+
+
+def test_an_object_without_end_is_refused_early() -> None:
+    text = TextStream(io.BufferedReader(Endless(b'{"a": "', b"x"), 1 << 16), "t.jsonl")
+    assert "t.jsonl has a line of more than 16 MB" in refused(lambda: open_json_lines(text))
+
+
+def test_a_spreadsheet_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_xlsx(tmp_path / "t.xlsx", {"s": [*ROWS, *([["x", 1]] * 2000)]})
+    assert len(read_table(path, **ASKED).value) > 2000
+    monkeypatch.setattr(sheets, "MOST_UNPACKED", path.stat().st_size // 2)
+    assert "Save the table as CSV or Parquet" in refused(lambda: read_table(path, **ASKED))
 
 
 @pytest.mark.parametrize("content", [

@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import itertools
 import os
 import re
 import sys
@@ -29,12 +28,16 @@ from colme.errors import DataError, nearest, shorten
 
 BLOCK = 1 << 24
 """Bytes of text read at a time."""
+LONGEST_HEADER = 1 << 22
+"""Bytes of the longest header: compressed, a line of gigabytes takes a megabyte."""
+MOST_HEADER_LINES = 10_000
 BUFFER = 1 << 20
 """Bytes of a column of a Parquet file read at a time."""
 PARQUET, ARROW, SHEETS = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm", ".ods")
 TEXT, JSON_LINES = (".csv", ".tsv", ".tab", ".txt"), (".jsonl", ".ndjson")
 COMPRESSED = (".gz", ".bz2", ".zst")
 """Compression suffixes, allowed after those of text files."""
+BLANK = b" \t\r\n\v\f" + codecs.BOM_UTF8
 SEPARATORS = (",", ";", "\t", "|")
 CONTENTS = {
     b"PAR1": ("a Parquet file", PARQUET, ".parquet"),
@@ -196,20 +199,17 @@ def _guarded(pieces: Iterator[Any], wanted: Sequence[Hashable], name: str) -> It
 
 
 def _open_csv(text: TextStream, ending: str, form: TableFormat) -> BatchSource:
-    header, separator = _header(text, ending, form)
+    header, separator, size = _header(text, ending, form)
     return BatchSource(
-        text.name, header, lambda wanted: _csv_batches(text, header, separator, wanted), text.total, text=True
+        text.name, header, lambda wanted: _csv_batches(text, size, header, separator, wanted), text.total, text=True
     )
 
 
-def _header(text: TextStream, ending: str, form: TableFormat) -> tuple[list[str], str]:
-    """The column names in the first line, and the separator; a quoted name may span several lines."""
-    first = ""
+def _header(text: TextStream, ending: str, form: TableFormat) -> tuple[list[str], str, int]:
+    """The column names in the first row, the separator, and the bytes up to the next row."""
     try:
-        for line in itertools.takewhile(bool, iter(text.stream.readline, b"")):
-            first += line.decode("utf-8-sig" if not first else "utf-8")
-            if first.strip() and first.count('"') % 2 == 0:
-                break
+        row = _first_row(text)
+        first = row.decode("utf-8-sig")
     except UnicodeError:
         raise text.not_decoded() from None
     if "\0" in first:
@@ -222,7 +222,23 @@ def _header(text: TextStream, ending: str, form: TableFormat) -> tuple[list[str]
     except csv.Error as error:
         raise DataError(f"the first line of {text.name} is not a header: {reason(error)}. Save it with line feeds at "
                         "the ends of lines.") from None  # fmt: skip
-    return [each.strip() for each in names], separator
+    return [each.strip() for each in names], separator, len(row)
+
+
+def _first_row(text: TextStream) -> bytes:
+    """The first line that is not empty, with the lines after it that a quoted name spans."""
+    lines: list[bytes] = []
+    room, quotes, blank = LONGEST_HEADER, 0, True
+    while line := text.stream.readline(room + 1):
+        lines.append(line)
+        room, quotes, blank = room - len(line), quotes + line.count(b'"'), blank and not line.strip(BLANK)
+        if room < 0 or len(lines) > MOST_HEADER_LINES:
+            raise DataError(f"the first row of {text.name} has more than {LONGEST_HEADER >> 20} MB or "
+                            f"{MOST_HEADER_LINES:,} lines: it must be a header. Check for a quotation mark that is not "
+                            "closed, and for line feeds.")  # fmt: skip
+        if not blank and quotes % 2 == 0:
+            break
+    return b"".join(lines)
 
 
 def _separator(header: str, name: str, form: TableFormat) -> str:
@@ -238,14 +254,15 @@ def _separator(header: str, name: str, form: TableFormat) -> str:
 
 
 def _csv_batches(
-    text: TextStream, header: list[str], separator: str, wanted: Sequence[Hashable]
-) -> Iterator[Batch]:  # fmt: skip
+    text: TextStream, start: int, header: list[str], separator: str, wanted: Sequence[Hashable]
+) -> Iterator[Batch]:
     from pyarrow import csv as arrow_csv
 
     numbered = [f"{k}" for k in range(len(header))]  # columns that are not read may share a name
     places = {column: numbered[header.index(str(column))] for column in wanted}
     columns = list(places.values())
     bad: list[Any] = []
+    rest, reader = text.rest(start), None
 
     def refuse(row: Any) -> str:
         bad.append(row)
@@ -253,7 +270,7 @@ def _csv_batches(
 
     try:
         reader = arrow_csv.open_csv(
-            text.stream,
+            rest,
             arrow_csv.ReadOptions(column_names=numbered, block_size=BLOCK, use_threads=False),
             arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse),
             arrow_csv.ConvertOptions(
@@ -280,3 +297,6 @@ def _csv_batches(
             raise DataError(f"{text.name} has a row of more than {BLOCK >> 20} MB: rows must be shorter. Check for a "
                             "quotation mark that is not closed.") from None  # fmt: skip
         raise damaged(text.name, error) from None
+    finally:
+        rest = reader = None
+        text.stop()

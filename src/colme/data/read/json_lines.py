@@ -17,6 +17,8 @@ from colme.errors import DataError, shorten
 
 BLOCK = 1 << 24
 """Bytes of lines read at a time; the columns are the keys of the first block."""
+LONGEST_LINE = 1 << 24
+"""Bytes of a line at most: compressed, a line of gigabytes takes a megabyte."""
 MARK = "\ufeff".encode()
 
 
@@ -61,7 +63,11 @@ def _blocks(text: TextStream) -> Iterator[bytes]:
             block = start + text.stream.read(BLOCK)
             if not block:
                 return
-            yield block + text.stream.readline()
+            rest = text.stream.readline(LONGEST_LINE + 1)
+            if len(rest) > LONGEST_LINE:
+                raise DataError(f"{text.name} has a line of more than {LONGEST_LINE >> 20} MB: lines must be shorter. "
+                                "Write one object per line.")  # fmt: skip
+            yield block + rest
             start = b""
     except UnicodeError:
         raise text.not_decoded() from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import zipfile
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from colme.data.read.file_errors import damaged, empty
 from colme.data.read.format import TableFormat
 from colme.errors import DataError, missing_extra, one_of, shorten
 
+MOST_UNPACKED = 1 << 30
+"""Bytes of a spreadsheet without its compression; a million rows of ten columns have about 0.4 GB."""
+
 
 def open_sheet(path: Path, form: TableFormat) -> BatchSource:
     """The sheet that is named, or the first one that is visible and not empty."""
@@ -23,6 +28,7 @@ def open_sheet(path: Path, form: TableFormat) -> BatchSource:
         import python_calamine as calamine
     except ImportError:
         raise missing_extra("python-calamine", "excel", "reading spreadsheets") from None
+    _check_size(path)
     try:
         book = calamine.load_workbook(path)
         names = [each.name for each in book.sheets_metadata
@@ -41,6 +47,15 @@ def open_sheet(path: Path, form: TableFormat) -> BatchSource:
     several = sheet is None and len(names) > 1
     notes = [f"Of the {len(names)} sheets of {path.name}, {content.name!r} was read."] if several else []
     return _Sheet(content, f"sheet {content.name!r} of {path.name}", form.decimal).source(*notes)
+
+
+def _check_size(path: Path) -> None:
+    """Refuse an archive that says that it unpacks to more than any sheet needs."""
+    with contextlib.suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+        if size > MOST_UNPACKED:
+            raise DataError(f"{path.name} unpacks to {size >> 20:,} MB: spreadsheets may have {MOST_UNPACKED >> 20:,}. "
+                            "Save the table as CSV or Parquet.")  # fmt: skip
 
 
 class _Sheet:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import io
+import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +32,33 @@ class TextStream:
     ):  # fmt: skip
         self.name, self.size, self.encoding = name, size, encoding
         self._source, self._reopen = source, reopen
+        self._ahead: _Stoppable | None = None
         if encoding is not None:
             native = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r")
             source = pa.transcoding_input_stream(native, encoding, "utf-8")
         self.stream = io.BufferedReader(source, PIECE) if isinstance(source, pa.NativeFile) else source
+
+    def rest(self, start: int) -> Any:
+        """What follows the first `start` bytes, which were read, for Arrow, which reads ahead in a thread of its own.
+
+        That thread must not be within Python when the process ends, for then Python aborts. So Arrow opens a file of
+        UTF-8 itself; other streams must be stopped."""
+        if self._reopen is not None and self.encoding is None:
+            self._source = self._reopen()
+            self._source.read(start)
+            return self._source
+        self._ahead = _Stoppable(self.stream)
+        return pa.PythonFile(self._ahead, "r")
+
+    def stop(self) -> None:
+        """End `rest`, and wait until Arrow has let go of it, unless it waits for a pipe."""
+        if self._ahead is None:
+            return
+        self._ahead.closed = True
+        held, self._ahead = weakref.ref(self._ahead), None
+        end = time.monotonic() + 1.0
+        while held() is not None and time.monotonic() < end:
+            time.sleep(0.002)
 
     def total(self, rows: int) -> int | None:
         """About how many rows there are, if so many were read so far."""
@@ -54,6 +79,26 @@ class TextStream:
             f"{self.name} is not {self.encoding or 'UTF-8'} text{here}: text must be in UTF-8, or in the encoding that "
             f"is named. {remedy}"
         )
+
+
+class _Stoppable:
+    """A stream of Python that ends when it is stopped."""
+
+    def __init__(self, stream: Any):
+        self._stream, self.closed = stream, False
+
+    def read(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        while size > 0 and not self.closed and (piece := self._stream.read(min(size, PIECE))):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """The stream is the caller's."""
+
+    def readable(self) -> bool:
+        return True
 
 
 def _diagnosis(source: Any) -> tuple[int, str | None]:
