@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,31 +73,56 @@ def install_command(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout of colme"
 
 
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+"""Invisible characters that reorder the text around them."""
+
+
+def printable(text: object) -> str:
+    """Text that users, files or peers gave, on one line and safe to print: characters that would move the cursor,
+    change colors, reorder the text or break the line are replaced. Every table, message and log line goes through it;
+    JSON and CSV, which machines read, do not."""
+    return "".join(
+        each if each.isprintable() else " " if each in "\t\n\r" else "�" if _unprintable(each) else each
+        for each in str(text)
+    )
+
+
+def _unprintable(character: str) -> bool:
+    return character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+
+
 def shorten(value: object) -> str:
     """The repr of a value, on one line and not too long for a sentence."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole(value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: int = 1) -> int:
-    """A whole number of at least `low`, or a refusal."""
+def whole(
+    value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: int = 1, high: int | None = None
+) -> int:
+    """A whole number of at least `low` and at most `high`, or a refusal."""
     try:
         number = operator.index(value)
     except TypeError:
         number = low - 1
-    if isinstance(value, bool) or number < low:
-        raise error(f"{name}={shorten(value)}: it must be a whole number of at least {low}. Try {example}.")
+    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        rule = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise error(f"{name}={shorten(value)}: it must be a whole number {rule}. Try {example}.")
     return number
 
 
-def positive(value: Any, name: str, example: str, error: type[ColmeError] = ColmeError) -> float:
-    """A positive finite number, or a refusal."""
+def positive(
+    value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: float = 0.0,
+    high: float = math.inf,
+) -> float:  # fmt: skip
+    """A positive finite number, from `low` to `high`, or a refusal."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, bool | str) or not 0.0 < number < math.inf:
-        raise error(f"{name}={shorten(value)}: it must be positive and finite. Try {example}.")
+    if isinstance(value, bool | str) or not (0.0 < number < math.inf and low <= number <= high):
+        rule = "positive and finite" if high == math.inf else f"a number from {low:g} to {high:g}"
+        raise error(f"{name}={shorten(value)}: it must be {rule}. Try {example}.")
     return number
 
 

@@ -559,7 +559,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
         ["simulate", "--seeds", "many"],
         r"'many' is neither a number nor a list of numbers\. Try 10, or 3,5,8\.",
     ),
-    "no jobs": (["run", "small.toml", "-j", "0"], r"0 is not in the range x>=1"),
+    "no jobs": (["run", "small.toml", "-j", "0"], r"0 is not in the range 1<=x<=1024"),
     "no backend": (["run", "small.toml", "--backend", "slurm"], r"'slurm' is not one of"),
     "no value": (["simulate", "--level", ""], r"empty value"),
     "word for a number": (
@@ -855,3 +855,71 @@ def test_plot_fits_a_figure_to_a_column(call: Calls, small: Path) -> None:
         assert code == 1 and said in err
     code, _, err = call("plot", "small", "mse", "--font", "No Such Font")
     assert code == 1 and "font='No Such Font' is not installed" in err
+
+
+# Numbers and texts from outside
+
+
+def numeric_options() -> dict[str, click.Option]:
+    """Every option of a command that is a number, as "command --option"."""
+    found: dict[str, click.Option] = {}
+
+    def walk(command: click.Command, path: str) -> None:
+        for param in command.params:
+            if isinstance(param, click.Option) and param.type.name in ("integer", "float", "integer range",
+                                                                       "float range"):  # fmt: skip
+                found[f"{path}{param.opts[-1]}"] = param
+        for name in command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ():
+            inner = command.get_command(click.Context(command), name)
+            assert inner is not None
+            walk(inner, f"{path}{name} ")
+
+    walk(cli.colme, "")
+    return found
+
+
+NUMERIC = numeric_options()
+ANY_FINITE = ("estimate --above", "estimate --sigma", "run --checkpoint-every", "node plan --tick-rate")
+"""These have no upper bound here; the library has its own."""
+
+
+def test_all_numbers_of_the_command_line_are_known() -> None:
+    assert {"run --jobs", "simulate --jobs", "node demo --n-agents", "estimate --level"} <= set(NUMERIC)
+
+
+@pytest.mark.parametrize("option", NUMERIC)
+def test_every_number_of_the_command_line_has_bounds(option: str) -> None:
+    """Neither NaN nor infinity nor 100 000 threads."""
+    param, kept = NUMERIC[option], option in ANY_FINITE
+    words = ["nan", "inf", "-inf", *([] if kept else ["1e308", "9" * 30, "-1"])]
+    for word in [*words, *(["100000"] if option.endswith(("--jobs", "--n-agents")) else [])]:
+        with pytest.raises(click.BadParameter) as caught:
+            param.type.convert(word, param, None)
+        assert "\n" not in caught.value.message
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\r\n\x00\ud800"
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_tables_and_messages_print_no_control_characters(wide: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    emit([{"name": EVIL, EVIL: 1, "several": [EVIL, "b"]}], "table", title=EVIL, wide=wide)
+    say(f"cannot read {EVIL}: no.\nA second line.")
+    out, err = capfd.readouterr()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", out + err)
+    assert "�[2J" in out and "�[2J" in err and err.endswith("��: no.\nA second line.\n")
+
+
+def test_json_and_csv_keep_names_as_they_are(capfd: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[2J\u202e=cmd()"
+    emit([{"name": evil}], "json")
+    emit([{"name": evil}], "csv")
+    first, _, second = capfd.readouterr().out.partition("]\n")
+    assert json.loads(first + "]") == [{"name": evil}]
+    assert list(csv.DictReader(io.StringIO(second))) == [{"name": evil}]
+
+
+def test_an_error_about_an_evil_file_name_is_printable(call: Calls, tmp_path: Path) -> None:
+    code, _, err = call("node", "status", "-c", str(tmp_path / "\x1b[2Jx\u202e\nError: y.toml"))
+    assert code == 1 and "\x1b" not in err and "\u202e" not in err and "�[2Jx� Error: y.toml" in err
+    assert err.count("\n") == 1

@@ -538,7 +538,7 @@ def test_questions_that_have_no_answer_are_refused_by_command(file: Path, capfd:
     code, _, err = call(capfd, file, *ASKED, "--explain", "s-99")
     assert code == 1 and "there is no agent 's-99'" in err
     assert call(capfd, file, *ASKED, "--top", 0)[0] == 2
-    assert call(capfd, file, *ASKED, "--above", "nan")[0] == 1
+    assert call(capfd, file, *ASKED, "--above", "nan")[0] == 2
     (file.parent / "single.csv").write_text("a,v\nx,1\ny,2\n")
     code, _, err = call(capfd, file.parent / "single.csv", "--agent", "a", "--value", "v", "--top", 1)
     assert code == 1 and "noise of a sample is not known" in err

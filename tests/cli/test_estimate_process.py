@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import fcntl
+import gzip
 import html
 import io
 import json
@@ -48,6 +49,39 @@ def test_a_table_becomes_every_kind_of_file(tmp_path: Path) -> None:
     assert [float(row["estimate"]) for row in rows] == [row["estimate"] for row in agents]
     assert "Collaboration helps" in done.stderr and "2 groups" in done.stderr and "Traceback" not in done.stderr
     assert all(name in done.stderr for name in names)
+
+
+def test_names_that_are_formulas_are_kept_unless_spreadsheets_are_meant(tmp_path: Path) -> None:
+    names = ["=cmd()", "+1", "-1-1", "@SUM(A1)", "plain", "a=b", "\t=1", "\uff1d1", "'", '=HYPERLINK("x","y")']
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("=who", "v"), *((name, x) for x in (1.0, 2.0, -3.5) for name in names)])
+    arguments = ("t.csv", "--agent", "=who", "--value", "v", "--method", "local", "-q", "--format", "csv")
+    plain = colme(tmp_path, *arguments, "-o", "kept.csv")
+    safe = colme(tmp_path, *arguments, "-o", "safe.csv", "-o", "safe.json", "--escape-formulas")
+    assert plain.returncode == safe.returncode == 0, safe.stderr
+
+    def read(text: str) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(text)))
+
+    with (tmp_path / "kept.csv").open(newline="") as kept, (tmp_path / "safe.csv").open(newline="") as escaped:
+        kept_rows, safe_rows = read(kept.read()), read(escaped.read())
+    assert kept_rows == read(plain.stdout) and safe_rows == read(safe.stdout)
+    assert sorted(row[0] for row in kept_rows[1:]) == sorted(names)
+    expected = [name if name in ("plain", "a=b", "'") else f"'{name}" for name in names]
+    assert sorted(row[0] for row in safe_rows[1:]) == sorted(expected) and safe_rows[0][0] in ("agent", "'=who")
+    assert [row[1:] for row in safe_rows] == [row[1:] for row in kept_rows]  # numbers below zero stay numbers
+    assert {row["agent"] for row in json.loads((tmp_path / "safe.json").read_text())["agents"]} == set(names)
+
+
+def test_a_row_of_gigabytes_ends_with_one_sentence(tmp_path: Path) -> None:
+    """Arrow reads ahead in a thread: as the process ended, it aborted the interpreter."""
+    with gzip.open(tmp_path / "t.csv.gz", "wb", 1) as file:
+        file.write(b"sensor,celsius\ns," + b"1" * (1 << 20))
+        for _ in range(100):
+            file.write(b"1" * (1 << 20))
+    done = colme(tmp_path, "t.csv.gz", *COLUMNS)
+    assert done.returncode == 1 and done.stderr.startswith("Error: t.csv.gz has a row of more than 16 MB")
+    assert done.stderr.count("\n") == 1
 
 
 def test_from_a_pipe_to_a_pipe(tmp_path: Path) -> None:

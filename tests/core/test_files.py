@@ -69,3 +69,43 @@ def test_arrays_come_back_with_their_head(tmp_path: Path) -> None:
     write_arrays(tmp_path / "file", "a form 1", {"seed": 3}, {"x": np.arange(3)})
     head, arrays = read_arrays(tmp_path / "file", "a form 1")
     assert head == {"seed": 3} and arrays["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_temporary_names_cannot_be_guessed_and_links_are_not_followed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, path, used = tmp_path / "victim", tmp_path / "file", []
+    victim.write_bytes(b"precious")
+    for guess in (".file.tmp", f".file.{os.getpid()}.tmp"):
+        (tmp_path / guess).symlink_to(victim)
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (used.append(str(paths[0])), replace(*paths)))
+    for _ in range(3):
+        WRITERS[kind](path)
+    assert len(set(used)) == 3 and victim.read_bytes() == b"precious"
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")  # even if a name were known
+    (tmp_path / ".file.guessed.tmp").symlink_to(victim)
+    with pytest.raises(ColmeError, match="File exists"):
+        WRITERS[kind](path)
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "plain", b"")
+        write_whole(tmp_path / "key", b"", mode=0o600)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "key")] == [0o640, 0o600]
+
+
+def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    old, recent, other = (tmp_path / name for name in (".file.0a.tmp", ".file.0b.tmp", ".other.0a.tmp"))
+    for path in (old, recent, other):
+        path.write_bytes(b"part")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    write_arrays(tmp_path / "file", "a form 1", {}, {"x": np.arange(3)})
+    assert not old.exists() and recent.exists() and other.exists()

@@ -117,7 +117,7 @@ def test_a_backend_that_is_not_installed_is_a_sentence(
 
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"backend": "luky"}, r"unknown backend 'luky': .* Did you mean 'loky'\?"),
-    ({"jobs": 0}, r"jobs=0: it must be a whole number of at least 1\. Try jobs=2\."),
+    ({"jobs": 0}, r"jobs=0: it must be a whole number from 1 to 1024\. Try jobs=2\."),
     ({"checkpoint_every": 0}, r"checkpoint_every=0: it must be positive and finite\."),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_refused_before_anything_is_written(

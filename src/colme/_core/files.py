@@ -1,7 +1,8 @@
 """Files that are written completely or not at all: texts, bytes, and arrays (NumPy's .npz with a JSON head, no pickle).
 
 Each is written to a temporary file in the same folder, flushed to the disk and renamed, and the folder is flushed. A
-crash or a power cut leaves the old file or the new one, never a part of it.
+crash or a power cut leaves the old file or the new one, never a part of it. The names of temporary files are random,
+and what exists under them, such as a link to another file, is never opened.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from colme.errors import CheckpointError, RunError
 
 _HEAD = "head"
+_LEFT_BEHIND = 3600.0  # seconds after which a temporary file is that of a killed process
 
 
 def write_arrays(
@@ -28,22 +33,15 @@ def write_arrays(
     target = Path(path)
     if not target.name or target.is_dir():
         raise CheckpointError(f"cannot write {target}: it is a folder. Name a file in it.")
-    temporary = target.with_name(f".{target.name}.tmp")  # always the same, so that a killed run leaves at most one
     text = json.dumps({"format": form} | head)
+    _remove_left_behind(target)
     try:
-        with open(temporary, "wb") as file:
+        with _replacing(target) as file:
             np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
-            _to_disk(file)
-        os.replace(temporary, target)
-        flush(target.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise CheckpointError(
-                f"cannot write {target}: {error.strerror}. Choose a folder with room that is writable."
-            ) from error
-        raise
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {target}: {error.strerror}. Choose a folder with room that is writable."
+        ) from error
 
 
 def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -91,26 +89,44 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, text.encode())
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, atomically; its folder is made if it is missing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file, atomically; its folder is made if it is missing.
+
+    mode  permissions of the new file, before the umask"""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        with _replacing(path, mode) as file:
             file.write(content)
-            _to_disk(file)
-        os.replace(temporary, path)
-        flush(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
 
 
-def _to_disk(file: IO[bytes]) -> None:
-    """Flush an open file to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
+@contextlib.contextmanager
+def _replacing(target: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of the target at the end, or, after an error, is removed."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(temporary, new, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        flush(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _remove_left_behind(target: Path) -> None:
+    """Remove temporary files of processes that were killed while they wrote the target: they may be large."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(target.parent):
+            path = target.parent / name
+            ours = name.startswith(f".{target.name}.") and name.endswith(".tmp")
+            if ours and time.time() - path.lstat().st_mtime > _LEFT_BEHIND:
+                path.unlink()
 
 
 def check_writable(path: Path) -> None:

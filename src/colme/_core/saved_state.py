@@ -80,7 +80,7 @@ def from_bytes(raw: bytes) -> dict[str, Any]:
     """What `to_bytes` wrote."""
     try:
         return msgspec.msgpack.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise CheckpointError("the saved state of the agent is torn. Delete the store and start anew.") from None
 
 

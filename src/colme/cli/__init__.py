@@ -12,7 +12,7 @@ import click
 
 from colme import __version__
 from colme.cli.messages import say
-from colme.errors import ColmeError, ColumnError, ExperimentError
+from colme.errors import ColmeError, ColumnError, ExperimentError, printable
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
     "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (ColmeError, OSError) as error:
         if debug:
             raise
-        say(f"Error: {error}")
+        say(f"Error: {printable(error)}")
         code = 2 if isinstance(error, ExperimentError | ColumnError) else 1
     except MemoryError:
         say("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).")
@@ -111,6 +111,6 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        say(f"Error: {type(error).__name__}: {error}. This is a bug in colme; --debug shows where.")
+        say(f"Error: {type(error).__name__}: {printable(error)}. This is a bug in colme; --debug shows where.")
         code = 1
     sys.exit(code if isinstance(code, int) else 0)

@@ -15,8 +15,9 @@ import click
 from colme.cli._agent_table import print_agents
 from colme.cli._row_progress import row_progress
 from colme.cli.output import format_option, say
+from colme.cli.parameters import SEED, Number
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
-from colme.errors import RunError
+from colme.errors import RunError, printable
 
 if TYPE_CHECKING:
     from colme.data.report.result import Result
@@ -93,29 +94,31 @@ def table_format_options(command: Any) -> Any:
 @click.option("--method", default="auto", show_default=True, metavar="NAME",
               help="auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or "
                    "cl-colme.")  # fmt: skip
-@click.option("--groups", type=click.IntRange(min=1), metavar="N",
+@click.option("--groups", type=click.IntRange(1, 10**6), metavar="N",
               help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
-@click.option("--sigma", type=click.FloatRange(min=0, min_open=True), metavar="NUMBER",
+@click.option("--sigma", type=Number(min=0, min_open=True), metavar="NUMBER",
               help="Standard deviation of a sample, if known.")  # fmt: skip
 @click.option("--half-life", type=Duration(), metavar="TIME",
               help="The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the "
                    "times are plain numbers.")  # fmt: skip
-@click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
+@click.option("--level", type=Number(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
-@click.option("--above", multiple=True, type=float, metavar="NUMBER",
+@click.option("--above", multiple=True, type=Number(), metavar="NUMBER",
               help="Add the probability that an agent's mean is above this number, as a column; repeat for "
                    "more.")  # fmt: skip
-@click.option("--top", type=click.IntRange(min=1), metavar="K",
+@click.option("--top", type=click.IntRange(1, 10**9), metavar="K",
               help="Add the expected rank of every agent (1: the largest mean), its interval, and the probability of "
                    "being among the first K, as columns, and show these K.")  # fmt: skip
 @click.option("--explain", multiple=True, metavar="AGENT",
               help="Explain the estimate of this agent in a few sentences; repeat for more.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random folds.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random folds.")
 @click.option("--time-format", metavar="FORMAT",
               help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
 @table_format_options
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
+@click.option("--escape-formulas", is_flag=True,
+              help="In CSV, for spreadsheets: an apostrophe before names that begin like a formula.")  # fmt: skip
 @click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
@@ -126,7 +129,7 @@ def table_format_options(command: Any) -> Any:
 def command(
     context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
     above: tuple[float, ...], top: int | None, explain: tuple[str, ...], outputs: tuple[str, ...], plot: str | None,
-    report: str | None, quiet: bool, wide: bool, form: str, **options: Any,
+    report: str | None, quiet: bool, wide: bool, form: str, escape_formulas: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
 
@@ -183,7 +186,7 @@ def command(
         from colme.data.report.questions import with_answers
 
         result = with_answers(result, above, top)
-    written = [output.save_result(result, path) for path in outputs]
+    written = [output.save_result(result, path, escape_formulas=escape_formulas) for path in outputs]
     if plot is not None:
         from colme.lab import plots
 
@@ -197,7 +200,7 @@ def command(
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
-        click.echo(output.csv_of(result), nl=False)
+        click.echo(output.csv_of(result, escape_formulas=escape_formulas), nl=False)
     else:
         left_out = print_agents(result, wide=wide, top=top)
         if left_out and not quiet:
@@ -266,21 +269,21 @@ def _print_sentences(result: Result, explained: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from colme.data.report.sentences import headline, safe_name, sentences
+    from colme.data.report.sentences import headline, sentences
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 110
-    console.print(headline(result), style="bold")
+    console.print(printable(headline(result)), style="bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for topic, sentence in sentences(result).items():
-        table.add_row(topic, safe_name(sentence, 10_000))
+        table.add_row(topic, printable(sentence))
     for note in result.summary.notes:
-        table.add_row("Note", safe_name(note, 10_000))
+        table.add_row("Note", printable(note))
     for each in explained:
-        table.add_row("Explanation", safe_name(each, 10_000))
+        table.add_row("Explanation", printable(each))
     console.print(table)
 
 

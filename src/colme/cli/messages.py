@@ -8,9 +8,12 @@ import textwrap
 
 import click
 
+from colme.errors import printable
+
 
 def say(text: str) -> None:
-    """Print a message on stderr. On a terminal, long lines are broken between words."""
+    """Print a message on stderr, its lines `printable`. On a terminal, long lines are broken between words."""
+    text = "\n".join(map(printable, text.split("\n")))
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         text = "\n".join(_wrapped(line, width) for line in text.split("\n"))

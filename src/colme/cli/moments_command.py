@@ -10,6 +10,7 @@ import click
 from colme.cli._row_progress import row_progress
 from colme.cli.estimate_command import _check_targets, table_format_options
 from colme.cli.output import say
+from colme.cli.parameters import SEED
 
 
 @click.command("moments")
@@ -18,7 +19,7 @@ from colme.cli.output import say
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
 @click.option("--value", required=True, metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
 @click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
-@click.option("--seed", type=click.IntRange(min=0),
+@click.option("--seed", type=SEED,
               help="Seed of the random folds, another one for each part (default: drawn anew).")  # fmt: skip
 @table_format_options
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from colme.cli.messages import say as say
+from colme.errors import printable
 from colme.lab.text import Row, text_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def emit(rows: Sequence[Row], form: str, *, title: str = "", spare: Sequence[str
         writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        click.echo(buffer.getvalue(), nl=False)
+        click.echo(buffer.getvalue(), nl=False, color=True)  # else click would take escape sequences out of names
     elif rows:
         _print_table(rows, title, spare, wide)
     else:
@@ -76,11 +77,11 @@ def table_of(rows: Sequence[Row], title: str = "") -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
+    table = Table(title=printable(title) or None, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
     for name in rows[0]:
         number = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(
-            name.replace("_", " "), justify="right" if number else "left", overflow="fold", no_wrap=number,
+            printable(name.replace("_", " ")), justify="right" if number else "left", overflow="fold", no_wrap=number,
             min_width=None if number else min(max(len(text_of(row[name])) for row in rows), LEAST_TEXT),
         )  # fmt: skip
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,25 @@ class FigureName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in FIGURES if name.startswith(incomplete)]
 
 
+class Number(click.FloatRange):
+    """A finite number within a range; click would let NaN pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        number: float = super().convert(value, param, context)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number. Try 1.", param, context)
+        return number
+
+    def _describe_range(self) -> str:
+        return "" if self.min is self.max is None else super()._describe_range()
+
+
+MOST_JOBS = 1024
+"""Processes or threads at once, at most."""
 EXPERIMENT = ExperimentArgument()
 FIGURE = FigureName()
 METHOD = MethodName()
+SEED = click.IntRange(0, 2**63 - 1)
 
 SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "record", "precision")
 """Columns of a table of runs that a narrow terminal leaves out first."""

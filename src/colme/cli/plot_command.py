@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, FIGURE, results_option, source_of
+from colme.cli.parameters import EXPERIMENT, FIGURE, Number, results_option, source_of
 
 
 @click.command("plot")
@@ -18,7 +18,7 @@ from colme.cli.parameters import EXPERIMENT, FIGURE, results_option, source_of
     "--into", type=click.Path(file_okay=False), help="Folder to write to (default: figures, beside the runs)."
 )
 @click.option("--width", metavar="LENGTH", help="Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.")
-@click.option("--font-size", type=float, metavar="POINTS", help="Size of the letters.")
+@click.option("--font-size", type=Number(1, 1000), metavar="POINTS", help="Size of the letters.")
 @click.option("--font", metavar="FAMILY", help="Font of the letters, such as 'Times New Roman' or serif.")
 @click.option("--no-title", is_flag=True, help="Leave out the title, for a figure with a caption.")
 @format_option

@@ -11,7 +11,16 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, plain_row, say, wide_option
-from colme.cli.parameters import EXPERIMENT, SPARE_OF_RUNS, absolute_graphs, known_source, parse_seeds, results_option
+from colme.cli.parameters import (
+    EXPERIMENT,
+    MOST_JOBS,
+    SPARE_OF_RUNS,
+    Number,
+    absolute_graphs,
+    known_source,
+    parse_seeds,
+    results_option,
+)
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
@@ -36,15 +45,16 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @click.command("run", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at once (default: number of cores).")
+@click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
+              help="Runs at once (default: number of cores).")  # fmt: skip
 @click.option("--seeds", metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
 @click.option("--dry-run", is_flag=True, help="List the runs without doing them.")
 @click.option("--force", is_flag=True, help="Do all runs again.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True,
               help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
 @click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
-@click.option("--checkpoint-every", type=float, default=30.0, show_default=True, metavar="SECONDS",
-              help="Time between two checkpoints of a long run.")  # fmt: skip
+@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0, show_default=True,
+              metavar="SECONDS", help="Time between two checkpoints of a long run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option
 @format_option

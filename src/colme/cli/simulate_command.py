@@ -8,7 +8,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import METHOD, absolute_graphs, parse_seeds
+from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 
 SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "lost_edges", "oracle_mse", "seeds",
@@ -22,7 +22,8 @@ SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "los
 @click.option(
     "--seeds", default="1", show_default=True, metavar="N|A,B,...", help="Number of seeds, or a list of seeds."
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Seeds at once (default: number of cores).")
+@click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
+              help="Seeds at once (default: number of cores).")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print every recorded step, not only the last one.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option

@@ -190,7 +190,7 @@ def _about(table: Any) -> _About:
         raise DataError(f"{shorten(table)} is not a table of moments. Make one with partial_moments (colme moments).")
     try:
         about = msgspec.json.decode(table.schema.metadata[_KEY], type=_About)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
     if about.version != VERSION:
         raise DataError(f"moments of version {about.version}: this version of colme reads version {VERSION}. Make them "

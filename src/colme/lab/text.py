@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from colme.errors import printable
+
 Row = dict[str, Any]
 
 
@@ -23,4 +25,4 @@ def text_of(value: Any) -> str:
         return f"{value:.0f}"
     if isinstance(value, float):
         return f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.2e}"
-    return ", ".join(map(text_of, value)) if isinstance(value, list | tuple) else str(value)
+    return ", ".join(map(text_of, value)) if isinstance(value, list | tuple) else printable(value)

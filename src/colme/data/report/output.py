@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from colme.data.report.result import Result
 from colme.errors import DataError, missing_extra
 
 ENDINGS = (".parquet", ".csv", ".json")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a cell begins with that a spreadsheet takes for a formula (OWASP, CSV injection)."""
 
 
 def check_ending(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
@@ -24,12 +27,17 @@ def check_ending(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
     check_writable(path)
 
 
-def save_result(result: Result, path: str | os.PathLike[str]) -> Path:
-    """Write all agents to a Parquet, CSV or JSON file, by its ending. Parquet and JSON also hold the summary."""
+def save_result(result: Result, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> Path:
+    """Write all agents to a Parquet, CSV or JSON file, by its ending. Parquet and JSON also hold the summary.
+
+    escape_formulas  in CSV, for spreadsheets: see `csv_of`"""
     target = Path(path)
     check_ending(target)
-    make = {".parquet": parquet_of, ".csv": csv_of, ".json": json_of}[target.suffix.lower()]
-    write_whole(target, make(result))
+    if target.suffix.lower() == ".csv":
+        content = csv_of(result, escape_formulas=escape_formulas)
+    else:
+        content = {".parquet": parquet_of, ".json": json_of}[target.suffix.lower()](result)
+    write_whole(target, content)
     return target
 
 
@@ -41,14 +49,40 @@ def json_of(result: Result) -> bytes:
     return msgspec.json.format(msgspec.json.encode(_finite(whole)), indent=2) + b"\n"
 
 
-def csv_of(result: Result) -> bytes:
-    """One row per agent."""
-    _, table = _arrow(result)
+def csv_of(result: Result, *, escape_formulas: bool = False) -> bytes:
+    """One row per agent.
+
+    Names are written as they are, so that they can be read back. With `escape_formulas`, a name that begins like a
+    formula (=, +, -, @, or a tab or line break before one) gets an apostrophe in front, and a spreadsheet shows it
+    instead of computing it."""
+    pyarrow, table = _arrow(result)
     from pyarrow import csv
+
+    if escape_formulas:
+        table = pyarrow.table(
+            [_escaped(column) for column in table.columns], [_escape(each) for each in table.column_names]
+        )
 
     buffer = io.BytesIO()
     csv.write_csv(table, buffer, csv.WriteOptions(quoting_style="needed", quoting_header="needed"))
     return buffer.getvalue()
+
+
+def _escape(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _escaped(column: Any) -> Any:
+    """A column of text, escaped; any other as it is."""
+    import pyarrow
+    from pyarrow import compute
+
+    text = column.combine_chunks()
+    if pyarrow.types.is_dictionary(text.type):
+        text = text.dictionary_decode()
+    if not (pyarrow.types.is_string(text.type) or pyarrow.types.is_large_string(text.type)):
+        return column
+    return compute.replace_substring_regex(text, f"^[{re.escape(''.join(FORMULA))}]", "'\\0")
 
 
 def parquet_of(result: Result) -> bytes:

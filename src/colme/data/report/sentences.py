@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colme.data.report.result import Result, Summary
+from colme.errors import printable
 
 NAMED = 5
 """Agents that a sentence lists by name."""
@@ -26,8 +27,6 @@ WEAK = 0.1
 """Correlations below this are not worth mentioning."""
 DOUBLE_DIGITS = 15
 """Significant digits that a double precision number always holds."""
-_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
-"""Invisible characters that reorder the text around them."""
 
 
 def headline(result: Result) -> str:
@@ -190,9 +189,8 @@ def any_changed(result: Result) -> bool:
 
 
 def safe_name(name: object, length: int = NAME_LENGTH) -> str:
-    """A name from the user's data on one line: long ones end in "…", and characters that would move the cursor, reorder
-    the text or break the line are replaced. East Asian wide characters count as two."""
-    text = "".join(" " if each in "\t\n\r" else "�" if _unprintable(each) else each for each in str(name))
+    """A name from the user's data, `printable`; long ones end in "…". East Asian wide characters count as two."""
+    text = printable(name)
     ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text))
     return text if not ends or ends[-1] <= length else text[: bisect.bisect_right(ends, length - 1)] + "…"
 
@@ -200,10 +198,6 @@ def safe_name(name: object, length: int = NAME_LENGTH) -> str:
 def group_name(result: Result, group: int, length: int = NAME_LENGTH) -> str:
     """The name of a known group, or the number of one that was found."""
     return safe_name(result.group_names[group], length) if result.group_names else str(group)
-
-
-def _unprintable(character: str) -> bool:
-    return character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def _counts(result: Result) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from colme.errors import printable
 from colme.lab.experiments.planning import Planned
 from colme.lab.runs.store import RunStore
 
@@ -103,7 +104,7 @@ def show(name: str) -> Iterator[Callable[[Work], None]]:
     """A bar on a terminal's stderr; elsewhere a line every ten seconds."""
     from rich.console import Console
 
-    console = Console(stderr=True)
+    console, name = Console(stderr=True), printable(name)
     if not console.is_terminal:
         said = time.monotonic()
 

@@ -130,7 +130,7 @@ def carry_out(
 ) -> None:
     """Do the missing runs."""
     one_of(backend, BACKENDS, "backend", RunError)
-    jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError)
+    jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError, high=1024)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
     store = plan.store
@@ -158,7 +158,7 @@ def carry_out(
     with _display(progress, plan), _stop_on_interrupt(stop_file) as interrupted:
         try:
             if parallel:
-                outcomes = _hand_out(tasks, jobs, backend, scheduler)
+                outcomes = _hand_out(tasks, min(jobs, len(tasks)), backend, scheduler)
             else:
                 outcomes = [perform(task) for task in tasks]
         finally:

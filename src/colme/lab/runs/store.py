@@ -20,12 +20,12 @@ import os
 import shutil
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from colme._core.files import flush, write_text
+from colme._core.structs import read_toml
 from colme.errors import RunError, missing_extra
 from colme.sim.engine import Interrupted
 
@@ -69,7 +69,7 @@ class RunStore:
             head: dict[str, Any] = json.loads((folder / "run.json").read_bytes())
             digest = hashlib.sha256((folder / "trace.parquet").read_bytes()).hexdigest()
             whole = head["format"] == FORMAT and head["name"] == name and head["trace"] == digest
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return head if whole else None
 
@@ -152,12 +152,10 @@ class RunStore:
     def load_experiment(self) -> dict[str, Any]:
         path = self.folder / "experiment.toml"
         try:
-            found = tomllib.loads(path.read_text(encoding="utf-8"))
+            path.stat()
         except FileNotFoundError:
             raise RunError(f"{self.folder} holds no experiment. Run one first: colme run FILE.toml.") from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path} cannot be read: {error}. Run the experiment again; its runs are kept.") from None
-        return found
+        return read_toml(path, RunError, "Run the experiment again; its runs are kept.")
 
 
 def toml_of(table: dict[str, Any]) -> str:
