@@ -200,8 +200,11 @@ class Judgment:
         judged = known & self.judges
         claimed = np.where(np.isfinite(self.variance), self.variance, shown)
         sums = np.stack([g, d * d, g * g, shown, claimed][: self.own.shape[1]], axis=-1)
-        self.own[judged] += sums[judged]
+        self._add(judged, sums)
         self.square = np.where(known, self.square + self.count * shown, self.square)
+
+    def _add(self, judged: NDArray[np.bool_], sums: NDArray[np.float64]) -> None:
+        self.own[judged] += sums[judged]
 
     def starts(self, t: int) -> bool:
         """Equation (2): hand in the own sums if it is time to. Returns whether step t has a round of gossip."""
@@ -241,12 +244,17 @@ class Judgment:
             weight = 0.5 * weight
         self.trust[:] = np.where(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
 
+    @property
+    def _n_heard(self) -> NDArray[np.float64]:
+        """Agents heard in an average."""
+        return self.heard[-1]
+
     def widening(self) -> NDArray[np.float64]:
         """The factor by which intervals must be widened, at least 1."""
         A, D, Q, V, C = np.maximum(self.recent.T, np.array([[-np.inf], [0.0], [0.0], [0.0], [0.0]]))
         shown = V - 2.0 * self.trust * A + self.trust**2 * D
         claimed = ((1.0 - self.trust) * np.sqrt(V) + self.trust * np.sqrt(C)) ** 2
-        error = np.hypot(np.sqrt(2.0 / self.heard[-1]) * V, 2.0 * self.trust * np.sqrt(Q))
+        error = np.hypot(np.sqrt(2.0 / self._n_heard) * V, 2.0 * self.trust * np.sqrt(Q))
         too_narrow = shown - claimed > 2.0 * error
         return np.sqrt(np.where(too_narrow, shown / np.maximum(claimed, _TINY), 1.0))
 
@@ -254,17 +262,23 @@ class Judgment:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
         n = self.count.astype(np.float64)
         error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
-        own = np.where(n > 1.0, (1.0 - self.trust) * student(level, n - 1.0) * error, np.inf)
-        own = np.where(self.trust < 1.0, own, 0.0)
+        trust = self.weights
+        own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
+        own = np.where(trust < 1.0, own, 0.0)
         factor, estimate = self.widening(), self.guarded
-        below = factor * (own + self.trust * (self.estimate - lower))
-        above = factor * (own + self.trust * (upper - self.estimate))
+        below = factor * (own + trust * (self.estimate - lower))
+        above = factor * (own + trust * (upper - self.estimate))
         return estimate - below, estimate + above
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """lambda, as each agent uses it."""
+        return self.trust
 
     @property
     def guarded(self) -> NDArray[np.float64]:
         """The estimates that guarded agents report."""
-        return np.where(np.isnan(self.mean), self.estimate, blended(self.mean, self.estimate, self.trust))
+        return np.where(np.isnan(self.mean), self.estimate, blended(self.mean, self.estimate, self.weights))
 
 
 def blended(own: Any, other: Any, trust: Any) -> NDArray[np.float64]:

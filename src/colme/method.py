@@ -134,6 +134,7 @@ class Place:
     class_: int | None = None  # the true class, for the oracle only
     heard: tuple[float, ...] | None = None  # agents heard of in 1, 2, .. rounds of gossip (`colme.gossip.agents_heard`)
     max_degree: int = 0  # in the graph; 0: that of a regular graph of so many agents and edges
+    max_ballots: int = 1  # that a node may cast in a census: its local agents, see `colme.node.gateway`
     looks: str = "separate"  # which counts the two ends of an edge compare, see `LOOKS`
 
 

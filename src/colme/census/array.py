@@ -19,8 +19,8 @@ from colme.census.posterior import (
     MixturePrior,
     borrowing,
     posterior_cdf,
+    posterior_interval,
     posterior_mean,
-    posterior_quantiles,
 )
 from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
@@ -216,10 +216,8 @@ class CensusState(State):
         return float(prior.n_components[np.maximum(prior.row, 0)].mean())
 
     def posterior(self, level: float) -> Posterior:
-        lower, upper = np.empty((2, self._world.n_agents))
-        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            posterior_quantiles(tail, self.own_mean, self.noise, self.summary().prior, end)
-        return Posterior(self.summary().probability, lower, upper)
+        ends = posterior_interval(level, self.own_mean, self.noise, self.summary().prior)
+        return Posterior(self.summary().probability, *ends)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         out = np.empty(len(truth))

@@ -35,6 +35,8 @@ _LARGEST_EXPONENT = 200
 _BITS, _VARIANCES = 44, 1 << 16
 """Bits of a code below e; the e of the channels of sample variances."""
 _MIDDLE = 1 << (_BITS - 1)
+NO_CODE = np.iinfo(np.int64).min
+"""The code of nothing."""
 LARGEST_RATIO = 100.0
 """The largest s^2 / sigma^2 that an agent contributes."""
 _BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, 1.0, *BOUNDS])
@@ -65,11 +67,17 @@ def bin_means(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     return codes, masses
 
 
+def sum_by_code(codes: Any, masses: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Contributions added up: sorted codes, each once, and the masses of each."""
+    found = np.unique(codes)  # return_inverse would take four times as long as to search
+    summed = np.bincount(np.searchsorted(found, codes).ravel(), masses.ravel(), len(found))
+    return found, summed.astype(np.float64, copy=False)
+
+
 def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The histogram of all these means, computed in one place: its codes, and the average of all contributions."""
-    each, masses = bin_means(mean, noise, unit)
-    codes = np.unique(each)  # return_inverse would take four times as long as to search
-    return codes, np.bincount(np.searchsorted(codes, each).ravel(), masses.ravel()) / len(mean)
+    codes, masses = sum_by_code(*bin_means(mean, noise, unit))
+    return codes, masses / len(mean)
 
 
 def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
@@ -132,10 +140,10 @@ def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[
     return np.stack([_channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
 
 
-def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
-    """Whether honest agents that only average could have sent this: no negative mass (but of products), a total of at
-    most one, and noise that fits the bins of its grid. A dishonest agent within these limits weighs as much as its
-    neighbors' average."""
+def plausible(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> bool:
+    """Whether honest nodes that only average could have sent this, if each casts so many ballots at most: no negative
+    mass (but of products), and noise that fits the bins of its grid. A dishonest node within these limits weighs as
+    much as its neighbors' average."""
     e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
     variances, noise = e == _VARIANCES, k == -_MIDDLE
     signed = variances & (k >= _PRODUCTS)
@@ -145,23 +153,29 @@ def plausible(codes: NDArray[np.int64], masses: NDArray[Any]) -> bool:
         and np.all(~bins | (np.abs(k) <= REACH + 1))
         and np.all(~variances | ((k >= 0) & (k < len(_BOUNDS))))
         and np.all(masses[~signed] >= -NEGLIGIBLE)
-        and np.all(masses[noise & ~variances] <= _LARGEST_NOISE)
-        and np.all(np.abs(masses[variances]) <= _ONE * _BOUNDS[k[variances]])
-        and masses[bins].sum() <= _ONE
+        and np.all(masses[noise & ~variances] <= _LARGEST_NOISE * ballots)
+        and np.all(np.abs(masses[variances]) <= _ONE * ballots * _BOUNDS[k[variances]])
+        and masses[bins].sum() <= _ONE * ballots
     )
 
 
-def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
+def ballots_in(codes: NDArray[np.int64], masses: NDArray[Any]) -> float:
+    """The means in a histogram per node: its mass, if that is more than one."""
+    total = float(masses[(codes >> _BITS != _VARIANCES) & (codes & ((1 << _BITS) - 1) != 0)].sum(dtype=np.float64))
+    return total if total > _ONE else 1.0
+
+
+def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> NDArray[Any]:
     """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
-    their bounds, and the bins, if they then sum to more than one, scaled to sum to one."""
+    their bounds, and the bins, if they then sum to more than the ballots of a node, scaled to sum to that."""
     k, variances = (codes & ((1 << _BITS) - 1)) - _MIDDLE, codes >> _BITS == _VARIANCES
     clipped = np.where(variances & (k >= _PRODUCTS), masses, np.maximum(masses, masses.dtype.type(0.0)))
-    bounds = _BOUNDS[k[variances]]
+    bounds = ballots * _BOUNDS[k[variances]]
     clipped[variances] = np.clip(clipped[variances], -bounds, bounds)
     bins = ~variances & (k != -_MIDDLE)
     total = clipped[bins].sum(dtype=np.float64)
-    if total > 1.0:
-        clipped[bins] = clipped[bins] / total
+    if total > ballots:
+        clipped[bins] = clipped[bins] / (total / ballots)
     return clipped
 
 

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from colme.census.array import CensusState
 from colme.census.change_detection import ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, Bins, bin_means
-from colme.census.posterior import FittedMixtures, borrowing, posterior_mean
+from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, bin_means, sum_by_code
+from colme.census.posterior import FittedMixtures, posteriors
 from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
@@ -149,7 +149,7 @@ class CensusAgent(Agent):
         self.codes = np.empty(0, np.int64)  # the bins and channels of its histogram
         self.masses: NDArray[Any] = np.empty(0, place.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
-        self.channel: int | None = None  # the code of the noise channel of this agent's grid, if its mean was binned
+        self.channels = np.full(1, NO_CODE)  # of the noise of this agent's grid, if its mean was binned
         self.fitted = FittedMixtures.none(1)
         self.sampling = SamplingNoise(1, self.schedule.sigma)
         self.detector = ChangeDetector(1) if method.restart else None
@@ -172,10 +172,13 @@ class CensusAgent(Agent):
     def observe(self, sample: float) -> None:
         """Equation (1)."""
         super().observe(sample)
+        self._note_means()
+
+    def _note_means(self) -> None:
         if self.detector is not None:
             sigma = self.schedule.sigma * np.sqrt(self.sampling.factor)
-            self.detector.observe(np.array([self.mean]), np.array([self.count]), sigma)
-        self.sampling.observe(np.array([self.own_mean]), np.array([self.own_count]))
+            self.detector.observe(np.atleast_1d(self.mean), np.atleast_1d(self.count), sigma)
+        self.sampling.observe(np.atleast_1d(self.own_mean), np.atleast_1d(self.own_count))
 
     def step(self, sample: float) -> Round:
         self.observe(sample)
@@ -195,16 +198,16 @@ class CensusAgent(Agent):
 
     def _start_census(self) -> None:
         """Equation (2)."""
-        parts, self.channel = [], None
-        suspected = self.detector is not None and self.detector.suspected.item()
-        if self.count and 0.0 < self.noise < math.inf and not suspected:
-            parts.append(bin_means(self.own_mean, self.noise, self.unit))
-            self.channel = int(parts[0][0][0])
+        mean, noise = np.atleast_1d(self.own_mean), self.sampling.of_means()
+        binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
+        agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
+        parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
+        self.channels = np.full(len(mean), NO_CODE)
+        self.channels[agents] = parts[0][1][:, 0]
         check = self.schedule.checks_variances(self.t, self.began)
-        for _, codes, masses in self.sampling.contributions(self.fitted.frame if check else None):
-            parts.append((codes.ravel(), masses.ravel()))
-        self.codes = np.concatenate([np.empty(0, np.int64), *(codes for codes, _ in parts)])
-        self.masses = np.concatenate([np.empty(0), *(masses for _, masses in parts)]).astype(self.place.exchange)
+        parts += self.sampling.contributions(self.fitted.frame if check else None)
+        self.codes, masses = sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
+        self.masses = masses.astype(self.place.exchange)
         self.previous = np.zeros_like(self.masses)
         self.began, self.rounds = self.t, 0
 
@@ -231,22 +234,34 @@ class CensusAgent(Agent):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
-        self.sampling.learn(self.codes, self.masses[None], self.schedule.agents_heard(self.rounds, self.place.heard))
-        self.fitted = self._fit((self.sampling.factor / before).item())
+        self._learn_noise(self.rounds)
+        self.fitted = self._fit((self.sampling.factor / before)[0].item())
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
+    def _learn_noise(self, rounds: int) -> None:
+        """Learn about the noise from what was heard in so many rounds."""
+        agents = self.schedule.agents_heard(rounds, self.place.heard)
+        masses = np.broadcast_to(self.masses, (len(self.channels), len(self.masses)))
+        self.sampling.learn(self.codes, masses, agents)
+
     def _fit(self, factor: float = 1.0) -> FittedMixtures:
         """Equation (4); `factor` of the noise that was binned."""
-        bins = Bins.of(self.codes, self.unit)
-        grid = -1 if self.channel is None else bins.grid[np.searchsorted(self.codes, self.channel)]
+        bins, n = Bins.of(self.codes, self.unit), len(self.channels)
+        grid, binned = np.full(n, -1), self.channels != NO_CODE
+        grid[binned] = bins.grid[np.searchsorted(self.codes, self.channels[binned])]
         return FittedMixtures.of_agents(
-            self.masses[None], bins, self.schedule.gossip.agents_reached(self.rounds), self.place.n_agents,
-            np.zeros(1, np.int64), np.array([grid]), heard=self.schedule.part_heard(self.rounds, self.place.heard),
-            factor=factor, function=self.sampling.function,
+            self.masses[None], bins, self._agents_reached, self.place.n_agents, np.zeros(n, np.int64), grid,
+            heard=self.schedule.part_heard(self.rounds, self.place.heard), factor=factor,
+            function=self.sampling.function[:1],
         )  # fmt: skip
 
-    def _posterior_mean(self) -> float:
+    @property
+    def _agents_reached(self) -> float:
+        """Agents whose means are in the histogram."""
+        return self.schedule.gossip.agents_reached(self.rounds)
+
+    def _posterior_mean(self) -> Any:
         """Equation (5)."""
         fitted = self.fitted
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
@@ -254,12 +269,9 @@ class CensusAgent(Agent):
         self.variance = self.noise
         if not self.neighbors:
             return self.own_mean
-        mean, noise = np.array([self.own_mean]), np.array([self.noise])
-        estimate, group, probability, kept, variance = np.empty(1), np.zeros(1, np.int64), *np.empty((3, 1))
-        posterior_mean(mean, noise, fitted.prior, estimate, group, probability)
-        borrowing(mean, noise, fitted.prior, estimate, kept, variance)
-        self.variance = variance.item()
-        return estimate.item()
+        found = posteriors(np.array([self.own_mean]), np.array([self.noise]), fitted.prior)
+        self.variance = found.variance.item()
+        return found.estimate.item()
 
 
 def _at_codes(codes: NDArray[np.int64], mine: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:

@@ -310,6 +310,34 @@ def posterior_mean(mean, noise, prior, estimate, group, probability):
         estimate[a], group[a], probability[a] = value, prior.first_group[row] + best, p[best]
 
 
+class Posteriors(NamedTuple):
+    """The posterior of every agent: its mean and variance, the most probable group and its probability."""
+
+    estimate: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    group: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
+    """`posterior_mean` and `borrowing` of some agents."""
+    n = len(mean)
+    found = Posteriors(np.empty(n), np.empty(n), np.zeros(n, np.int64), np.empty(n))
+    posterior_mean(mean, noise, prior, found.estimate, found.group, found.probability)
+    borrowing(mean, noise, prior, found.estimate, np.empty(n), found.variance)
+    return found
+
+
+def posterior_interval(
+    level: float, mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The quantiles of each posterior between which it has the probability `level`."""
+    lower, upper = np.empty((2, len(mean)))
+    for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+        posterior_quantiles(tail, mean, noise, prior, end)
+    return lower, upper
+
+
 @helper
 def _noise_in(i, s2, prior, row):
     """The sampling variance of a mean in component i, if it is s2 on average over all agents."""

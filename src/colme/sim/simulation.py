@@ -107,7 +107,7 @@ def simulate(
         else positive(checkpoint_every, "checkpoint_every", "checkpoint_every=60", RunError)
     )
     if n_jobs is not None:
-        n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError)
+        n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError, high=1024)
     if graph is not None and degree is not None:
         raise RunError(f"degree={degree} and graph={graph!r} are both given: a graph has its degrees. Leave one out.")
     if graph_seed is not None and isinstance(graph, Graph):

@@ -1,0 +1,127 @@
+"""The posteriors of many agents where there is no compiler: what the kernels of `colme.census.posterior` compute agent
+by agent, component by component instead, in NumPy.
+
+A gateway with ten thousand local agents (`colme.node.gateway`) takes a few milliseconds for it; kernels would take half
+a second without numba, and numba a hundred megabytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme.census.mixture import TINY
+from colme.census.posterior import MixturePrior, Posteriors
+from colme.census.variance_function import variance_at
+
+_STEPS, _FARTHEST = 512, 9
+"""Of the table of the normal distribution function: per deviation, and deviations on either side. Linear interpolation
+in it errs by 1.2e-7 at most."""
+_EXACT = 1e-6
+"""The last step of a search for a quantile, in deviations of the narrowest component."""
+
+
+def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
+    """`colme.census.posterior.posteriors`."""
+    found = Posteriors(mean.copy(), noise.copy(), np.zeros(len(mean), np.int64), np.zeros(len(mean)))
+    for agents, row in _by_row(mean, prior):
+        x, s2 = mean[agents], noise[agents]
+        p, middle, variance = _components(x, s2, prior, row)
+        value = (p * middle).sum(axis=0)
+        found.estimate[agents] = value
+        found.variance[agents] = (p * (variance + (middle - value) ** 2)).sum(axis=0)
+        best = np.argmax(p[:-1], axis=0)
+        found.group[agents] = prior.first_group[row] + best
+        found.probability[agents] = p[best, np.arange(len(agents))]
+    return found
+
+
+def posterior_interval(
+    level: float, mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`colme.census.posterior.posterior_interval`."""
+    lower, upper = (_quantiles(tail, mean, noise, prior) for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level))
+    return lower, upper
+
+
+def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> NDArray[np.float64]:
+    """The values below which the true means lie with posterior probability `level`."""
+    z = NormalDist().inv_cdf(level)
+    with np.errstate(invalid="ignore"):
+        out = mean + z * np.sqrt(noise)  # without a prior: N(mean, noise)
+    for agents, row in _by_row(mean, prior):
+        agents = agents[noise[agents] < np.inf]
+        p, middle, variance = _components(mean[agents], noise[agents], prior, row)
+        out[agents] = _mixture_quantiles(level, z, p, middle, np.sqrt(np.maximum(variance, TINY)))
+    return out
+
+
+def _by_row(mean: NDArray[np.float64], prior: MixturePrior) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """The agents with a sample that use each prior, and its row."""
+    for row in np.unique(prior.row[prior.row >= 0]).tolist():
+        yield np.flatnonzero((prior.row == row) & ~np.isnan(mean)), row
+
+
+def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray[np.float64], ...]:
+    """(probabilities, means, variances) of the components of each posterior, (components + 1, agents); the last is that
+    of belonging to none."""
+    k, n = prior.n_components[row], len(x)
+    p, middle, variance = np.empty((3, k + 1, n))
+    p[k], middle[k], variance[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi), x, s2
+    for i in range(k):
+        location, spread = prior.location[row, i], prior.variance[row, i]
+        relative, slope = variance_at(prior.function[row], location, spread)
+        with np.errstate(invalid="ignore"):
+            s2_i = np.where(s2 == np.inf, s2, s2 + (np.maximum(relative, slope * s2) - 1.0) * s2)
+            away, total = x - location, spread + s2_i
+            e = away * away / total
+            p[i] = np.where(e < 64.0, prior.weight[row, i] * np.exp(-0.5 * np.minimum(e, 64.0)) / np.sqrt(total), 0.0)
+            kept = spread / total
+            beyond = np.maximum(np.abs(away) - prior.limit[row] * np.sqrt(total), 0.0)
+            middle[i] = location + kept * away + (1.0 - kept) * np.copysign(beyond, away)
+            variance[i] = np.where(s2_i == np.inf, spread, kept * s2_i)
+    total = p.sum(axis=0)
+    p[k, total <= 0.0] = total[total <= 0.0] = 1.0
+    return p / total, middle, variance
+
+
+def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: Any) -> NDArray[np.float64]:
+    """The quantiles of mixtures of normal distributions: Newton's method between the smallest and the largest of those
+    of the components, and bisection where it would leave them."""
+    used = p > 1e-17
+    ends = middle + z * deviation
+    low, high = np.where(used, ends, np.inf).min(axis=0), np.where(used, ends, -np.inf).max(axis=0)
+    narrow = np.where(used, deviation, np.inf).min(axis=0)
+    value = np.clip((p * ends).sum(axis=0), low, high)
+    left = np.arange(len(value))  # agents whose quantile is not found yet
+    for _ in range(100):
+        at, weight, width = value[left], p[:, left], deviation[:, left]
+        u = (at - middle[:, left]) / width
+        below = (weight * _cdf(u)).sum(axis=0) - level
+        low[left] = np.where(below < 0.0, at, low[left])
+        high[left] = np.where(below < 0.0, high[left], at)
+        slope = (weight * np.exp(-0.5 * np.minimum(u * u, 1400.0)) / width).sum(axis=0) / math.sqrt(2.0 * math.pi)
+        new = at - below / np.maximum(slope, 1e-300)
+        new = np.where((new >= low[left]) & (new <= high[left]), new, 0.5 * (low[left] + high[left]))
+        value[left] = new
+        rounding = 1e-15 * (np.abs(low[left]) + np.abs(high[left]))
+        left = left[np.abs(new - at) > np.maximum(_EXACT * narrow[left], rounding)]
+        if not len(left):
+            break
+    return np.asarray(value)
+
+
+_PLACES = np.arange(-_FARTHEST * _STEPS, _FARTHEST * _STEPS + 1) / _STEPS
+_VALUES: list[NDArray[np.float64]] = []
+
+
+def _cdf(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The standard normal distribution function, from a table."""
+    if not _VALUES:
+        _VALUES.append(np.array([0.5 * math.erfc(-place / math.sqrt(2.0)) for place in _PLACES.tolist()]))
+    return np.asarray(np.interp(u, _PLACES, _VALUES[0]))
