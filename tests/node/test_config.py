@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 import colme
-from colme.errors import NodeError
+from colme.errors import ColmeError, NodeError
+from colme.lab.experiments.experiment import Experiment
 from colme.node.config import node_toml as module
 from colme.node.config import presets
 from colme.node.config.node_toml import NodeConfig, method_of
@@ -67,8 +70,8 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], None], tuple[str, ...]]] = {
     "network": (change("network", "a b"), ("network='a b'", "Try 'pi-3'")),
     "member": (change("members", ["pi-1", "$*"]), ("members[1]='$*'", "Try 'pi-3'")),
     "unknown preset": (change("preset", "lam"), ("unknown preset 'lam'", "Did you mean 'lan'?")),
-    "no ticks": (change("tick_rate", 0.0), ("tick_rate=0.0", "positive", "Try tick_rate = 10.0")),
-    "no edges": (change("n_edges", 0), ("n_edges=0", "at least 1")),
+    "no ticks": (change("tick_rate", 0.0), ("tick_rate=0.0", "a number from", "Try tick_rate = 10.0")),
+    "no edges": (change("n_edges", 0), ("n_edges=0", "a whole number from 1")),
     "endpoint": (change("neighbors.0.endpoint", "pi-1"), ("neighbors[0]", "endpoint='pi-1'", "protocol/host:port")),
     "port": (change("listen", ["tls/pi-3:70000"]), ("listen[0]='tls/pi-3:70000'", "protocol/host:port")),
     "options in an endpoint": (
@@ -87,9 +90,9 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], None], tuple[str, ...]]] = {
     "samples from anywhere": (
         change("samples", {"source": "tcp", "address": "0.0.0.0:7000"}), ("samples", "must be on loopback"),
     ),
-    "lease": (change("limits.lease", -1.0), ("limits", "lease=-1.0", "positive", "Try lease = 2.0")),
+    "lease": (change("limits.lease", -1.0), ("limits", "lease=-1.0", "a number from", "Try lease = 2.0")),
     "lease is a word": (change("limits.lease", "long"), ("limits.lease='long'", "must be a number")),
-    "tiny records": (change("limits.max_record", 10), ("limits", "max_record=10", "at least 64")),
+    "tiny records": (change("limits.max_record", 10), ("limits", "max_record=10", "a whole number from 64")),
     "misspelt limit": (change("limits.leese", 1.0), ("limits: unknown key 'leese'", "Did you mean 'lease'?")),
 }  # fmt: skip
 
@@ -119,6 +122,93 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_text(EXAMPLE.replace("pi-1", "a/b"))
     with pytest.raises(NodeError, match=r"node.toml: neighbors\[0\]: name='a/b'"):
         NodeConfig.read(path)
+
+
+def numbers(struct: type[msgspec.Struct], prefix: str = "") -> dict[str, dict[str, Any]]:
+    """Every field of node.toml that is a number, with what else its table needs."""
+    found: dict[str, dict[str, Any]] = {}
+    fields = msgspec.structs.fields(struct)
+    for field in fields:
+        kinds = {field.type, *get_args(field.type)}
+        if kinds & {int, float}:
+            found[f"{prefix}{field.name}"] = {each.name: "x" for each in fields if each.required and prefix}
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+                found |= numbers(kind, f"{prefix}{field.name}.")
+    return found
+
+
+RANGE = {"samples.least", "samples.most"}  # any number, or none
+NUMBERS = {field: more for field, more in numbers(NodeConfig).items() if field not in RANGE}
+
+
+def test_all_numbers_of_the_file_are_known() -> None:
+    assert {"tick_rate", "level", "limits.rx_threads", "join.degree"} <= set(NUMBERS)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, 10**30, 2**63, -1, -(10**30)])
+def test_every_number_of_the_file_has_bounds(field: str, value: float) -> None:
+    if field == "origin" and abs(value) <= 1e30:
+        return  # the only one that may be negative, and large
+    wrong = table()
+    if "." in field:
+        wrong.setdefault(field.partition(".")[0], {}).update(NUMBERS[field])
+    change(field, value)(wrong)
+    with pytest.raises(NodeError, match=field.rpartition(".")[2]) as caught:
+        NodeConfig.parse(wrong)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("tick_rate", 1e308, "tick_rate=1e+308: it must be a number from 1e-05 to 1000. Try tick_rate = 10.0."),
+        ("tick_rate", 1e-300, "tick_rate=1e-300: it must be a number from 1e-05 to 1000"),
+        ("limits.rx_threads", 100_000, "rx_threads=100000: it must be a whole number from 2 to 256. Try rx_threads"),
+        ("limits.lease", 1e-9, "lease=1e-09: it must be a number from 0.001 to 1e+07"),
+        ("report_every", 1e-9, "report_every=1e-09: it must be a number from 0.001"),
+        ("listen", ["tls/192.168.1.13:0"], "listen[0]='tls/192.168.1.13:0': it must be protocol/host:port"),
+        ("neighbors.0.endpoint", "tls/pi-1:0", "endpoint='tls/pi-1:0': it must be protocol/host:port"),
+        ("samples", {"source": "tcp", "address": "127.0.0.1:0"}, "address='127.0.0.1:0': it must be host:port"),
+    ],
+)
+def test_bounds_and_ports_are_told(field: str, value: Any, sentence: str) -> None:
+    wrong = table()
+    change(field, value)(wrong)
+    with pytest.raises(NodeError) as caught:
+        NodeConfig.parse(wrong)
+    assert sentence in str(caught.value)
+
+
+def test_many_neighbors_do_not_mean_many_threads() -> None:
+    assert presets.rx_threads(6) == 8 and presets.rx_threads(3333) == presets.MOST_THREADS
+
+
+DEEP = {
+    "lists": "x = " + "[" * 100_000 + "]" * 100_000,
+    "inline tables": "x = " + "{a = " * 100_000 + "1" + "}" * 100_000,
+    "dotted keys": ".".join(["a"] * 100_000) + " = 1",
+    "a header": "[" + ".".join(["a"] * 100_000) + "]",
+    "quoted keys": ".".join(["'a b'", '"c"'] * 50_000) + " = 1",
+    "an inline table": "x = { " + " . ".join(["a"] * 100_000) + " = 1 }",
+    "a method": "[method]\nmethod = " + "[" * 40 + "]" * 40,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_a_file_that_is_nested_deeply_gets_one_sentence(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(DEEP[kind])
+    for read in (NodeConfig.read, Experiment.read):
+        with pytest.raises(ColmeError, match=r"nested more than 32 deep: none needs so many. Try: colme ") as caught:
+            read(path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(NodeError, match=r"/dev/zero has more than 16 MB: it must be smaller"):
+        NodeConfig.read("/dev/zero")
 
 
 @pytest.mark.parametrize(
@@ -154,20 +244,25 @@ def node(**fields: Any) -> NodeConfig:
 
 
 def test_every_knob_follows_its_formula() -> None:
-    for name, lease, first, last in (("local", 1.0, 0.1, 0.5), ("lan", 2.0, 0.1, 1.0), ("wan", 5.0, 0.3, 2.5)):
+    for name, lease, first, last in (("local", 1.0, 0.1, 0.5), ("lan", 2.0, 0.1, 0.5), ("wan", 5.0, 0.3, 0.5)):
         found = node(preset=name, tick_rate=20.0)
         assert found.lease == lease
         assert found.freshness == pytest.approx(5 / 20 + lease)
         retry = dialing(found, "bob", "tcp/127.0.0.1:1")["connect/retry"]
         assert (retry["period_init_ms"], retry["period_max_ms"]) == (1000 * first, 1000 * last)
+        attempts = [
+            dialing(found, "bob", "tcp/127.0.0.1:1", patience=k)["transport/unicast/open_timeout"] for k in (1, 64)
+        ]
+        assert attempts == [pytest.approx(2000 + 5000 * presets.PRESETS[name].round_trip), 10_000]
         assert f"{name:9}" in (presets.__doc__ or "")
     few = node(members=("b", "c"))
-    assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, len(few.neighbors) + 2, 6)
+    assert (few.max_neighbors, few.rx_threads, few.max_sessions) == (2, len(few.neighbors) + 2, 10)
     many = node(members=tuple(f"m{i}" for i in range(1000)), tick_rate=20.0)
-    assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 2, 30, 80.0)
+    assert (many.max_neighbors, many.rx_threads, many.max_sessions, many.max_rate) == (14, 2, 58, 80.0)
     assert many.max_record == 2 * (128 + 16 * 14)
     assert node(method=colme.Census()).max_record == 2 * (128 + 16 * 1024)
-    own = Limits(lease=3.0, freshness=9.0, max_record=100, max_rate=7.0, rx_threads=5, max_sessions=8, max_neighbors=4)
+    own = Limits(lease=3.0, freshness=9.0, max_record=100, max_rate=7.0, rx_threads=5, max_sessions=8, max_neighbors=4,
+                 max_ballots=100)  # fmt: skip
     set_by_hand = node(limits=own)
     for field in own.__struct_fields__:
         assert getattr(set_by_hand, field) == getattr(own, field)
@@ -179,7 +274,7 @@ def test_joining_has_room_for_more_and_says_where_it_is() -> None:
     method = colme.CLColME(sigma=1.0)
     join = Join(degree=4, admit="certified")
     found = node(method=method, listen=("tls/192.168.1.13:7447",), tls=keys, join=join)
-    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 6, 26, 12)
+    assert (found.max_neighbors, found.rx_threads, found.max_sessions, found.degree) == (12, 6, 50, 12)
     assert found.max_record == 640 and found.advertised == "tls/192.168.1.13:7447"
     assert found.admits("anybody", "tls/192.168.1.14:7447") and found.admits("anybody", None)
     for name, endpoint in ((found.name, "tls/a:1"), ("x", "tcp/127.0.0.1:1"), ("x", "tls/a:1?key=2"), ("x", "")):
@@ -190,10 +285,9 @@ def test_joining_has_room_for_more_and_says_where_it_is() -> None:
 
 
 def test_methods_have_a_guard_unless_the_file_says_otherwise() -> None:
-    hosts = {"host": {"agents": "agents.csv"}}
-    for fields, more, guard in (({}, {}, True), ({"guard": False}, {}, False), ({}, hosts, False)):
+    for fields, guard in (({}, True), ({"guard": False}, False)):
         method = {"method": "cl-colme", "sigma": 2.0} | fields
-        node: Any = NodeConfig.parse({"name": "a", "listen": ["tcp/127.0.0.1:7447"], "method": method} | more)
+        node: Any = NodeConfig.parse({"name": "a", "listen": ["tcp/127.0.0.1:7447"], "method": method})
         assert node.method.guard is guard
         assert method_of(method_table(node.method)) == node.method  # as plans write it
     assert method_of({"method": "local"}) == colme.Local()

@@ -284,14 +284,14 @@ def test_a_cut_is_told_until_it_is_known() -> None:
     assert core.urgent and core.neighbors == [] and core.cut_edges.keys() == {"b"}
     ticks = [0] if messages else []
     for k in range(1, 200):
-        _, messages = core.tick(k * PERIOD, 0.0, {})
+        _, messages = core.tick(k * PERIOD, math.nan, {})
         if messages:
             assert [(name, wire.unpack_control(raw).kind) for name, raw in messages] == [("b", wire.CUT)]
             ticks.append(k)
         assert not core.urgent
     assert ticks[:5] == [0, 1, 3, 7, 15] and max(np.diff(ticks)) == LONGEST
     heard = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))
-    assert core.tick(20.0, 0.0, {}, [("b", heard)])[1] == [] and core.urgent
+    assert core.tick(20.0, math.nan, {}, [("b", heard)])[1] == [] and core.urgent
     assert core.gone(20.0) == [] and core.gone(20.0 + core.stale_after + 0.1) == ["b"]
     assert not core.add_neighbor("b") and core.add_neighbor("c") and core.neighbors == ["c"]
 
@@ -303,7 +303,8 @@ def test_who_hears_of_a_cut_cuts_too_and_says_so_every_time(method: Any) -> None
     cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
     for k in (1, 2):
         _, messages = core.tick(k * PERIOD, 0.0, {}, [("b", cut), ("b", cut)])
-        assert [(name, wire.unpack_control(raw).kind) for name, raw in messages] == [("b", wire.CUT_HEARD)]
+        kinds = [(name, wire.unpack_control(raw).kind) for name, raw in messages]
+        assert [each for each in kinds if each != ("c", wire.STARTED)] == [("b", wire.CUT_HEARD)]
         assert core.neighbors == ["c"] and core.urgent == (k == 1)
     if isinstance(method, colme.CLColME) and method.consensus == "laplacian":
         assert core.agent.restart == 2  # type: ignore[attr-defined]  # the step of the cut

@@ -157,6 +157,18 @@ def test_every_howto_is_run_here_and_linked() -> None:
         assert all(f"howto/{name}" in page.read_text() for name in names)
 
 
+def test_nothing_is_installed_by_name_from_an_index() -> None:
+    """There the name may be somebody else's: colme comes from a path, or from files alone (--no-index)."""
+    root, found = HOWTO.parents[1], 0
+    for page in (root / "README.md", root / "deploy" / "Containerfile", *(root / "docs").rglob("*.md")):
+        text = page.read_text().replace("\\\n", " ")
+        for command in re.findall(r"\bpip3? (?:install|download|wheel)\b[^`\n]*", text):
+            for word in re.findall(r"(?<![\w/.-])colme(?:\[[\w,]+\]|[=~<>]=[\d.]+)?(?=[\s'\"]|$)", command):
+                found += 1
+                assert "--no-index" in command, f"{page.name}: {command!r} installs {word!r} from an index"
+    assert found  # that of the five Pis
+
+
 @pytest.mark.network
 def test_five_raspberry_pis(site: Site) -> None:
     names = [f"pi-{i}" for i in range(1, 6)]

@@ -19,7 +19,16 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.membership.introductions import Introductions
 from colme.node.messages import membership
-from colme.node.messages.membership import FIND_PEERS, INVITE, unpack_membership
+from colme.node.messages.membership import (
+    FIND_PEERS,
+    INVITE,
+    KEEP,
+    RELEASE,
+    RELEASED,
+    MembershipMessage,
+    pack_membership,
+    unpack_membership,
+)
 from colme.node.net.memory import MemoryNetwork
 from colme.node.state import to_bytes
 from colme.node.store import AgentStore
@@ -186,6 +195,107 @@ def test_a_neighbor_that_leaves_or_is_silent_for_long_is_replaced_and_welcome_ba
     assert {polite, rude} & set(other.introductions.counting(other.core, fleet.network.now))
 
 
+# Surplus edges
+
+
+class Stored(Meeting):
+    """A fleet whose agents continue from their stores."""
+
+    def __init__(self, folder: Path, *arguments: Any, **options: Any):
+        self.folder = folder
+        super().__init__(*arguments, **options)
+
+    def start(self, name: str, store: Any = None, **options: Any) -> Device:
+        return super().start(name, AgentStore(self.folder / name), save_every=50)
+
+    def stop(self, name: str, *, polite: bool) -> None:
+        device = self.devices.pop(name)
+        assert device.store is not None
+        if polite:
+            device.leave()
+            device.save()
+        device.store.close()
+        device.transport.close()
+
+    def changes(self, ticks: int, rng: np.random.Generator) -> int:
+        """Neighbors that came or went in so many ticks."""
+        found = 0
+        for _ in range(ticks):
+            before = {name: set(device.core.neighbors) for name, device in self.devices.items()}
+            self.tick(rng.standard_normal(len(self.names)))
+            found += sum(len(before[name] ^ set(device.core.neighbors)) for name, device in self.devices.items())
+        return found
+
+
+@pytest.mark.parametrize(
+    ("n", "degree", "polite", "lossy"),
+    [(8, 2, True, False), (10, 4, True, True), pytest.param(16, 4, False, True, marks=pytest.mark.slow),
+     pytest.param(24, 6, True, True, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_after_a_rolling_restart_surplus_edges_are_released_and_all_stay_connected(
+    n: int, degree: int, polite: bool, lossy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each agent is gone for so long that its neighbors replace it, and comes back. Without releases, degrees stay
+    above `degree` for good."""
+    ring = from_edges([tuple(sorted((a, (a + k) % n))) for a in range(n) for k in range(1, degree // 2 + 1)], n)
+    network = MemoryNetwork(seed=1, **LOSSY) if lossy else MemoryNetwork(seed=1)
+    fleet = Stored(tmp_path, colme.CLColME(), ring, network, degree=degree, sigma=SIGMA, patience=30.0)
+    rng = np.random.default_rng(1)
+    fleet.changes(30, rng)
+    for name in fleet.names:
+        fleet.stop(name, polite=polite)
+        fleet.changes(20 if polite else 60, rng)
+        fleet.devices[name] = fleet.start(name)
+        fleet.changes(10, rng)
+    assert fleet.graph.degrees.max() > degree + 1, "there is nothing to release"
+    monkeypatch.setattr("colme.node.membership.introductions.CALM", 16)
+    for _ in range(40):
+        fleet.changes(25, rng)
+        assert fleet.graph.components().max() == 0 and fleet.graph.degrees.min() >= degree
+        if fleet.graph.degrees.max() <= degree + 1:
+            break
+    assert fleet.half_edges == 0 and fleet.graph.degrees.max() <= degree + 1
+    fleet.changes(200, rng)
+    assert fleet.changes(200, rng) == 0, "edges are released and added again"
+    assert not any(core.cut_edges for core in fleet.cores)
+    # strangers: an agent that has been started greets neighbors, some of which have replaced it
+    assert set(sum((core.refused for core in fleet.cores), Counter())) <= {"old", "stranger"}
+
+
+def test_no_edge_is_released_that_only_one_end_has_too_many_of_or_that_might_be_a_bridge() -> None:
+    """ann has four neighbors and wants two."""
+    core = Core(colme.CLColME(), "ann", [], n_agents=9, degree=6, sigma=SIGMA)
+    meet = Introductions("ann", degree=2)
+    meet.receive(core, 0.0, [])
+    for name in ("bob", "cid", "dan"):
+        meet._add(core, 0.0, name)
+
+    def hear(*names: str) -> None:
+        friends = {name: Core(colme.CLColME(), name, ["ann"], n_agents=9, degree=6, sigma=SIGMA) for name in names}
+        core.tick(1.0, 0.0, {name: friend.tick(1.0, 0.0, {})[0] for name, friend in friends.items()})
+
+    def asks(name: str, *theirs: str, near: int = 0, token: int = 7) -> int:
+        request = MembershipMessage(RELEASE, token, (), tuple((b, None) for b in theirs), near)
+        meet.receive(core, 1.0, [(name, pack_membership(request))])
+        return meet._answers[name].kind
+
+    hear("bob", "cid")
+    assert asks("bob", "cid") == KEEP  # it would have one that is heard
+    hear("bob", "cid", "dan")
+    assert asks("bob", "eve") == KEEP and asks("bob") == KEEP  # no neighbor of both
+    assert asks("bob", "eve", near=1) == KEEP  # ann has no first neighbors, so the edge may be a bridge
+    meet._begin(RELEASE, "cid", 1.0)
+    assert asks("bob", "dan") == KEEP  # one at a time
+    meet.requests.clear()
+    assert asks("bob", "dan", "eve") == RELEASED and core.neighbors == ["cid", "dan"]
+    assert asks("bob", "dan") == RELEASED and asks("gus") == RELEASED  # it is no neighbor any more, or never was
+    assert asks("cid", "dan") == KEEP  # no more than wanted
+    assert not core.cut_edges and meet.to_drop == []
+    meet.ticks = 3
+    meet.send(core, 1.0 + meet.answer_in)
+    assert "bob" in meet.to_drop  # the link ends later: the answer may have to be repeated
+
+
 # Restarts
 
 
@@ -243,7 +353,10 @@ def test_who_was_met_and_cut_is_dialed_after_a_restart_until_it_knows(tmp_path: 
     for _ in range(50):
         fleet.tick(rng.standard_normal(2) + far)
     assert after.core.cut_edges[bob].known and after.introductions is not None
-    assert after.introductions.introduced == {} and bob not in after.transport.present()
+    assert after.introductions.introduced == {}
+    assert bob not in after.transport.present() or bob not in after.core.gone(
+        fleet.network.now
+    )  # it is being asked again
 
 
 def test_who_may_no_longer_come_is_no_neighbor_after_a_restart(tmp_path: Path) -> None:

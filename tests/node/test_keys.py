@@ -6,6 +6,7 @@ import datetime
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from colme.errors import NodeError
 from colme.node.security import keys
-from colme.node.security.identity import check_identity
+from colme.node.security.identity import check_identity, check_identity_apart
 from colme.node.security.keys import identity, make_authority, make_certificate, rotate
 from tests.support.node_fleet import environment, tls
 
@@ -89,8 +90,12 @@ def test_a_new_authority_is_trusted_beside_the_old_one(made: Path) -> None:
 
 
 def test_an_interrupted_rotation_is_told_and_can_be_repeated(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, content: bytes) -> None:
-        raise KeyboardInterrupt
+    write = keys.write_whole
+
+    def fail(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+        if path.suffix == ".pem":
+            raise KeyboardInterrupt
+        write(path, content, mode=mode)
 
     with monkeypatch.context() as patch:
         patch.setattr(keys, "write_whole", fail)
@@ -106,6 +111,13 @@ def test_an_interrupted_rotation_is_told_and_can_be_repeated(made: Path, monkeyp
     ("name", "hosts", "days", "sentence"),
     [
         ("a/b", [], 365, r"name='a/b'.* Try 'pi-3'"),
+        (
+            "ca",
+            [],
+            365,
+            r"name='ca': ca.pem and ca.key are the authority's, so no agent can have this name. Try 'pi-3'",
+        ),
+        ("Authority", [], 365, r"name='Authority': the folder of this name is the authority's"),
         ("pi-4", ["bad host"], 365, r"host='bad host'"),
         ("pi-4", [], 0, r"days=0: it must be a whole number of at least 1. Try days=365"),
         ("pi-4", [], 10**8, r"days=100000000: that is beyond the calendar. Try days=365"),
@@ -140,6 +152,7 @@ def test_an_agent_checks_itself_without_holding_openssl(made: Path) -> None:
     """Python's TLS would be 5 MiB of an agent's memory, for one handshake at its start; the words are the same."""
     code = """
 import sys
+import time
 from types import SimpleNamespace
 from colme.errors import NodeError
 from colme.node.security.identity import check_identity_apart
@@ -154,3 +167,17 @@ except NodeError as error:
     arguments = [sys.executable, "-c", code, files.ca, files.certificate, files.key]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment())
     assert done.stdout.startswith(f"{files.certificate} is the certificate of 'pi-3'") and done.stdout.endswith("[]\n")
+
+
+def test_the_identity_says_when_it_expires_and_blames_the_clock_if_it_is_not_valid_yet(tmp_path: Path) -> None:
+    keys.make_authority(tmp_path / "authority", "test")
+    keys.make_certificate(tmp_path / "authority", "bob", ["localhost"], folder=tmp_path / "bob", days=20)
+    days = (check_identity("bob", tls(tmp_path, "bob")) - time.time()) / 86400
+    assert 19.9 < days <= 20.0
+    assert check_identity_apart("bob", tls(tmp_path, "bob")) == check_identity("bob", tls(tmp_path, "bob"))
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "_now", lambda: later)
+        keys.make_certificate(tmp_path / "authority", "cid", ["localhost"], folder=tmp_path / "cid")
+    with pytest.raises(NodeError, match=r"cid.pem is valid from 20.*the clock of this machine says 20.*set the clock"):
+        check_identity("cid", tls(tmp_path, "cid"))

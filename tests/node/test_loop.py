@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -24,11 +25,14 @@ import colme
 from colme.errors import NodeError
 from colme.node.core import Core
 from colme.node.device import Device
+from colme.node.incarnation import RELEASE
+from colme.node.io.journal import Journal
 from colme.node.io.sinks import LinePrinter
 from colme.node.io.sources import GrowingFile, SampleSource
 from colme.node.io.status import StatusServer, ask, metrics
 from colme.node.loop import Loop, Ticker
 from colme.node.net.memory import MemoryNetwork
+from colme.node.refusals import MOST_SENDERS
 from colme.node.store import AgentStore
 from tests.support.node_fleet import environment, free_port, until
 
@@ -116,7 +120,7 @@ def test_phases_differ(status_server: VirtualStatusServer) -> None:
 def test_all_samples_of_a_tick_count_and_ticks_without_one_are_ticks(status_server: VirtualStatusServer) -> None:
     reports: list[dict[str, Any]] = []
     loop = make(Script([1.0, 2.0, 6.0], [], [], [7.0]), status_server, clock=lambda: status_server.now,
-                report=reports.append, until_end=True, report_every=2 * PERIOD)  # fmt: skip
+                report=reports.extend, until_end=True, report_every=2 * PERIOD)  # fmt: skip
     loop.run()
     assert (reports[-1]["tick"], reports[-1]["samples"], reports[-1]["mean"]) == (4, 4, 4.0)
     assert [each["tick"] for each in reports] == [1, 3, 4]  # every second tick, and a last word
@@ -131,8 +135,12 @@ def test_reports_and_status_are_json_whatever_the_method(method: Any, status_ser
     assert "colme_samples_total" in metrics(found) and "colme_mean" not in metrics(found)
 
 
-def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, status_server: VirtualStatusServer) -> None:
-    """Whenever it dies, each line counts once, but for those since the last save, which are read again."""
+@pytest.mark.parametrize("crash", ["kill", "power cut"])
+def test_the_place_in_a_file_is_saved_with_what_was_learned(
+    tmp_path: Path, status_server: VirtualStatusServer, crash: str
+) -> None:
+    """Whenever it dies, each line counts once, but for those since the last save, which are read again. After a power
+    cut that is the last synced one."""
     path, log = tmp_path / "a.sqlite", tmp_path / "log"
     log.write_text("1\n2\n3\n")
     for round_ in range(4):
@@ -144,8 +152,12 @@ def test_the_place_in_a_file_is_saved_with_what_was_learned(tmp_path: Path, stat
                 file.write(f"{10 + round_}\n4")  # the last line is not ended yet
             with log.open("a") as file:
                 file.write("0\n")
-        store.close()  # and dies without saving
-        source.close()
+        if crash == "power cut" and round_ == 1:
+            store.sync()
+        if crash == "power cut":  # what was not synced may be lost
+            for slot in "ab":
+                Path(f"{path}-recent-{slot}").unlink()
+        source.close()  # the store is not closed
     source, store = GrowingFile(str(log), pytest.fail), AgentStore(path)
     loop = make(source, status_server, store)
     loop._tick(time.monotonic())
@@ -235,12 +247,12 @@ def test_nobody_who_does_not_read_holds_the_loop() -> None:
     read, write = os.pipe()
     printer = LinePrinter(write)
     for _ in range(5000):
-        printer({"name": "ann", "estimate": 1.0})
+        printer([{"name": "ann", "estimate": 1.0}])
     assert printer.dropped > 0
     assert os.read(read, 64).startswith(b'{"name": "ann"')
     os.close(read)
     before = printer.dropped
-    printer({"name": "ann", "estimate": 1.0})  # nobody will ever read it: no reason to stop
+    printer([{"name": "ann", "estimate": 1.0}])  # nobody will ever read it: no reason to stop
     assert printer.dropped == before + 1
     os.close(write)
 
@@ -265,6 +277,22 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+def test_a_process_with_a_damaged_store_sets_it_aside_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
+    (tmp_path / "ann.sqlite").touch()
+    process = start(tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    sentence = "ann.sqlite is damaged (it is empty): it was set aside as ann.sqlite.corrupt-1, and a new one begins."
+    found = ask(str(tmp_path / "ann.sock"))
+    assert found["store_warnings"] == [sentence] and found["refused_by"] == []
+    assert found["incarnation"] >= RELEASE
+    process.send_signal(signal.SIGTERM)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 0 and words.splitlines()[0] == sentence
+    assert (tmp_path / "ann.sqlite.corrupt-1").stat().st_size == 0 < (tmp_path / "ann.sqlite").stat().st_size
+
+
 def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
     first = start(tmp_path)
@@ -285,5 +313,91 @@ def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None
     second = start(tmp_path, "--until-end")
     out, words = second.communicate("6\n", timeout=30)
     last = json.loads(out.splitlines()[-1])
-    assert second.returncode == 0 and "(start 2) with 1 neighbor." in words
+    assert second.returncode == 0 and re.search(r"ann runs \(incarnation \d+\) with 1 neighbor\.", words)
     assert (last["samples"], last["mean"]) == (3, 3.0)
+
+
+def test_at_the_limit_of_descriptors_status_answers_and_the_loop_does_not_spin(tmp_path: Path) -> None:
+    """In a process of its own, which uses up its descriptors. Without the one in reserve, no client would be accepted,
+    and the listener would stay ready, so that waiting returns at once."""
+    script = f"""
+import os, resource, socket, threading, time
+from colme.node.io.status import StatusServer, ask
+server = StatusServer(path={str(tmp_path / "s")!r}, metrics="127.0.0.1:{(port := free_port())}")
+clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]  # before there are no descriptors left
+web = socket.socket()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+
+def wait(seconds):
+    end, turns = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        server.wait(end - time.monotonic(), lambda: dict(name="ann"))
+        turns += 1
+    return turns
+
+for client in clients:  # one after the other
+    client.connect({str(tmp_path / "s")!r})
+    wait(0.05)
+    print(client.recv(100).decode().strip())
+server._spare.close()  # as if another thread had been faster
+held.append(os.open(os.devnull, os.O_RDONLY))
+web.connect(("127.0.0.1", {port}))
+print("turns", wait(0.5))
+os.close(held.pop())
+os.close(held.pop())
+web.settimeout(30)
+web.send(b"GET /nothing HTTP/1.1\\r\\n\\r\\n")
+wait(1.5)
+print(web.recv(100).decode().partition("\\r")[0])
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
+    *answers, turns, web = done.stdout.splitlines()
+    assert [json.loads(answer) for answer in answers] == [{"name": "ann"}] * 2
+    assert int(turns.split()[1]) < 20 and web == "HTTP/1.1 404 Not Found"
+
+
+def test_refusals_are_counted_by_neighbor_and_labels_are_escaped(status_server: VirtualStatusServer) -> None:
+    loop = make(Script(), status_server)
+    core = loop.device.core
+    core.refused["sample"] += 1
+    for _ in range(3):
+        core.refused.note("bob", "old")
+    core.refused.note('b"o\\b', "size")  # no agent has such a name; it would be harmless
+    found = loop.status()
+    assert found["refused"] == {"sample": 1, "old": 3, "size": 1}
+    assert found["refused_from"]["bob"] == {"old": 3} and found["neighbor_rows"][0]["refused"] == {"old": 3}
+    lines = [line for line in metrics(found).splitlines() if line.startswith("colme_refused_total")]
+    assert lines == [
+        'colme_refused_total{agent="ann",reason="sample"} 1',
+        'colme_refused_total{agent="ann",neighbor="b\\"o\\\\b",reason="size"} 1',
+        'colme_refused_total{agent="ann",neighbor="bob",reason="old"} 3',
+    ]
+    for i in range(3 * MOST_SENDERS):  # neighbors that come and go
+        core.refused.note(f"agent-{i}", "old")
+    assert len(core.refused.senders) == MOST_SENDERS and core.refused["old"] == 3 + 3 * MOST_SENDERS
+    assert 'reason="old"} 131' in metrics(loop.status())  # those of agents that were forgotten
+
+
+def test_the_loop_shows_its_journal_the_samples_and_the_certificate(status_server: VirtualStatusServer) -> None:
+    said: list[str] = []
+    journal = Journal(said.append, expires=2e9, wall=lambda: 2e9 - 3600.0)
+    loop = make(Script([1.0], [2.0]), status_server, clock=lambda: status_server.now, journal=journal)
+    tick = loop.device.tick
+
+    def stop_later(now: float, sample: float) -> None:
+        tick(now, sample)
+        if loop.device.core.epoch > 50:
+            loop.stop()
+
+    loop.device.tick = stop_later  # type: ignore[method-assign]
+    loop.run()
+    assert len(said) == 2 and "expires in less than 2 hours" in said[0] and "the samples have ended" in said[1]
+    found = loop.status()
+    assert found["certificate_days"] == pytest.approx(1 / 24) and found["samples_ended"]
+    assert 'colme_certificate_expiry_timestamp_seconds{agent="ann"} 2000000000' in metrics(found)

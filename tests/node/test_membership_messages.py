@@ -54,8 +54,8 @@ def test_who_is_asked_says_yes_once_it_is_saved_and_again_if_asked_again() -> No
         messages = turn(core, meet, 0.1, ("c", Message(INVITE, token, WIDE, me)))
         (answer,) = [message for name, message in messages if name == "c" and message.kind != FIND_PEERS]
         assert (answer.kind, answer.token) == (ACCEPT, token) and len(answer.intervals) == 1
-        assert core.neighbors == ["b", "c"] and meet.introduced == {"c": None}
-    assert meet.to_add == [("c", None)] and not meet.urgent
+        assert core.neighbors == ["b", "c"] and meet.introduced == dict(me)  # it may be dialed, too
+    assert meet.to_add == [*me] and not meet.urgent
     meet.receive(core, 0.2, [("d", pack_membership(Message(INVITE, 1, WIDE, (("d", None),))))])
     assert meet.urgent, "it would say yes before it is saved"
 

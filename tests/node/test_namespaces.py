@@ -71,13 +71,15 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """The parameter is the preset."""
     reason = lacking()
     if reason is not None:
         pytest.skip(reason)
     graph = from_edges(EDGES, N)
     with Hub(N) as hub:
-        swarm = HubSwarm(tmp_path, hub, method=colme.CLColME(sigma=1.0), tick_rate=RATE, graph=graph)
+        swarm = HubSwarm(tmp_path, hub, method=colme.CLColME(sigma=1.0), tick_rate=RATE, graph=graph,
+                         preset=getattr(request, "param", "lan"))  # fmt: skip
         scene = Scene(hub, swarm)
         try:
             for name in scene.names:
@@ -93,7 +95,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @pytest.mark.network
 def test_healthy_edges_stay_fresh_while_half_the_graph_is_away_and_all_are_soon_after(scene: Scene) -> None:
     freshness = NodeConfig.read(scene.swarm.config(scene.names[0])).freshness
-    hub = scene.hub
+    hub, starts = scene.hub, {name: status["incarnation"] for name, status in scene.statuses().items()}
     hub.loss, hub.delay = 0.2, 0.05
     fresh: list[float] = []
     scene.pass_time(10.0, lambda found: fresh.append(np.mean([s["fresh"] / 4 for s in found.values()])))
@@ -120,10 +122,28 @@ def test_healthy_edges_stay_fresh_while_half_the_graph_is_away_and_all_are_soon_
     assert took < 3.0
     scene.pass_time(5.0, lambda _: False)
     last = scene.statuses()
-    assert all(status["cut"] == 0 and status["incarnation"] == 1 for status in last.values())
+    assert all(status["cut"] == 0 and status["incarnation"] == starts[name] for name, status in last.items())
     means, estimates = (np.array([status[what] for status in last.values()]) for what in ("mean", "estimate"))
     print(f"spread of means {means.std():.4f}, of estimates {estimates.std():.4f}")
     assert estimates.std() < means.std() / 2
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("scene", ["lan", "wan"], indirect=True)
+def test_a_partition_heals_on_a_bad_network_in_a_few_seconds(scene: Scene) -> None:
+    """20 % loss and 50 ms all the time. Most of the time until a link is open is spent waiting for TCP to send a lost
+    packet again; both ends dial, with several sessions each. The bound is that of a bad day: usually it takes 2 s."""
+    hub = scene.hub
+    hub.loss, hub.delay = 0.2, 0.05
+    times = []
+    for _ in range(3):
+        scene.pass_time(3.0, lambda _: False)
+        hub.halves = HALF
+        scene.pass_time(15.0, lambda _: False)
+        hub.halves = frozenset()
+        times.append(scene.pass_time(60.0, scene.all_fresh))
+    print("healed with 20 % loss: all fresh after " + ", ".join(f"{took:.2f}" for took in times) + " s")
+    assert max(times) < 30.0 and not any(status["cut"] for status in scene.statuses().values())
 
 
 @pytest.mark.network
@@ -142,7 +162,7 @@ def test_two_that_are_killed_on_a_bad_network_come_back(scene: Scene) -> None:
     print(f"all fresh {took:.1f} s after the restart")
     assert took < 35.0
     last = scene.statuses()
-    assert {name for name, status in last.items() if status["incarnation"] == 2} == set(victims)
+    assert {name for name in last if last[name]["incarnation"] > before[name]["incarnation"]} == set(victims)
     assert not any(status["cut"] for status in last.values())
     for name in victims:  # saved every 20 ticks, at 10 Hz; started again with what was saved, not with nothing
         assert last[name]["samples"] > before[name]["samples"] - 25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -30,15 +31,14 @@ def read(folder: Path, hosts: tuple[Host, ...]) -> dict[str, NodeConfig]:
     return {host.name: NodeConfig.read(folder / host.name / "node.toml") for host in hosts}
 
 
-def test_both_ends_of_every_edge_agree_and_one_dials(tmp_path: Path) -> None:
+def test_both_ends_of_every_edge_agree_and_dial_each_other_if_they_can(tmp_path: Path) -> None:
     hosts = (*PIS, Host("roof", None), Host("cellar", None))  # two that nobody can dial
     nodes = read(plan(hosts, tmp_path / "fleet", method=METHOD, network="net", degree=4), hosts)
     places = {host.name: f"tls/{host.address}:7447" for host in PIS}
     ends = {(name, each.name): each.endpoint for name, node in nodes.items() for each in node.neighbors}
     assert len(ends) == 14 * 4
     for (a, b), endpoint in ends.items():
-        assert (endpoint is None) != (ends[b, a] is None)  # one end dials
-        assert endpoint in (None, places.get(b))
+        assert endpoint == places.get(b) and (endpoint is not None or ends[b, a] is not None)
     for name, node in nodes.items():
         assert node.method == METHOD and node.network == "net" and (node.n_agents, node.n_edges) == (14, 28)
         assert node.listen == ((places[name],) if name in places else ())
@@ -83,7 +83,8 @@ def test_only_the_authority_holds_its_key_and_nobody_else_reads_the_folder(tmp_p
     assert folder.stat().st_mode & 0o077 == 0
     assert sorted(path.name for path in folder.iterdir()) == ["authority", "pi-1", "pi-2", "pi-3"]
     assert [str(path.relative_to(folder)) for path in folder.rglob("ca.key")] == ["authority/ca.key"]
-    assert sorted(path.name for path in (folder / "pi-2").iterdir()) == ["ca.pem", "node.toml", "pi-2.key", "pi-2.pem"]
+    files = ["ca.pem", "firewall.nft", "limits.conf", "node.toml", "pi-2.key", "pi-2.pem"]
+    assert sorted(path.name for path in (folder / "pi-2").iterdir()) == files
 
 
 def test_a_plan_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +132,9 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
     for hosts, options, error, sentence in (
         ((), {}, NodeError, r"the list of hosts is empty"),
         ((PIS[0], PIS[0]), {}, NodeError, r"agent 'pi-1' is taken"),
-        ((Host("authority", "a"),), {}, NodeError, r"agent 'authority' is taken"),
+        ((Host("authority", "a"),), {}, NodeError, r"name='authority': the folder of this name is the authority's"),
+        ((Host("ca", "a"),), {}, NodeError, r"name='ca': ca.pem and ca.key are the authority's, so no agent can"),
+        ((Host("CA", "a"),), {}, NodeError, r"name='CA': ca.pem and ca.key are the authority's"),
         (
             (PIS[0], Host("b", PIS[0].address)),
             {},
@@ -151,15 +154,9 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
             NodeError,
             r"admit='certified': only agents that find neighbors",
         ),
-        (
-            PIS[:3],
-            {"admit": "certified", "agents": 4},
-            NodeError,
-            r"admit='certified': only agents that find neighbors",
-        ),
         (PIS[:3], {"method": colme.BColME(sigma=1.0)}, NodeError, r"cannot run on a node"),
         (PIS[:3], {"method": colme.CLColME()}, ColmeError, r"the scale of the samples is not known"),
-        (PIS[:3], {"method": colme.Census(), "agents": 4}, NodeError, r"cannot run for many agents"),
+        (PIS[:3], {"agents": 4}, NodeError, r"many local agents vote in a census. Try method = 'census'"),
     ):
         with pytest.raises(error, match=sentence):
             plan(hosts, tmp_path / "fleet", **{"method": METHOD} | options)
@@ -175,7 +172,7 @@ def test_agents_that_cannot_be_dialed_get_neighbors_that_can(n_dialable: int, n_
     for name, node in nodes.items():
         for neighbor in node.neighbors:
             dials, is_dialed = neighbor.endpoint, {each.name: each for each in nodes[neighbor.name].neighbors}[name]
-            assert (dials is None) != (is_dialed.endpoint is None)
+            assert dials is not None or is_dialed.endpoint is not None
             edges.add(tuple(sorted((name, neighbor.name))))
     order = {name: i for i, name in enumerate(nodes)}
     graph = from_edges([sorted((order[a], order[b])) for a, b in edges], len(hosts))
@@ -199,7 +196,7 @@ def test_degrees_are_equal_if_half_of_the_agents_can_be_dialed(
     ]
     nodes, again = (read(folder, hosts) for folder in folders)
     degrees = {len(node.neighbors) for node in nodes.values()}
-    assert len(degrees) == 1 and degree in (None, *degrees) and not said
+    assert len(degrees) == 1 and degree in (None, *degrees) and not any("neighbors" in each for each in said)
     assert all(len(node.neighbors) == len({each.name for each in node.neighbors}) for node in nodes.values())
     for host in hosts:
         assert nodes[host.name].neighbors == again[host.name].neighbors
@@ -246,6 +243,49 @@ def test_a_method_of_ones_own_is_planned_and_copied_to_every_agent(tmp_path: Pat
         assert node.modules == (str(tmp_path / "fleet" / name / "own.py"),)
         core = Core(node.method, node.name, [each.name for each in node.neighbors], n_agents=2, degree=1, sigma=2.0)
         assert type(core.agent.inner).__name__ == "OneHopAgent"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("word", "source", "addresses"),
+    [
+        ("file:readings.txt", "file", ("readings.txt", "readings.txt")),
+        ("file:/run/{name}.txt", "file", ("/run/pi-1.txt", "/run/pi-2.txt")),
+        ("unix:samples.sock", "unix", ("samples.sock", "samples.sock")),
+        ("tcp:127.0.0.1:7000", "tcp", ("127.0.0.1:7000", "127.0.0.1:7000")),
+        ("mqtt:127.0.0.1:1883/hall/{name}", "mqtt", ("127.0.0.1:1883/hall/pi-1", "127.0.0.1:1883/hall/pi-2")),
+        ("zenoh:tcp/127.0.0.1:7448/{name}", "zenoh", ("tcp/127.0.0.1:7448/pi-1", "tcp/127.0.0.1:7448/pi-2")),
+        ("stdin", "stdin", ("", "")),
+    ],
+)
+def test_samples_are_planned_for_every_agent(
+    word: str, source: str, addresses: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.txt").write_text("pi-1 192.168.1.11\npi-2 192.168.1.12\n")
+    arguments = ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), "--method", "local"]
+    result = CliRunner().invoke(command, [*arguments, "--samples", word])
+    assert result.exit_code == 0, result.exception
+    for name, address in zip(("pi-1", "pi-2"), addresses, strict=True):
+        folder = tmp_path / "fleet" / name
+        here = str(folder / address) if source in ("file", "unix") else address
+        found = NodeConfig.read(folder / "node.toml").samples
+        assert (found.source, found.address) == (source, here)
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("fiel:readings.txt", r"unknown source 'fiel'.*Did you mean 'file'"),
+        ("file", r"address='': file needs one. Try address = 'readings.txt'"),
+        ("stdin:x", r"address='x': stdin has no address"),
+        ("tcp:10.0.0.1:7000", r"a socket for samples has no TLS, so it must be on loopback"),
+    ],
+)
+def test_samples_that_cannot_be_planned(word: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("pi-1 192.168.1.11\npi-2 192.168.1.12\n")
+    arguments = ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), "--method", "local"]
+    result = CliRunner().invoke(command, [*arguments, "--samples", word])
+    assert isinstance(result.exception, NodeError) and re.search(sentence, str(result.exception))
+    assert not (tmp_path / "fleet").exists()
 
 
 def test_modules_that_cannot_be_planned(tmp_path: Path) -> None:

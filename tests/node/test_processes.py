@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -23,6 +24,7 @@ import colme
 from colme.cli.live import with_picture
 from colme.cli.node_command import command
 from colme.cli.output import table_of
+from colme.errors import NodeError
 from colme.graphs import from_edges
 from colme.lockstep import lockstep
 from colme.node.config.node_toml import NodeConfig
@@ -158,6 +160,53 @@ def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
     finally:
         reports = swarm.stop()
     assert {report["samples"] for report in reports.values()} == {1}
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("lost", ["deleted", "older copy"])
+def test_a_process_without_its_newest_store_is_heard_over_tls(tmp_path: Path, lost: str) -> None:
+    swarm = Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0)
+    names = [host.name for host in swarm.hosts]
+    configs = {name: NodeConfig.read(swarm.config(name)) for name in names}
+    victim, store = names[0], Path(configs[names[0]].store)
+
+    def status(name: str) -> dict[str, Any]:
+        """Without anything if it does not answer yet."""
+        with contextlib.suppress(NodeError):
+            return ask(configs[name].socket)
+        return {"fresh": 0, "incarnation": 0, "neighbor_rows": []}
+
+    def all_fresh() -> bool:
+        return all(status(name)["fresh"] == 2 for name in names)
+
+    def heard() -> bool:
+        """Whether both neighbors have heard the present life of the victim."""
+        rows = [row for name in names[1:] for row in status(name)["neighbor_rows"] if row["name"] == victim]
+        return [row["incarnation"] for row in rows if row["fresh"]] == [status(victim)["incarnation"]] * 2
+
+    try:
+        for name in names:
+            swarm.start(name)
+            swarm.feed(name, 1.0)
+        until(all_fresh)
+        copy = store.read_bytes()
+        for _ in range(2):
+            swarm.kill(victim)
+            swarm.start(victim)
+            until(lambda: all_fresh() and heard())
+        last = status(victim)["incarnation"]
+        swarm.kill(victim)
+        if lost == "deleted":
+            store.unlink()
+        else:
+            store.write_bytes(copy)
+        until(lambda: time.time() >= last + 1)  # else the clock gives the same incarnation again
+        swarm.start(victim)
+        until(lambda: all_fresh() and heard() and status(victim)["incarnation"] > last)
+        assert not [name for name in names if status(name)["refused_by"]]
+    finally:
+        for name in list(swarm.processes):
+            swarm.kill(name)
 
 
 @pytest.mark.network

@@ -22,6 +22,7 @@ import zenoh
 
 from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
+from colme.node.config.presets import MOST_LINKS
 from colme.node.config.tables import Limits
 from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport
 from colme.node.security import keys as node_keys
@@ -322,6 +323,47 @@ def test_more_links_than_allowed_are_refused(keys: Path, opened: Opened) -> None
             assert list(second.session.info.peers_zid()) == []
 
 
+def test_one_agent_has_only_so_many_links(keys: Path, opened: Opened) -> None:
+    """Of an agent that opens more and more, the oldest are closed, and the others can still dial."""
+    ann = opened(config("ann", keys=keys, port=free_port(), neighbors={"bob": None, "cid": None}))
+    with contextlib.ExitStack() as links:
+        bobs = []
+        for _ in range(MOST_LINKS + 4):
+            bobs.append(links.enter_context(Intruder(port_of(ann), with_certificate(keys, "bob"))))
+            ann.publish(b"")
+        until(lambda: ann.publish(b"") or ann.surplus["bob"] >= 4)  # type: ignore[func-returns-value]
+        until(lambda: ann.publish(b"") or ann.links()["bob"] <= MOST_LINKS)  # type: ignore[func-returns-value]
+        cid = opened(config("cid", keys=keys, neighbors={"ann": port_of(ann)}))
+        until(heard(ann, cid, b"cid is there"))
+        assert ann.links()["cid"] == 1 and ann.surplus.keys() == {"bob"}
+
+
+def test_links_are_renewed_when_the_process_has_grown(
+    keys: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with declarations that are denied, for which zenoh keeps memory until a link ends."""
+    ports = {"ann": free_port(), "bob": free_port()}
+    ann = opened(config("ann", keys=keys, port=ports["ann"], neighbors={"bob": ports["bob"], "cid": None}))
+    bob = opened(config("bob", keys=keys, port=ports["bob"], neighbors={"ann": ports["ann"]}))
+    cid = opened(config("cid", keys=keys, neighbors={"ann": ports["ann"]}))
+    until(heard(ann, bob, b"before"))
+    until(heard(ann, cid, b"before"))
+    listening = ann._listening
+    monkeypatch.setattr("colme.node.net.zenoh_transport._LOOK_AT_MEMORY", 0.0)
+    ann._look_at_memory = 0.0
+    for resident in (100.0, 90.0, 150.0, 153.0):  # 63 MiB more than the least
+        monkeypatch.setattr("colme.node.net.zenoh_transport._resident", lambda resident=resident: resident)
+        ann.publish(b"")
+        assert ann.recycled == 0 and ann._listening is listening
+    monkeypatch.setattr("colme.node.net.zenoh_transport._resident", lambda: 155.0)
+    ann.publish(b"")
+    assert ann.recycled == 1 and ann._listening is not listening
+    until(heard(ann, bob, b"after"))
+    until(heard(ann, cid, b"after"))
+    until(heard(cid, ann, b"after"))
+    assert ann.recycled == 1 and ann._listening is not None
+
+
 @pytest.mark.parametrize("what", ["wide key", "other name", "expired", "other key", "other authority", "no file"])
 def test_files_that_are_not_safe_are_refused_before_anything_is_opened(what: str, keys: Path, tmp_path: Path) -> None:
     for name in ("bob", "cid"):
@@ -345,7 +387,7 @@ def test_files_that_are_not_safe_are_refused_before_anything_is_opened(what: str
     sentence = {
         "wide key": r"mode 0640: a key must be readable by its owner only. Try: chmod 600",
         "other name": r"is the certificate of 'cid': it must be that of 'bob'",
-        "expired": r"bob.pem has expired. Try: colme node keys --rotate",
+        "expired": r"bob.pem has expired on .*Try: colme node keys --rotate",
         "other key": r"bob.key does not belong to .*bob.pem",
         "other authority": r"bob.pem is not trusted by .*ca.pem: .*issuer.*Use the ca.pem that came with it",
         "no file": r"cannot read .*bob.key: No such file",

@@ -19,12 +19,9 @@ import zenoh
 import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
-from colme.node.config.tables import Estimates, HostTable
-from colme.node.hosts.graph import HostGraph
-from colme.node.hosts.host import HostCore
-from colme.node.hosts.status import with_estimates
+from colme.node.config.tables import Estimates
 from colme.node.io.brokers import MqttSink
-from colme.node.io.sinks import LineFile, open_sink
+from colme.node.io.sinks import LineFile, open_sink, to_line
 from colme.node.io.status import ask, metrics
 from tests.node.test_loop import NODE, start
 from tests.support.node_fleet import free_port, listening_peer, until
@@ -40,8 +37,8 @@ def test_a_file_may_be_moved_away_or_cut_short_at_any_time(tmp_path: Path) -> No
     path = tmp_path / "estimates.jsonl"
     sink = open_sink(config("file", str(path)), pytest.fail)
     for each in ("moved", "cut", "stays"):
-        sink(REPORT | {"name": each})
-        sink(REPORT)
+        sink([REPORT | {"name": each}])
+        sink([REPORT])
         assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == [each, "ann"]
         if each == "moved":
             path.rename(tmp_path / "old")
@@ -55,28 +52,14 @@ def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_path: Pa
     folder, said = tmp_path / "later", list[str]()
     sink = LineFile(str(folder / "x"), said.append)
     for _ in range(3):
-        sink(REPORT)
+        sink([REPORT])
     assert sink.dropped == 3 and len(said) == 1 and "No such file or directory. Estimates are dropped" in said[0]
     folder.mkdir()
-    sink(REPORT)
+    sink([REPORT])
     assert json.loads((folder / "x").read_text()) == REPORT and sink.dropped == 3
     full = LineFile("/dev/full", said.append)
-    full(REPORT)
+    full([REPORT])
     assert full.dropped == 1 and "No space left" in said[1]
-
-
-def test_a_host_goes_on_when_its_estimates_cannot_be_written(tmp_path: Path) -> None:
-    path, said, reports = tmp_path / "estimates.csv", list[str](), list[Any]()
-    path.mkdir()
-    host = NodeConfig(name="ann", method=colme.Local(), host=HostTable(agents="agents.csv", estimates=str(path)))
-    core = HostCore(host.method, host.name, HostGraph(2, (), [], [], []))
-    report = with_estimates(reports.append, core, host, said.append)
-    for _ in range(3):
-        report(REPORT)
-    assert len(reports) == 3 and len(said) == 1 and "cannot write" in said[0]
-    path.rmdir()
-    report(REPORT)
-    assert len(path.read_text().splitlines()) == 3
 
 
 def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +67,9 @@ def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, mon
     sink = LineFile(str(path), said.append)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:10]))
-        sink(REPORT)
-    sink(REPORT)
-    sink(REPORT)
+        sink([REPORT])
+    sink([REPORT])
+    sink([REPORT])
     torn, *whole = path.read_text().splitlines()
     assert len(torn) == 10 and [json.loads(line) for line in whole] == [REPORT] * 2 and sink.dropped == 1
 
@@ -95,7 +78,7 @@ def test_estimates_on_a_zenoh_key() -> None:
     port = free_port()
     raw = listening_peer(port)
     sink = open_sink(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), pytest.fail)
-    sink(REPORT)
+    sink([REPORT])
     assert sink.dropped == 1  # nobody is there yet
     for _ in range(2):  # and again, after whoever listens has come back
         with zenoh.open(raw) as reader:
@@ -103,7 +86,7 @@ def test_estimates_on_a_zenoh_key() -> None:
             found: list[Any] = []
 
             def arrives(ear: Any = ear, found: list[Any] = found) -> bool:
-                sink(REPORT)
+                sink([REPORT])
                 found.append(ear.try_recv())
                 return found[-1] is not None
 
@@ -144,28 +127,43 @@ class Broker:
 
 def test_estimates_by_mqtt_go_on_when_the_broker_comes_back() -> None:
     broker = Broker()
-    sink = open_sink(config("mqtt", f"127.0.0.1:{broker.port}/house/7"), pytest.fail)
-    packet = b"\x00\x07house/7" + json.dumps(REPORT).encode()
+    said: list[str] = []
+    sink = open_sink(config("mqtt", f"127.0.0.1:{broker.port}/house/7"), said.append)
+    packet = b"\x00\x07house/7" + to_line(REPORT).rstrip()
     for again in (True, False):
 
         def arrives(broker: Broker = broker) -> bool:
-            sink(REPORT)
+            sink([REPORT])
             return bytes([0x30, len(packet)]) + packet in broker.heard
 
         until(arrives)
         broker.close()
-        until(lambda before=sink.dropped: (sink(REPORT), sink.dropped > before)[1])  # type: ignore[misc,func-returns-value]
+        until(lambda before=sink.dropped: (sink([REPORT]), sink.dropped > before)[1])  # type: ignore[misc,func-returns-value]
         if again:
             broker = Broker(broker.port)
     sink.close()
+    place = f"the broker at 127.0.0.1:{broker.port} (estimates.address)"
+    assert len(said) == 2 and said[0].startswith(f"{place} is away: the connection ended")  # once a minute
+    assert said[1] == f"{place} is back."
+
+
+def test_a_broker_that_does_not_answer_is_mentioned_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    said: list[str] = []
+    sink = open_sink(config("mqtt", f"127.0.0.1:{port}/house/7"), said.append)
+    until(lambda: bool(said))
+    sink.close()
+    place = f"the broker at 127.0.0.1:{port} (estimates.address)"
+    assert said == [f"{place} is away: it does not answer. It is dialed until it answers."]
 
 
 def test_a_broker_that_does_not_read_takes_no_memory() -> None:
     broker = Broker(reads=False)
-    sink = MqttSink(config("mqtt", f"127.0.0.1:{broker.port}/house/7"))
+    sink = MqttSink(config("mqtt", f"127.0.0.1:{broker.port}/house/7"), lambda _: None)
     until(sink._client.is_connected)
     report = {"name": "x" * 100_000}
-    until(lambda: sink(report) or sink.dropped >= 20)  # type: ignore[func-returns-value]
+    until(lambda: sink([report]) or sink.dropped >= 20)  # type: ignore[func-returns-value]
     assert len(sink._client._out_packet) <= 1
     broker.close()
     sink.close()

@@ -23,7 +23,7 @@ SECONDS = float(os.environ.get("COLME_SOAK_SECONDS", "600"))
 WARM = 0.2
 """Share of the time after which everything should have been seen once."""
 N, RATE = 8, 20.0
-DEATH, RETURN = 30.0, 5.0  # s from one to the next, and until it is started again
+DEATH, RETURN = 20.0, 5.0  # s from one to the next, and until it is started again
 LOOK = 2.0  # s
 MOST = 1.0  # MiB from the warm-up to the end
 
@@ -40,6 +40,7 @@ def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
             swarm.start(name)
         until(lambda: all(os.path.exists(config.socket) for config in configs.values()))
         until(lambda: all(ask(config.socket)["fresh"] == 5 for config in configs.values()))
+        first_starts = {name: ask(configs[name].socket)["incarnation"] for name in names}
         seen: list[tuple[float, list[tuple[float, ...]]]] = []
         start, turn, looked, deaths = time.monotonic(), 0, 0, 0
         while (now := time.monotonic() - start) < SECONDS:
@@ -61,7 +62,8 @@ def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
     finally:
         for name in list(swarm.processes):
             swarm.kill(name)
-    assert deaths == sum(last[name]["incarnation"] - 1 for name in mortals) and not any(s["cut"] for s in last.values())
+    assert deaths and {name for name in names if last[name]["incarnation"] > first_starts[name]} <= set(mortals)
+    assert not any(status["cut"] for status in last.values())
     assert all(last[name]["samples"] > 0.8 * SECONDS * RATE for name in survivors)
     times = np.array([when for when, _ in seen])
     figures = np.array([rows for _, rows in seen])[times > WARM * times[-1]]  # times, agents, figures
@@ -78,7 +80,7 @@ def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
     assert all(growth < MOST + 2 * error for growth, error in trends)
     assert np.all(end[:, 1] <= first[:, 1])  # descriptors: as few as before, at some time
     assert np.all(end[:, 2] <= first[:, 2])  # threads, too: zenoh keeps idle ones for seconds
-    assert figures[:, :, 3].max() < 5.0  # MiB: SQLite starts its log anew after 1000 pages, which are 4 MiB
+    assert figures[:, :, 3].max() < 0.1  # MiB
 
 
 def _looked_at(swarm: Swarm, name: str) -> tuple[float, ...]:

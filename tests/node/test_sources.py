@@ -20,13 +20,16 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Samples
-from colme.node.io.sockets import listen_tcp
+from colme.node.io.sockets import listen_tcp, listen_unix, wait_for_addresses
 from colme.node.io.sources import (
     CHUNK,
     LONGEST,
     MOST_SENDERS,
     GrowingFile,
     LineParser,
+    Listener,
+    Messages,
+    NamedLineParser,
     SampleSource,
     Stdin,
     open_source,
@@ -203,6 +206,42 @@ def test_whoever_connects_sends_lines(kind: str, tmp_path: Path) -> None:
     assert not os.path.exists(path)
 
 
+def test_idle_senders_give_way_to_new_ones(tmp_path: Path) -> None:
+    """The one that was silent for longest goes; what it had begun to say counts, and nobody who talks is cut off."""
+    now, said, path = [0.0], [], str(tmp_path / "s.sock")
+    source = Listener(listen_unix(path), said.append, path, clock=lambda: now[0])
+
+    def connect() -> socket.socket:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.connect(path)
+        return client
+
+    idle = []
+    for k in range(MOST_SENDERS):  # the backlog is as long
+        idle.append(connect())
+        idle[-1].sendall(b"%d\n1000" % k)  # the second line is not complete
+        assert source.take() == [k]
+    newcomer = connect()
+    newcomer.sendall(b"-1\n")
+    assert source.take() == [] and not said  # all have just spoken: it waits
+    now[0] = 10.0
+    idle[0].sendall(b"\n")
+    assert source.take() == [1000, 1000, -1]  # the first has spoken again; the second gives way
+    assert idle[1].recv(1) == b"" and "the one that was silent for longest is disconnected" in said[0]
+    for client in (idle[0], idle[2], newcomer):
+        client.sendall(b"\n7\n")
+    assert sorted(source.take()) == [7, 7, 7, 1000] and len(said) == 1
+    flood = [connect() for _ in range(MOST_SENDERS)]
+    source.take()
+    for client in (idle[0], idle[2], newcomer):  # they are not idle
+        client.sendall(b"8\n")
+    flood[0].sendall(b"9\n")
+    assert sorted(source.take()) == [8, 8, 8, 9]
+    source.close()
+    for client in (*idle, *flood, newcomer):
+        client.close()
+
+
 def test_samples_of_a_zenoh_key() -> None:
     import zenoh
 
@@ -252,6 +291,25 @@ def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
     listener.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "payload", "sentence"),
+    [
+        ("meter-1", b"?", "'?' is not a number: it is skipped, as others will be. Send one number per line."),
+        ("", b"1", "'' in a topic is not a name: its messages are skipped. Try another topic."),
+        (
+            None,
+            b"1",
+            "'1' is not a name and a number: it is skipped, as others will be. Send lines like: meter-17 21.4",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_message_of_a_local_agent(name: str | None, payload: bytes, sentence: str) -> None:
+    said: list[str] = []
+    messages = Messages(said.append, NamedLineParser)
+    messages.pull = lambda: [(name, payload), ("meter-2", b"2.5"), (name, payload)]
+    assert messages.take() == [("meter-2", 2.5)] and messages.bad == 2 and said == [sentence]
+
+
 BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
     "no key": (lambda: config("zenoh", "house"), r"must be an address and a key.*Try 'tcp/127"),
     "zenoh off loopback": (lambda: config("zenoh", "tcp/10.0.0.1:7448/house"), "off loopback TLS is required"),
@@ -269,6 +327,33 @@ def test_bad_addresses_are_refused(case: str) -> None:
     make, message = BAD[case]
     with pytest.raises(NodeError, match=message):
         open_source(make(), lambda _: None)
+
+
+def test_an_address_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At boot, before the network has come up: first the name is unknown, then the address is not assigned."""
+    seconds, said, known = [0], [], socket.getaddrinfo
+
+    def lookup(host: str, *rest: object, **options: object) -> object:
+        if seconds[0] < 3:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return known("192.0.2.1" if seconds[0] < 200 else "127.0.0.1", *rest, **options)  # type: ignore[arg-type]
+
+    def sleep(wait: float) -> None:
+        seconds[0] += 1
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    wait_for_addresses(["pi-1.local"], said.append, sleep)
+    no_address, lists = "it is not an address of this machine", "`ip address` lists the addresses of this machine."
+    assert seconds[0] == 200 and said == [
+        f"cannot listen at pi-1.local yet: Temporary failure in name resolution. Waiting; {lists}",
+        f"cannot listen at pi-1.local yet: {no_address}. Waiting (for 1 min); {lists}",
+        f"cannot listen at pi-1.local yet: {no_address}. Waiting (for 2 min); {lists}",
+        "pi-1.local is there after 200 s.",
+    ]
+
+
+def test_addresses_that_are_there_are_not_waited_for() -> None:
+    wait_for_addresses(["127.0.0.1", "localhost", "0.0.0.0"], pytest.fail, pytest.fail)
 
 
 def test_a_port_in_use_is_refused() -> None:

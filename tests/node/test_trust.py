@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,10 +30,9 @@ from colme.node.messages.wire import (
     unpack,
 )  # fmt: skip
 from colme.node.net.memory import MemoryNetwork
-from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, Restarts, near, own_interval
+from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, Restarts, claimed_radius, near, own_interval
 from colme.testing._promises import SIGMA
-from tests.support.hosts import HostFleet
-from tests.support.node_liars import LIES, Liars, lying_host, two_classes
+from tests.support.node_liars import LIES, Liars, two_classes
 from tests.support.nodes import PERIOD
 
 FLOW = colme.CLColME(consensus="flow")
@@ -100,25 +100,37 @@ def test_what_liars_can_do_is_little(method: Any, lie: str, most: tuple[float, f
         assert np.sqrt((error**2).mean() / (alone**2).mean()) < bound
 
 
-@pytest.mark.parametrize(
-    ("method", "lie", "most"),
-    [(colme.CLColME(), "far", 1.0), (colme.CLColME(), "storm", 0.4), (colme.CColME(), "far", 1.2), (FLOW, "far", 1.0),
-     (FLOW, "lend", 1.5)],
-)  # fmt: skip
-def test_a_host_that_lies_moves_nobody_elsewhere_far(method: Any, lie: str, most: float) -> None:
-    """Four agents of forty are on a host that lies about all of them; two other hosts are honest."""
-    samples, truth = two_classes(40, 200)
-    owner = np.where(np.arange(40) < 4, 2, np.arange(40) % 2)
-    fleet = HostFleet(method, random_regular_graph(40, 6, rng=1), owner, MemoryNetwork(), sigma=SIGMA)
-    lying_host(fleet, 2, lie)
-    for row in samples:
-        fleet.tick(row)
-        for core in fleet.cores[:2]:
-            own, radius = core.means[: core.n_agents], core.radius[: core.n_agents]
-            assert np.all(np.abs(core.estimates - own) <= radius * (1 + 1e-12))
-    honest = owner < 2
-    error, alone = ((np.square(found - truth)[honest].mean()) ** 0.5 for found in (fleet.estimate, fleet.mean))
-    assert error < most * alone, error / alone
+@pytest.mark.parametrize("cut", ["intervals", "difference"])
+@pytest.mark.parametrize("consensus", ["laplacian", "flow"])
+def test_a_record_that_no_honest_agent_sends_is_refused(cut: str, consensus: str) -> None:
+    """An estimate outside of the sender's own interval, or a flow beyond its bound; what is just inside is heard."""
+    method = colme.CLColME(cut=cut, consensus=consensus)
+    core, other = (Core(method, name, [b], n_agents=9, degree=3, sigma=SIGMA) for name, b in (("a", "b"), ("b", "a")))
+    for k in range(20):
+        record, _ = other.tick(k * PERIOD, 0.0, {})
+        core.tick(k * PERIOD, 0.0, {})
+    honest, radius = unpack(record), other.inner.radius
+    body: Any = honest.body
+    assert claimed_radius(core.inner, honest.count, body.intervals) == pytest.approx(radius)
+    lies = [{"estimate": s * away} for s in (1, -1) for away in (1e6, 2.01 * radius)]
+    if consensus == "flow":
+        lies += [{"flows": {name_hash("a"): 1.5 * radius}}, {"flows": {name_hash("x"): -1e6}}]
+    for k, lie in enumerate(lies, 1):
+        told = msgspec.structs.replace(honest, epoch=20 + k, body=msgspec.structs.replace(body, **lie))
+        core.tick(2.0, math.nan, {"b": pack(told)})
+        assert core.refused == {"sense": k} and core.fresh(2.0) == []
+    fair = msgspec.structs.replace(honest, epoch=99, body=msgspec.structs.replace(body, estimate=radius))
+    core.tick(2.0, math.nan, {"b": pack(fair)})
+    assert core.fresh(2.0) == ["b"]
+
+
+def test_the_mean_of_some_samples_is_a_number() -> None:
+    core = Core(colme.CLColME(), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA)
+    for count, refused in ((0, 0), (3, 1)):
+        mean = math.nan if count == 0 else 0.0
+        body = ConsensusBody(((math.nan, math.inf),), mean, 2)
+        core.tick(0.0, 0.0, {"b": pack(Record(1, count + 1, count, mean, 1, body))})
+        assert core.refused["sense"] == refused
 
 
 def test_restarts_that_are_heard_of_are_rare_and_own_ones_count() -> None:

@@ -30,7 +30,7 @@ from colme.node.messages.wire import (
 NAN, INF = math.nan, math.inf
 HELLO = ConsensusBody(((0.25, 0.5),), 0.125, 7, 3)
 ERRORS = ConsensusBody(((0.25, -0.5),), 0.125, 7, 3)  # a standard error, for difference tests
-THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, NAN)), 0.125, 7)
+THREE = ConsensusBody(((0.25, 0.5), (1.5, INF), (NAN, 0.5)), 0.125, 7)
 LOANS = FlowBody(((0.25, 0.5),), -0.5, {wire.name_hash("a"): 0.25, wire.name_hash("b"): -1.5, 3: NAN})
 VOTES = HistogramBody(
     2, 10, 4, 3, np.array([-5, 0, 9]), np.array([0.25, 0.5, 0.25], np.float32), np.array([0.0, 1.0, 0.0], np.float32)
@@ -117,6 +117,8 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "fewer items than bytes": (with_field("loans", 38, "<H", 2), "size"),
     "center": (with_field("hello", INTERVAL, "<d", -INF), "value"),
     "radius": (with_field("hello", INTERVAL + 8, "<d", -1.0), "value"),
+    "radius missing": (with_field("hello", INTERVAL + 8, "<d", NAN), "value"),
+    "error missing": (with_field("errors", INTERVAL + 8, "<d", NAN), "value"),
     "estimate missing": (with_field("hello", BODY, "<d", NAN), "value"),
     "estimate absurd": (with_field("loans", BODY, "<d", -1e31), "value"),
     "restart before all": (with_field("hello", BODY + 8, "<q", -1), "range"),
@@ -152,10 +154,61 @@ def test_every_field_is_checked(case: str) -> None:
     assert caught.value.reason == reason and len(str(caught.value)) < 160
 
 
+def float_fields(record: Record) -> dict[str, tuple[int, str]]:
+    """Where the floating-point numbers of a record are: name, (byte, format); from the docstring of `wire`."""
+    found, body, end = {"mean": (28, "<d")}, record.body, len(pack(record))
+    if isinstance(body, GuardedBody):
+        found |= {f"sum {k}": (end - 80 + 8 * k, "<d") for k in range(10)}
+        body = body.inner
+    intervals = getattr(body, "intervals", ())
+    for k in range(len(intervals)):
+        found |= {f"center {k}": (40 + 16 * k, "<d"), f"radius {k}": (48 + 16 * k, "<d")}
+    at = 40 + 16 * len(intervals)
+    if isinstance(body, ConsensusBody | FlowBody):
+        found["estimate"] = (at, "<d")
+    if isinstance(body, FlowBody):
+        found |= {f"flow {k}": (at + 16 + 16 * k, "<d") for k in range(len(body.flows))}
+    if isinstance(body, HistogramBody):
+        n = len(body.codes)
+        found |= {f"mass {k}": (at + 32 + 8 * n + 4 * k, "<f") for k in range(2 * n)}
+    return found
+
+
+MISSING = ("center", "flow")
+"""What may be missing in a record of an agent with samples: a kurtosis that is not defined, the flow of a cut edge."""
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_number_that_is_none_is_refused_in_every_field(name: str) -> None:
+    """NaN and both infinities, in each floating-point field; but an infinite radius is an honest one."""
+    record = RECORDS[name]
+    fields = float_fields(record)
+    assert len(fields) > 0
+    for field, (at, form) in fields.items():
+        for wrong in (NAN, INF, -INF):
+            raw = with_field(name, at, form, wrong)
+            may_be_missing = field.startswith(MISSING) or (field in ("mean", "estimate") and record.count == 0)
+            if (wrong != wrong and may_be_missing) or (wrong == INF and field.startswith("radius")):
+                unpack(raw)
+                continue
+            with pytest.raises(WireError) as caught:
+                unpack(raw)
+            assert caught.value.reason == "value", (field, wrong)
+
+
+def test_control_messages_have_no_floating_point_numbers() -> None:
+    """So that there is no NaN to refuse; letters have intervals, whose radii are checked as those of records are."""
+    assert not set(wire._CONTROL.format) & set("efd")
+    raw = pack_membership(EXAMPLE)
+    for at in (24, 40):
+        with pytest.raises(WireError):
+            unpack_membership(raw[:at] + struct.pack("<d", NAN) + raw[at + 8 :])
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [(b"", "size"), (struct.pack("<4sBBIQ", b"cmeR", 1, 1, 1, 1), "magic"),
-     (struct.pack("<4sBBIQ", b"cmeC", 9, 1, 1, 1), "version"), (struct.pack("<4sBBIQ", b"cmeC", 1, 3, 1, 1), "range"),
+     (struct.pack("<4sBBIQ", b"cmeC", 9, 1, 1, 1), "version"), (struct.pack("<4sBBIQ", b"cmeC", 1, 5, 1, 1), "range"),
      (struct.pack("<4sBBIQ", b"cmeC", 1, 1, 0, 1), "range")],
 )  # fmt: skip
 def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
@@ -164,6 +217,28 @@ def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
     assert caught.value.reason == reason
     message = Control(wire.CUT_HEARD, 3, 8)
     assert wire.unpack_control(wire.pack_control(message)) == message
+
+
+EDGE = wire.EdgeMessage(wire.ASK, 3, 8, ((0.25, 0.5), (1.5, INF)))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\5", "range"), (6, b"\4", "range"),
+     (6, b"\1", "size"), (8, bytes(4), "range"), (12, b"\xff" * 8, "range"), (20, struct.pack("<d", INF), "value"),
+     (28, struct.pack("<d", NAN), "value"), (28, struct.pack("<d", -1.0), "value")],
+)  # fmt: skip
+def test_every_field_of_an_edge_message_is_checked(at: int, value: bytes, reason: str) -> None:
+    raw = wire.pack_edge(EDGE)
+    assert wire.unpack_edge(raw) == EDGE and len(raw) == 20 + 32
+    with pytest.raises(WireError) as caught:
+        wire.unpack_edge(raw[:at] + value + raw[at + len(value) :])
+    assert caught.value.reason == reason
+    for wrong in (b"", raw[:-1], raw + b"\0"):
+        with pytest.raises(WireError):
+            wire.unpack_edge(wrong)
+    with pytest.raises(WireError):  # as versions before 0.10 read it
+        wire.unpack_control(raw)
 
 
 AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
@@ -182,7 +257,7 @@ def test_letters_come_out_as_they_went_in() -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "reason"),
-    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\7", "range"), (6, b"\4", "range"),
+    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\x0a", "range"), (6, b"\4", "range"),
      (6, b"\1", "value"), (7, b"\2", "size"), (7, b"\4", "value"), (7, b"\x09", "range"), (8, b"\4", "range"),
      (16, struct.pack("<d", INF), "value"), (24, struct.pack("<d", -1.0), "value"), (48, b"\0", "value"),
      (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],

@@ -12,11 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from colme.errors import NodeError
+from colme.node.config import presets
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Limits
 from colme.node.net.transport import Transport
@@ -150,11 +153,14 @@ def test_neighbors_come_and_go_at_run_time(maybe_keys: Path | None, opened: Open
     cid.publish(b"only to bob")
     until(heard(bob, cid, b"only to bob"))
     assert ann.latest("cid") is None and cid.latest("ann") is None
-    bob.drop("cid")  # the end that was dialed listens no more
+    bob.drop("cid")  # the end that was dialed hears no records any more, but messages, and answers
     cid.publish(b"to nobody")
-    cid.send("bob", b"to nobody")
-    time.sleep(4 * TICK)
-    assert bob.latest("cid") is None and bob.control() == [] and bob.present() == set()
+    got: list[tuple[str, bytes]] = []
+    # repeated, as by agents: the new subscription may reach the sender after its first message has left
+    until(lambda: (cid.send("bob", b"started"), got.extend(bob.control()), got)[-1])  # type: ignore[func-returns-value]
+    assert set(got) == {("cid", b"started")} and bob.latest("cid") is None and bob.present() == set()
+    bob.send("cid", b"cut")
+    until(lambda: cid.control() == [("bob", b"cut")])
     cid.add("ann", f"{protocol}/127.0.0.1:{ports['ann']}")
     until(heard(ann, cid, b"again"))
     until(lambda: "cid" in ann.present())
@@ -201,12 +207,109 @@ def test_a_silent_neighbor_is_dialed_by_a_new_session(port: int, opened: Opened)
     limits = Limits(lease=0.2)
     ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}, limits=limits))
     bob = opened(config("bob", keys=None, neighbors={"ann": free_port()}, limits=limits))
-    until(lambda: bob.publish(b"") or "ann" in bob._dialed)  # type: ignore[func-returns-value]
-    first = bob._dialed["ann"]
-    bob._watches["ann"].endpoint = f"tcp/127.0.0.1:{port}"
+    until(lambda: bob.publish(b"") or bob._dialed["ann"].sessions)  # type: ignore[func-returns-value]
+    first = bob._dialed["ann"].sessions[0]
+    bob._dialed["ann"].endpoint = f"tcp/127.0.0.1:{port}"
     until(heard(ann, bob, b"after"))
     until(heard(bob, ann, b"after"))
-    assert bob._dialed["ann"] is not first
+    assert first not in bob._dialed["ann"].sessions
+
+
+def both(keys: Path | None, opened: Opened) -> tuple[ZenohTransport, ZenohTransport]:
+    """Two neighbors that can both be dialed."""
+    ports = {"ann": free_port(), "bob": free_port()}
+    ann = opened(config("ann", keys=keys, port=ports["ann"], neighbors={"bob": ports["bob"]}))
+    bob = opened(config("bob", keys=keys, port=ports["bob"], neighbors={"ann": ports["ann"]}))
+    return ann, bob
+
+
+def test_if_both_ends_can_dial_one_link_remains_and_no_record_is_heard_twice(keys: Path, opened: Opened) -> None:
+    ann, bob = both(keys, opened)
+    until(heard(ann, bob, b"to ann"))
+    until(heard(bob, ann, b"to bob"))
+    ann._dialed["bob"]._dialed_us = -1e9  # ann does as if bob had no link, and dials, too
+    until(lambda: ann.publish(b"") or ann._dialed["bob"].sessions)  # type: ignore[func-returns-value]
+    got: list[int] = []
+
+    def twice() -> bool:
+        bob.publish(str(time.monotonic_ns()).encode())
+        time.sleep(TICK)
+        ann.publish(b"")
+        bob.latest("ann")
+        record = ann.latest("bob")
+        got.extend([int(record)] if record else [])
+        return len(got) >= 20 and not ann._dialed["bob"].sessions
+
+    until(twice)
+    assert got == sorted(set(got)), "each record once, and in order"
+    assert len(bob._dialed["ann"].sessions) == 1
+    until(lambda: ann.links() == {"bob": 1} and bob.links() == {})
+    bob.send("ann", b"word")
+    until(lambda: ("bob", b"word") in ann.control())
+
+
+def test_a_neighbor_is_dialed_by_the_end_whose_port_is_not_busy(keys: Path, opened: Opened) -> None:
+    """zenoh accepts ten links per second behind connections of nonsense; of bob, who dials ann, ann hears all the same,
+    because she dials bob."""
+    ports = {"ann": free_port(), "bob": free_port()}
+    ann = opened(config("ann", keys=keys, port=ports["ann"], neighbors={"bob": ports["bob"]}))
+    with contextlib.ExitStack() as connections:
+        for _ in range(300):
+            noisy = connections.enter_context(socket.create_connection(("127.0.0.1", ports["ann"])))
+            noisy.sendall(b"nonsense" * 40)
+        bob = opened(config("bob", keys=keys, port=ports["bob"], neighbors={"ann": ports["ann"]}))
+        until(heard(ann, bob, b"to ann"))
+        assert ann.links().get("bob", 0) == 0 and bob.links() == {"ann": 1}, "the nonsense did not keep ann busy"
+
+
+def test_a_neighbor_that_is_not_heard_is_dialed_by_more_and_more_sessions_unless_its_process_ended(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = opened(config("bob", keys=None, port=free_port(), neighbors={"ann": free_port()}))
+    dialed, now = bob._dialed["ann"], time.monotonic()
+    fresh, attempt = bob.config.freshness, presets.preset("local").attempt
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def wanted(silence: float, **options: bool) -> int:
+        dialed._last = now - silence
+        return dialed.wanted(**{"may_dial_us": False} | options)
+
+    assert wanted(0.0) == wanted(fresh / 2) == 1
+    assert [wanted(fresh / 2 + k * attempt / 3 + 0.01) for k in range(4)] == [2, 3, 3, 3]
+    assert dialed.patience == 1 and wanted(20 * fresh) == 3 and not dialed.due()
+    dialed._due = now
+    assert dialed.due() and dialed.patience == 2  # new sessions, which take more time
+
+    class Link:
+        """The session at which ann was heard."""
+
+        def __init__(self, up: bool):
+            self.has_link = lambda neighbor: up
+
+    for up, sessions in ((True, 2), (False, 1)):
+        dialed.heard(Link(up), dialed_us=True)  # type: ignore[arg-type]
+        assert wanted(0.0) == 1 and wanted(fresh / 2 + 0.01) == sessions
+    assert wanted(11 * fresh) == 3  # it did not come back soon
+    dialed.heard(Link(True), dialed_us=True)  # type: ignore[arg-type]
+    dialed._answered = now
+    assert wanted(0.0, may_dial_us=True) == 1  # the greater name keeps its session,
+    dialed._answered = now - 11 * fresh
+    assert wanted(0.0, may_dial_us=True) == 0  # unless it cannot get through;
+    dialed._leads, dialed._answered = False, now
+    assert wanted(0.0, may_dial_us=True) == 0 and wanted(0.0) == 1  # the lesser one does not need one
+
+
+def test_a_session_that_cannot_be_opened_is_tried_again_later(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = opened(config("bob", keys=None, neighbors={"ann": free_port()}))
+    until(lambda: bob.publish(b"") or bob._dialed["ann"].sessions)  # type: ignore[func-returns-value]
+    dialed = bob._dialed["ann"]
+    failed: Future[Any] = Future()
+    failed.set_exception(NodeError("cannot dial ann: Too many open files. Check its endpoint in node.toml."))
+    dialed.opening.append(failed)
+    dialed.settle()
+    assert "Too many open files" in dialed.failed and dialed.opening == [] and dialed.wanted(may_dial_us=False) == 0
+    dialed._not_before = time.monotonic()
+    assert dialed.wanted(may_dial_us=False) == 1
 
 
 def test_only_members_become_neighbors(port: int, opened: Opened) -> None:

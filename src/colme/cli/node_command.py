@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from colme.cli.parameters import METHOD
-from colme.errors import MethodError, NodeError, one_of
+from colme.cli.messages import say
+from colme.cli.parameters import METHOD, SEED, Number
+from colme.errors import MethodError, NodeError, one_of, printable
 
 if TYPE_CHECKING:
     from colme.method import Method
@@ -35,15 +36,15 @@ _fields = click.option(
 )
 _modules = click.option(
     "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
-    help="A Python file with a method of your own; repeat it for more.",
+    help="A Python file with a method of your own, which is executed; repeat it for more.",
 )  # fmt: skip
 
-_COLUMNS = ("name", "samples", "estimate", "lower", "upper", "fresh", "cut")
+_COLUMNS = ("name", "agents", "samples", "estimate", "lower", "upper", "fresh", "cut")
 _WIDE_COLUMNS = (
-    "name", "tick", "samples", "mean", "radius", "estimate", "lower", "upper", "level", "trust", "neighbors", "fresh",
-    "cut", "incarnation", "refused", "bad_lines", "late",
+    "name", "agents", "tick", "samples", "mean", "radius", "estimate", "lower", "upper", "level", "trust", "neighbors",
+    "fresh", "cut", "incarnation", "refused", "bad_lines", "late",
 )  # fmt: skip
-_NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate", "agents", "fresh_agents")
+_NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate")
 
 
 class _NodeCommands(click.Group):
@@ -80,12 +81,11 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
       sensor | colme node run --config node.toml
       colme node run --config node.toml --metrics 127.0.0.1:9464 > estimates.jsonl
     """
-    if not _has_many_agents(config):
-        os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: one agent needs no compiler
+    os.environ.setdefault("COLME_NUMBA", "0")  # before anything is imported: a device needs no compiler
     from colme.node.assemble import run_node
     from colme.node.config.node_toml import NodeConfig
 
-    run_node(NodeConfig.read(config), say=_say, until_end=until_end, metrics=metrics)
+    run_node(NodeConfig.read(config), say=lambda line: say(printable(line)), until_end=until_end, metrics=metrics)
 
 
 @command.command("status")
@@ -105,7 +105,7 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
     if form == "json":
         click.echo(json.dumps(found, indent=2))
     else:
-        _emit([_summary(each, wide or form == "csv") for each in found], form)
+        _emit(_summaries([_counted(each) for each in found], wide or form == "csv"), form)
 
 
 @command.command("neighbors")
@@ -121,20 +121,49 @@ def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
     Example:
       colme node neighbors --config fleet/pi-3/node.toml
     """
-    rows = [{"agent": each["name"]} | row for each in _ask(configs) for row in each["neighbor_rows"]]
-    columns = dict.fromkeys(key for row in rows for key in row)  # hosts of many agents have others
+    found = _ask(configs)
+    for each in found:
+        if form == "table" and not each["neighbor_rows"] and (cut := each["cut_names"]):
+            say(f"{each['name']} has no neighbors: the edges to {', '.join(cut)} are cut.")
+    rows = [{"agent": each["name"]} | row for each in found for row in each["neighbor_rows"]]
+    for row in rows:
+        if form != "json" and "refused" in row:
+            row["refused"] = sum(row["refused"].values())
+        if form == "table" and (why := row.pop("why", None)):
+            say(f"{row['name']} is silent: {why}")
+    columns = dict.fromkeys(key for row in rows for key in row)
     if form == "table" and not wide:
         shown = _NEIGHBOR_COLUMNS if len(configs) > 1 else _NEIGHBOR_COLUMNS[1:]
         columns = {key: None for key in columns if key in shown}
     _emit([{key: row.get(key) for key in columns} for row in rows], form)
 
 
+@command.command("forgive")
+@click.argument("name")
+@click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
+              help="The configuration of the node whose cut is reconsidered.")  # fmt: skip
+def forgive(name: str, config: str) -> None:
+    """Reconsider the cut of the edge to the agent NAME now, without waiting for more samples.
+
+    The node asks the other end. The edge returns if that answers and the intervals of both overlap well; a person can
+    ask, but evidence decides. If the node does not run, it asks when it starts.
+
+    \b
+    Example:
+      colme node forgive pi-3 --config node.toml
+    """
+    from colme.node.assemble import forgive as ask_to_forgive
+    from colme.node.config.node_toml import NodeConfig
+    from colme.node.names import check_name
+
+    check_name(name, "NAME")
+    click.echo(ask_to_forgive(NodeConfig.read(config), name))
+
+
 @command.command("watch")
 @_configs
-@click.option(
-    "--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between updates."
-)
-@click.option("--times", type=click.IntRange(min=1), help="Stop after so many updates (default: never).")
+@click.option("--every", type=Number(0.1, 86400), default=1.0, show_default=True, help="Seconds between updates.")
+@click.option("--times", type=click.IntRange(1, 10**9), help="Stop after so many updates (default: never).")
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
               help="A live table, or JSON lines.")  # fmt: skip
 @_wide
@@ -152,7 +181,7 @@ def watch(configs: tuple[str, ...], every: float, times: int | None, form: str, 
 
     with live_rows(lines=form == "json") as show:
         for turn in itertools.count(1):
-            show([_summary_or_blank(config, wide or form == "json") for config in configs])
+            show(_summaries([_status_or_blank(config) for config in configs], wide or form == "json"))
             if turn == times:
                 return
             time.sleep(every)
@@ -169,7 +198,7 @@ def watch(configs: tuple[str, ...], every: float, times: int | None, form: str, 
 @click.option(
     "-o", "--output", default=".", show_default=True, metavar="FOLDER", help="Each agent gets a folder in it."
 )
-@click.option("--days", type=click.IntRange(min=1), help="Validity of the certificates (default: 365).")
+@click.option("--days", type=click.IntRange(1, 36500), help="Validity of the certificates (default: 365).")
 @click.option("--rotate", is_flag=True, help="Replace existing keys and certificates.")
 def keys(
     names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int | None,
@@ -189,7 +218,7 @@ def keys(
         raise click.UsageError(f"--rotate renews the certificates of agents and keeps their hosts: {rule}.")
     if not rotate and not Path(authority, "ca.key").exists():
         made.make_authority(authority, network)
-        _say(f"{authority} holds a new authority. Keep its ca.key off the devices.")
+        say(f"{authority} holds a new authority. Keep its ca.key off the devices.")
     for name in names:
         folder = Path(output, name)
         good_for = made.DAYS if days is None else days
@@ -206,18 +235,23 @@ def keys(
 @_method
 @_fields
 @_modules
+@click.option("--samples", metavar="SOURCE:ADDRESS",
+              help="Where agents get samples: file:readings.txt, unix:samples.sock, tcp:127.0.0.1:7000, "
+                   "mqtt:127.0.0.1:1883/{name}, ... (default: stdin). {name} is the name of each.")  # fmt: skip
 @click.option("--network", default="colme", show_default=True, help="The name of the network.")
 @click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
-@click.option("--tick-rate", type=float, default=10.0, show_default=True, help="Records per second.")
-@click.option("--degree", type=int, help="Neighbors of each agent (default: 6, or fewer).")
-@click.option("--agents", type=click.IntRange(min=1), help="Agents per host, in one process (default: one).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random graph.")
-@click.option("--days", type=click.IntRange(min=1), help="Validity of the certificates (default: 365).")
+@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, show_default=True, help="Records per second.")
+@click.option("--degree", type=click.IntRange(1, 3333), help="Neighbors of each agent (default: 6, or fewer).")
+@click.option("--agents", type=click.IntRange(1, 10**6),
+              help="Each node is a gateway, with up to so many local agents (default: an agent).")  # fmt: skip
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random graph.")
+@click.option("--days", type=click.IntRange(1, 36500), help="Validity of the certificates (default: 365).")
 @click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
 @click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
 def plan(
-    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], **options: Any
+    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], samples: str | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Plan a fleet: from a list of hosts, write a folder with configuration, key and certificates for each agent.
 
@@ -230,39 +264,41 @@ def plan(
 
     \b
     Examples:
-      colme node plan hosts.txt --method cl-colme --set sigma=2 --degree 4 -o fleet
-      colme node plan hosts.txt --module my_method.py --method my-method -o fleet
+      colme node plan hosts.txt --set sigma=2 --samples file:readings.txt
+      colme node plan hosts.txt --method census --agents 10000 -o gateways
+      colme node plan hosts.txt --module my_method.py --method my-method
     """
     from colme.node.config.plan import plan as write_plan
-    from colme.node.config.plan import read_hosts
+    from colme.node.config.plan import read_hosts, read_samples
 
     known = read_hosts(hosts)
+    source = None if samples is None else read_samples(samples)
     table = _method_table(method, fields)
     try:
-        chosen = _method_for_nodes(table, modules, guard=not options["agents"])
-        folder = write_plan(known, output, method=chosen, modules=modules, say=_say, **options)
+        chosen = _method_for_nodes(table, modules)
+        folder = write_plan(known, output, method=chosen, modules=modules, samples=source, say=say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
         if not unknown_sigma:
             raise
         remedy = "Try --set sigma=2." if method == "census" else "Try --set sigma=2, or --method census."
         raise MethodError(sentence + remedy) from None
-    what = "hosts" if options["agents"] else "agents"
-    _say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
+    what = "gateways" if options["agents"] else "agents"
+    say(f"{folder} holds {len(known)} {what}. Copy each folder to its device; keep {folder / 'authority'} here.")
     if getattr(chosen, "cut", None) == "difference":
-        _say("Edges are cut by difference tests (cut = \"difference\"), for noise that is independent between agents. "
+        say("Edges are cut by difference tests (cut = \"difference\"), for noise that is independent between agents. "
              "If agents share noise, plan with --set cut=intervals.")  # fmt: skip
     for host in known:
         click.echo(folder / host.name / "node.toml")
 
 
 @command.command("demo")
-@click.option("--seconds", type=click.FloatRange(min=1.0), default=20.0, show_default=True, help="How long they run.")
-@click.option("--n-agents", type=click.IntRange(min=3), default=12, show_default=True, help="Processes.")
+@click.option("--seconds", type=Number(1.0, 86400), default=20.0, show_default=True, help="How long they run.")
+@click.option("--n-agents", type=click.IntRange(3, 200), default=12, show_default=True, help="Processes.")
 @_method
 @_fields
 @_modules
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the graph and the samples.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @_form
 def demo(
@@ -309,7 +345,7 @@ def demo(
                 show(found.reports, summary)
     _emit(errors, form)
     if plot is not None:
-        _say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
+        say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
 def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
@@ -325,25 +361,16 @@ def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
     return table
 
 
-def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...], *, guard: bool = True) -> Method:
+def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
     """The method of a table, which has a guard, and cuts edges by difference tests, if it can and the table does
     not say otherwise."""
     from colme.node.config.node_toml import method_of
 
-    method = method_of(table, modules, guard=guard)
+    method = method_of(table, modules)
     if getattr(method, "cut", None) == "intervals" and not modules and not {"cut", "gamma"} & table.keys():
         with contextlib.suppress(MethodError, NodeError):  # where they do not fit, intervals stay
-            return method_of(table | {"cut": "difference"}, guard=guard)
+            return method_of(table | {"cut": "difference"})
     return method
-
-
-def _has_many_agents(config: str) -> bool:
-    """Whether the configuration has many agents; a file that cannot be read is refused later."""
-    import tomllib
-
-    with contextlib.suppress(OSError, ValueError):
-        return "host" in tomllib.loads(Path(config).read_text(encoding="utf-8"))
-    return False
 
 
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -353,29 +380,33 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     return [ask(NodeConfig.read(config).socket) for config in configs]
 
 
-def _summary_or_blank(config: str, wide: bool) -> dict[str, Any]:
-    """A row of a table, without numbers if the node does not answer."""
+def _status_or_blank(config: str) -> dict[str, Any]:
+    """The status of a node, only its name if it does not answer."""
     from colme.node.config.node_toml import NodeConfig
     from colme.node.io.status import ask
 
     node = NodeConfig.read(config)
     try:
-        return _summary(ask(node.socket), wide)
+        return _counted(ask(node.socket))
     except NodeError:
-        return dict.fromkeys(_WIDE_COLUMNS if wide else _COLUMNS) | {"name": node.name}
+        return {"name": node.name}
 
 
-def _summary(status: dict[str, Any], wide: bool) -> dict[str, Any]:
-    """A row of a table."""
-    counted = status | {"refused": sum(status["refused"].values())}
-    return {key: counted.get(key) for key in (_WIDE_COLUMNS if wide else _COLUMNS)}
+def _counted(status: dict[str, Any]) -> dict[str, Any]:
+    """A status with the number of refusals in place of their reasons."""
+    return status | {"refused": sum(status["refused"].values())}
+
+
+def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
+    """The rows of a table. Gateways have `agents`, and no estimate of their own: a table of one kind only leaves out
+    the columns of the other, unless it is wide."""
+    gateways = sum("agents" in each for each in nodes)
+    absent = {"estimate", "lower", "upper"} if gateways == len(nodes) else set() if gateways else {"agents"}
+    columns = _WIDE_COLUMNS if wide else tuple(each for each in _COLUMNS if each not in absent)
+    return [{key: each.get(key) for key in columns} for each in nodes]
 
 
 def _emit(rows: list[dict[str, Any]], form: str) -> None:
     from colme.cli.output import emit
 
     emit(rows, form)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
+from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
-from colme.node.core import Core
+from colme.node.cuts import forgive_saved
 from colme.node.device import Device
+from colme.node.gateway import Gateway, core_of
+from colme.node.incarnation import lowest
+from colme.node.io.journal import Journal
 from colme.node.io.sinks import open_sink
-from colme.node.io.sources import LineParser, Say, open_source
-from colme.node.io.status import Status, StatusServer
+from colme.node.io.sockets import wait_for_addresses
+from colme.node.io.sources import Say, open_source
+from colme.node.io.status import Status, StatusServer, request
 from colme.node.loop import Loop, stopped_by_signals
 from colme.node.membership.introductions import Introductions
-from colme.node.store import AgentStore
+from colme.node.names import Endpoint
+from colme.node.readings import LocalReadings, ReadingFilter
+from colme.node.store import AgentStore, open_store
 
 
 def run_node(
@@ -25,30 +33,63 @@ def run_node(
     people to `say`."""
     from colme.node.net.zenoh_transport import ZenohTransport
 
-    parts = _one_agent(config) if config.host is None else _many_agents(config, say)
-    core = parts.core
+    wait_for_addresses([Endpoint.parse(each).host for each in config.listen], say)
+    core = core_of(config, incarnation=lowest(time.time()))
+    if isinstance(core, Gateway):
+        core.readings = LocalReadings(**_reading_rules(config, say))
     with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:
         # first: opening the socket fails if this node runs already
-        status_server = StatusServer(path=config.socket, metrics=metrics)
+        status_server = StatusServer(path=config.socket, metrics=metrics, requests=config.request_socket)
         undo.callback(status_server.close)
-        source = open_source(config, say, parts.lines)
+        source = open_source(config, say)
         undo.callback(source.close)
-        store = AgentStore(config.store)
+        store = open_store(config.store, sync_every=config.sync_every)
         undo.callback(store.close)
+        for warning in store.warnings:
+            say(warning)
         transport = ZenohTransport(config)
         undo.callback(transport.close)
         sink = aside.enter_context(contextlib.closing(open_sink(config, say, output)))
-        more_status: list[Callable[[], Status]] = [lambda: {"dropped_lines": sink.dropped}]
-        device = parts.device(core, transport, store, save_every=config.save_every, source=source)
+        more_status: list[Callable[[], Status]] = [
+            lambda: {"dropped_lines": sink.dropped, "store_warnings": store.warnings}
+        ]
+        device = Device(core, transport, store, save_every=config.save_every, source=source, say=say,
+                        introductions=introductions_of(config),
+                        readings=None if isinstance(core, Gateway) else ReadingFilter(**_reading_rules(config, say)),
+                        endpoints={each.name: each.endpoint for each in config.neighbors})  # fmt: skip
         loop = Loop(device, source, status_server, period=config.period, report_every=config.report_every,
-                        report=parts.report(sink), until_end=until_end, more_status=more_status)  # fmt: skip
+                        report=sink, until_end=until_end, more_status=more_status,
+                        journal=Journal(say, expires=transport.expires))  # fmt: skip
         undo.pop_all()
         n_neighbors = len(core.neighbors)
         plural = "" if n_neighbors == 1 else "s"
-        say(f"{config.name} runs (start {core.incarnation}) with {n_neighbors} neighbor{plural}.")
+        say(f"{config.name} runs (incarnation {core.incarnation}) with {n_neighbors} neighbor{plural}.")
         with stopped_by_signals(loop):
             loop.run()
     say(f"{config.name} has saved its state and left.")
+
+
+def forgive(config: NodeConfig, name: str) -> str:
+    """Reconsider the cut of the edge to this agent, by the running node or in the store of a stopped one; say what
+    happens."""
+    answer = request(config.request_socket, f"forgive {name}")
+    if answer is not None:
+        return answer
+    if not Path(config.store).exists():
+        raise NodeError(f"{config.name} does not run and has no store at {config.store}. Start it: colme node run.")
+    with contextlib.closing(AgentStore(config.store)) as store:
+        saved = store.load(config.name)
+        state = None if saved is None or saved.state is None else forgive_saved(saved.state, name)
+        if saved is None or state is None:
+            return f"{config.name} does not run, and its store has no cut edge to {name!r}."
+        store.save(config.name, saved.epoch, state)
+    return f"{config.name} does not run: it will ask {name} to reconsider the cut when it starts."
+
+
+def _reading_rules(config: NodeConfig, say: Say) -> dict[str, Any]:
+    """Which readings of a configuration count as samples."""
+    samples = config.samples
+    return {"least": samples.least, "most": samples.most, "wild": samples.wild, "say": say}
 
 
 def introductions_of(config: NodeConfig) -> Introductions | None:
@@ -63,37 +104,3 @@ def introductions_of(config: NodeConfig) -> Introductions | None:
         patience=join.patience or 60 * config.freshness, answer_in=config.freshness + 4 * config.lease,
         admits=config.admits,
     )  # fmt: skip
-
-
-Report = Callable[[Status], None]
-
-
-class _Parts(NamedTuple):
-    """What differs between a node of one agent and a host of many."""
-
-    core: Any
-    device: Callable[..., Device]
-    lines: type[LineParser]
-    report: Callable[[Report], Report]
-    """Wraps the function that takes reports."""
-
-
-def _one_agent(config: NodeConfig) -> _Parts:
-    n_agents = config.n_agents or len(config.peers) + 1
-    core = Core(
-        config.method, config.name, [each.name for each in config.neighbors], n_agents=n_agents, degree=config.degree,
-        sigma=getattr(config.method, "sigma", None), origin=config.origin, level=config.level,
-        stale_after=config.freshness,
-    )  # fmt: skip
-    device = functools.partial(Device, introductions=introductions_of(config))
-    return _Parts(core, device, LineParser, lambda report: report)
-
-
-def _many_agents(config: NodeConfig, say: Say) -> _Parts:
-    from colme.node.hosts.device import HostDevice, host_core
-    from colme.node.hosts.samples import AgentLineParser
-    from colme.node.hosts.status import with_estimates
-
-    core = host_core(config)
-    device = functools.partial(HostDevice, parts=config.parts)
-    return _Parts(core, device, AgentLineParser, lambda report: with_estimates(report, core, config, say))

@@ -19,16 +19,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.histogram import clip_masses
+from colme.census.histogram import ballots_in, clip_masses
 from colme.census.method import Census, CensusAgent, HistogramMessage
-from colme.census.posterior import FittedMixtures, posterior_quantiles
+from colme.census.posterior import FittedMixtures, posterior_interval
 from colme.census.schedule import Schedule
 from colme.method import Place, Round
+from colme.node.messages.wire import LARGEST
 from colme.node.rounds import NumberedRounds
 
 EARLIEST = 3
 """Rounds after which a first census is used before it ends; after two, 16 agents with four samples each would not show
 that sigma was told double."""
+
+MOST_MASS = LARGEST / 10
+"""The largest sum of variances that is handed in: neighbors refuse numbers beyond `LARGEST`, and momentum may make it
+some times larger. Otherwise one local agent with readings of 1e16 would silence its gateway."""
 
 
 class RoundMessage(NamedTuple):
@@ -71,6 +76,8 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         self.schedule = AsynchronousSchedule(*self.schedule)
         self.binned = np.ones(1)  # the factor of sigma^2 when the mean was binned
         self.used = self.fitted  # behind the estimate: of the last census, or of the first as far as it is
+        self.ballots = 1.0  # cast by a node, on average: more than one where there are gateways
+        self.listened = 0  # messages of all rounds of the census
 
     @property
     def round_message(self) -> RoundMessage:
@@ -93,10 +100,9 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
 
     def interval(self, level: float) -> tuple[float, float]:
         """Between the quantiles of the posterior of the true mean, of this probability in all."""
-        ends = np.empty((2, 1))
-        for end, tail in zip(ends, (0.5 - 0.5 * level, 0.5 + 0.5 * level), strict=True):
-            posterior_quantiles(tail, np.array([self.own_mean]), np.array([self.noise]), self.used.prior, end)
-        return ends[0].item(), ends[1].item()
+        own = np.array([self.own_mean]), np.array([self.noise])
+        lower, upper = posterior_interval(level, *own, self.used.prior)
+        return lower.item(), upper.item()
 
     def resume(self) -> None:
         super().resume()
@@ -106,7 +112,10 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         return self.schedule.starts(t, self.began)
 
     def _hand_in(self) -> None:
-        self._start_census()
+        self.listened = 0
+        with np.errstate(over="ignore"):  # variances in single precision
+            self._start_census()
+        self.masses = np.clip(self.masses, -MOST_MASS, MOST_MASS)
         self.binned = self.sampling.factor.copy()
 
     @property
@@ -118,26 +127,27 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         return self.schedule.refresh - 1.0
 
     def _next_round(self, same: Mapping[Hashable, RoundMessage], *, plain: bool) -> None:
+        self.listened += len(same)
         self._average({b: message.of_round(self.round) for b, message in same.items()}, plain=plain)
-        self.masses = clip_masses(self.codes, self.masses)
+        self.masses = clip_masses(self.codes, self.masses, self.place.max_ballots)
         if not self.completed and self.schedule.sigma is not None:
-            self._check_noise(self.rounds + 1)
-
-    def _check_noise(self, rounds: int) -> None:
-        """Learn about the noise from what was heard in so many rounds."""
-        agents = self.schedule.agents_heard(rounds, self.place.heard)
-        self.sampling.learn(self.codes, self.masses[None], agents)
+            self._learn_noise(self.rounds + 1)
 
     def _fit(self, factor: float = 1.0) -> FittedMixtures:
         if not self.completed and self.rounds < min(EARLIEST, self._n_rounds):
             return self.fitted  # too few agents were heard to check sigma
-        self.used = super()._fit((self.sampling.factor / self.binned).item())
+        self.ballots = ballots_in(self.codes, self.masses)
+        self.used = super()._fit((self.sampling.factor / self.binned)[0].item())
         return self.used
+
+    @property
+    def _agents_reached(self) -> float:
+        return self.ballots * (super()._agents_reached if self.listened else 1.0)
 
     def _complete(self) -> None:
         self._complete_census()
 
     def _complete_census(self) -> None:
-        self._check_noise(self.rounds)
+        self._learn_noise(self.rounds)
         self.fitted = self._fit()
         self.completed, self.rounds = self.schedule.bins_means(self.began), -1

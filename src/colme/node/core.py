@@ -10,15 +10,19 @@ From the perspective of agent a, at one of its own ticks:
 (3) neighbors whose edge the step has cut are told so, with backoff, until they acknowledge it
 (4) its new record goes to all neighbors, and to the agents of cut edges that still vote on the guard's weight
 
+An agent whose record is refused as old is told which newer one there is (`OLD`), so that it can move its incarnation
+above that (`colme.node.incarnation`); the caller does so. An agent that has been started tells its neighbors
+(`STARTED`), and one that holds the edge as cut answers so, in case the other end has lost the store that knew.
+
 An edge is cut at both ends: an agent that is told of a cut cuts the edge, too. The caller saves `state()` before it
 sends the messages of a tick that is `urgent`, so after a crash neither end can have forgotten a cut that the other
-relies on. A crash loses the samples since the last save, and never counts one twice.
+relies on. A crash loses the samples since the last save, and never counts one twice. `cuts` says when a cut is
+reconsidered.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -29,11 +33,14 @@ from colme.errors import CheckpointError, NodeError, positive, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
+from colme.node.cuts import CutEdge, Heard, ReconsideredCuts
 from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent, without_guard
 from colme.node.messages.wire import (
     CUT,
     CUT_HEARD,
     LARGEST,
+    OLD,
+    STARTED,
     Control,
     Record,
     WireError,
@@ -42,32 +49,22 @@ from colme.node.messages.wire import (
     unpack,
     unpack_control,
 )  # fmt: skip
+from colme.node.refusals import Refusals
 from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
 
 SILENT = 60
 """An agent of a cut edge that was not heard for this many times `stale_after` no longer votes."""
 FEWEST = 8
 """Degrees of freedom of a sample variance, if it is not from all samples: after a detected change, or an upgrade."""
+OVERTAKEN = 2
+"""Records in a row that are older than one before, as on a network that reorders them, before their sender is told."""
+GREETINGS = 6
+"""How often an agent tells a neighbor that it has been started, once that was heard (before, it goes on). There is no
+answer unless the edge is cut; all of six get lost with probability .2^6 at 20 % loss."""
 
 
-class Heard(msgspec.Struct):
-    """The newest record of a neighbor, and when it was received."""
-
-    record: Record
-    at: float
-
-
-class CutEdge(msgspec.Struct):
-    """A cut edge, as this end knows it."""
-
-    known: bool = False  # to the other end
-    at: float = -math.inf  # when the other end last mentioned it
-    linked: bool = False  # the other end is still heard, because it votes
-    backoff: Backoff = msgspec.field(default_factory=Backoff)  # until the other end acknowledges it
-
-
-class Core:
-    """One agent.
+class Core(ReconsideredCuts):
+    """One agent. (`colme.node.gateway.Gateway` has many.)
 
     method       any that has a message adapter: its agents exchange messages with neighbors only
     name         name of this agent; `neighbors`: those that it starts with
@@ -76,13 +73,20 @@ class Core:
     origin       subtracted from all samples; it must be the same everywhere, and near the data
     level        of the interval around the estimate
     stale_after  age in seconds from which the record of a neighbor no longer counts
-    incarnation  how often this agent has been started, see `AgentStore.start`
+    incarnation  higher with every start, see `colme.node.incarnation`
+    max_ballots  that a node may cast in a census: more than one where there are gateways
     """
+
+    many: ClassVar[bool] = False
+    """Whether there are many local agents."""
+    waiting: Any = ()
+    """Samples that wait for the next tick."""
 
     def __init__(
         self, method: Method, name: str, neighbors: Iterable[str], *, n_agents: int, degree: int | None = None,
         sigma: float | None = None, width: float | None = None, kurtosis: float = 3.0, unit: float | None = None,
         origin: float = 0.0, level: float = 0.9, stale_after: float = 3.0, incarnation: int = 1,
+        max_ballots: int = 1,
     ):  # fmt: skip
         names = tuple(sorted(set(neighbors)))
         if name in names:
@@ -97,16 +101,23 @@ class Core:
         place = Place(
             agent=name, neighbors=names, n_agents=n_agents, n_edges=max(n_agents * most // 2, 1), auto_step=1.0 / most,
             sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0, max_degree=most,
+            max_ballots=whole(max_ballots, "max_ballots", "max_ballots=10000", NodeError),
         )  # fmt: skip
         self.method, self.name, self.origin, self.level = method, name, origin, level
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
-        self.agent, self._adapter = device_agent(method, place)
+        self.agent, self._adapter = device_agent(method, place, gateway=self.many)
         self.square, self.freedom = 0.0, 0  # the sum of squared deviations of the samples, and its degrees of freedom
-        self.refused: Counter[str] = Counter()
+        self.refused = Refusals()
         self.urgent = False  # something must be saved before any message is sent
         self.marks: dict[str, tuple[int, int, int]] = {}  # age mark of the newest record of each agent
         self.cut_edges: dict[str, CutEdge] = {}
+        self.refused_by: dict[str, int] = {}  # neighbors that refuse its records as old, and the incarnation they know
+        self._old: dict[str, Backoff] = {}  # neighbors whose records are refused as old
+        self._greetings: dict[str, Backoff] | None = None  # neighbors that are told of the start
+        self.revived: dict[str, tuple[int, int, int]] = {}  # edges that are back: the other end's age, how often cut
+        self.returned: list[str] = []  # those of the last tick
+        self.forgotten = 0  # how often the agent forgot its first samples
         self._heard: dict[str, Heard] = {}
         self._n_links = len(names)
         self._began = math.inf  # time of the first tick
@@ -171,20 +182,29 @@ class Core:
         return name in self._heard and now - self._heard[name].at <= self.stale_after
 
     def add_neighbor(self, name: str) -> bool:
-        """Add a neighbor; False if the edge to it was cut before."""
+        """Add a neighbor; False if the edge to it is cut."""
         if name == self.name or name in self.cut_edges:
             return False
         self._adapter.add_neighbor(name)
         return True
 
-    def note_cut(self, name: str, now: float) -> None:
-        """Note that an agent which is not a neighbor has cut the edge: it will never be added."""
-        self.cut_edges.setdefault(name, CutEdge(known=True, at=now))
-
     def remove_neighbor(self, name: str) -> None:
         """Remove a neighbor without cutting the edge: it may be added again."""
         self._adapter.remove_neighbor(name)
         self._heard.pop(name, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether so many samples wait that the source is not to be read."""
+        return False
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.agent.count)
+
+    def arrange(self, samples: list[float], now: float) -> list[float]:
+        """The samples since the last tick, one by one: the first is that of the tick, others are observed before it."""
+        return samples or [math.nan]
 
     def observe(self, sample: float) -> None:
         """Add a sample beyond the one of the tick."""
@@ -203,10 +223,14 @@ class Core:
         control   control messages since the last tick, (sender, bytes)
 
         Returns the record to publish and the control messages to send."""
-        self.urgent = False
+        self.urgent, self.returned = False, []
         self._began = min(self._began, now)
+        if self._greetings is None:
+            self._greetings = {b: Backoff() for b in self.neighbors} if self._adapter.cuts else {}
+        control, answers_about_edges = self._hear_edges(control, now)
         heard = (*self.neighbors, *self.voters)
         new = {b for b in heard if b in records and self._hear(b, records[b], now)}  # (1)
+        old = {b for b in self._old if b in records}
         answers, parted = self._listen(control, now)
         before, mean, count = self.neighbors, self.inner.own_mean, self.inner.own_count
         fresh = {b: self._heard[b].record for b in self.fresh(now) if b not in parted}
@@ -215,13 +239,16 @@ class Core:
         self._add_square(mean, count)
         lost = set(before).difference(self.neighbors)
         self._adapter.end_tick(fresh, bool(lost))
-        for b in lost:
-            self.cut_edges[b] = CutEdge(known=b in parted, at=now, linked=self._adapter.votes)
+        for b in sorted(lost):
+            self.cut_edges[b] = self._new_cut(b, now, known=b in parted, linked=self._adapter.votes)
+            if b not in parted:
+                self.cut_edges[b].why = self._reason(b)
             self.urgent = True
         self._release_voters(now)
         fresh |= {b: self._heard[b].record for b in self.voters if self._is_fresh(b, now)}
         self._adapter.vote(fresh, len(self.neighbors) + len(self.voters))
-        return pack(self.record()), answers + self._tell_cuts()  # (3), (4)
+        messages = answers + self._tell_old(old) + self._greet() + answers_about_edges
+        return pack(self.record()), messages + self._tell_cuts() + self._ask_again()  # (3), (4)
 
     def record(self) -> Record:
         """The agent's current state as a record."""
@@ -248,11 +275,15 @@ class Core:
         try:
             record = unpack(raw)
         except WireError as error:
-            self.refused[error.reason] += 1
+            self.refused.note(name, error.reason)
             return False
-        if record.age_mark <= self.marks.get(name, (0, 0, 0)):
-            self.refused["old"] += 1
+        mark = self.marks.get(name, (0, 0, 0))
+        if record.age_mark <= mark:
+            self.refused.note(name, "old")
+            if record.age_mark[:2] < mark[:2]:  # not one that arrived twice
+                self._old.setdefault(name, Backoff(left=OVERTAKEN))
             return False
+        self._old.pop(name, None)
         if not self._adapter.votes:
             record = without_guard(record)
         if name in self.cut_edges:
@@ -260,9 +291,11 @@ class Core:
         else:
             sense = self._adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
         if sense is None:
-            self.refused["sense"] += 1
+            self.refused.note(name, "sense")
             return False
         self.marks[name] = record.age_mark
+        if name not in self._heard and self._greetings and name in self._greetings:
+            self._greetings[name] = Backoff()
         self._heard[name] = Heard(sense, now)
         return True
 
@@ -273,21 +306,55 @@ class Core:
             try:
                 message = unpack_control(raw)
             except WireError as error:
-                self.refused[error.reason] += 1
+                self.refused.note(name, error.reason)
                 continue
             cut_edge = self.cut_edges.get(name)
-            if not self._adapter.cuts or (cut_edge is None and name not in self._adapter.neighbors):
-                self.refused["stranger"] += 1
+            stranger = cut_edge is None and name not in self._adapter.neighbors
+            if message.kind == OLD and not stranger:
+                self._hear_old(name, message)
+                continue
+            if message.kind == CUT and (message.incarnation, message.epoch) <= self.revived.get(name, (0, 0, 0))[:2]:
+                self.refused.note(name, "old")  # of the cut before, which was reconsidered
+                continue
+            if stranger or not self._adapter.cuts:
+                self.refused.note(name, "stranger")
+            elif message.kind == STARTED:
+                if cut_edge is not None and not cut_edge.again:
+                    cut_edge.again, cut_edge.backoff = True, Backoff()
+                continue
             elif message.kind == CUT:
                 heard.add(name)
                 if cut_edge is None:
                     parted.add(name)
             elif cut_edge is None:
-                self.refused["sense"] += 1  # an acknowledgment of a cut that was never sent
+                self.refused.note(name, "sense")  # an acknowledgment of a cut that was never sent
             if cut_edge is not None:
                 self.urgent |= not cut_edge.known
-                cut_edge.known, cut_edge.at = True, now
+                cut_edge.known, cut_edge.again, cut_edge.at = True, False, now
         return [(name, self._message(CUT_HEARD)) for name in sorted(heard)], parted
+
+    def _hear_old(self, name: str, message: Control) -> None:
+        """Note that a neighbor knows a record of this agent which is newer than all that this life has sent. Otherwise
+        the message only crossed the next record."""
+        if (message.incarnation, message.epoch) > (self.incarnation, self.agent.t):
+            self.refused_by[name] = message.incarnation
+
+    def _tell_old(self, names: set[str]) -> list[tuple[str, bytes]]:
+        """Tell these neighbors which newer record of theirs there is."""
+        return [
+            (name, pack_control(Control(OLD, *self.marks[name][:2])))
+            for name in sorted(names) if self._old[name].due()
+        ]  # fmt: skip
+
+    def _greet(self) -> list[tuple[str, bytes]]:
+        """Tell the neighbors that this agent has been started."""
+        told, greetings = [], self._greetings or {}
+        for name, backoff in list(greetings.items()):
+            if name not in self._adapter.neighbors or (name in self._heard and backoff.tries == GREETINGS):
+                del greetings[name]
+            elif backoff.due():
+                told.append((name, self._message(STARTED)))
+        return told
 
     def _step(self, sample: float, used: Mapping[str, Record], parted: set[str]) -> None:
         if not self._adapter.hears_cuts:
@@ -299,8 +366,9 @@ class Core:
             while True:
                 self._adapter.record_outbox(step.send(inbox), exchange)
                 inbox = {b: self._adapter.decode(record, exchange) for b, record in used.items()}
-                if misfits := sum(message is WRONG_SHAPE for message in inbox.values()):
-                    self.refused["shape"] += misfits
+                for b, message in inbox.items():
+                    if message is WRONG_SHAPE:
+                        self.refused.note(b, "shape")
                 inbox = {b: message for b, message in inbox.items() if not isinstance(message, Nothing)}
                 inbox = self._adapter.bounded(inbox)
                 if exchange == 0 and self._adapter.hears_cuts:
@@ -312,7 +380,7 @@ class Core:
     def _tell_cuts(self) -> list[tuple[str, bytes]]:
         told = []
         for name, cut_edge in sorted(self.cut_edges.items()):
-            if cut_edge.known:
+            if cut_edge.known and not cut_edge.again:
                 continue
             if cut_edge.backoff.due():
                 told.append((name, self._message(CUT)))
@@ -338,34 +406,46 @@ class Core:
         return [
             b for b, cut_edge in self.cut_edges.items()
             if cut_edge.known and now - cut_edge.at > self.stale_after and not cut_edge.linked
+            and not self._is_due(cut_edge)
         ]  # fmt: skip
 
     # Saved state
 
-    _SAVED: ClassVar[tuple[str, ...]] = ("marks", "square", "freedom")
+    _SAVED: ClassVar[tuple[str, ...]] = ("marks", "square", "freedom", "forgotten")
 
     @property
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a saved state to be restored."""
-        return {"name": self.name, "method": msgspec.json.encode(self.method).decode(), "origin": self.origin}
+        method = msgspec.json.encode(self.method).decode()
+        return {"name": self.name, "method": method, "origin": self.origin}
 
     def state(self) -> bytes:
         return to_bytes(
             self._identity
             | {
+                "gateway": self.many,
                 "core": freeze(self, self._SAVED),
                 "agent": freeze(self.agent, self.agent.saved),
                 "adapter": freeze(self._adapter, self._adapter.saved),
                 "partings": {name: cut_edge.known for name, cut_edge in self.cut_edges.items()},
+                "cuts": {name: freeze(cut_edge, CutEdge.saved) for name, cut_edge in self.cut_edges.items()},
+                "revived": {name: list(each) for name, each in self.revived.items()},
             }
         )
 
     def restore(self, raw: bytes) -> None:
         """Continue from a saved state. Neighbors are those that this core was created with, less the cut ones."""
         saved, names = from_bytes(raw), self.neighbors
+        if saved.get("gateway", False) != self.many:
+            now, before = ("a gateway", "a node with one agent")[:: 1 if self.many else -1]
+            raise CheckpointError(
+                f"the store is that of {before}, and {self.name!r} is {now}. Use another store, or change [gateway]."
+            )
         check_same(saved, self._identity)
         try:
-            thaw(self, self._SAVED, {"square": 0.0, "freedom": 0} | saved["core"])  # 0.7 had no intervals
+            thaw(self, self._SAVED, {"square": 0.0, "freedom": 0, "forgotten": 0} | saved["core"])  # 0.7, 0.9 had less
+            if (judgment := saved["agent"].get("judgment")) is not None:
+                judgment["parts"].setdefault("voices", {"items": []})  # 0.9 had none
             old = "inner" not in saved["agent"]  # from before there were guards
             agent, adapter = (self.inner, self._adapter.bare) if old else (self.agent, self._adapter)
             thaw(agent, agent.saved, saved["agent"])
@@ -374,6 +454,13 @@ class Core:
                 name: CutEdge(known=known, linked=self._adapter.votes and name in names)
                 for name, known in saved["partings"].items()
             }
+            for name, cut_edge in self.cut_edges.items():
+                if (found := saved.get("cuts", {}).get(name)) is not None:
+                    thaw(cut_edge, CutEdge.saved, found)
+                else:  # 0.9 saved no more than their names: it counts from now on
+                    cut_edge.count, cut_edge.epoch = self.inner.own_count, self.epoch
+                    cut_edge.mean = float(self.inner.own_mean)
+            self.revived = {name: (each[0], each[1], each[2]) for name, each in saved.get("revived", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
         self._adapter.resume([b for b in names if b not in self.cut_edges])

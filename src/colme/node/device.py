@@ -1,14 +1,28 @@
-"""An agent on a device: core, transport and store, called in the order that makes crashes harmless. It has no clock."""
+"""An agent on a device: core, transport and store, called in the order that makes crashes harmless. It has no clock,
+but for the bound on incarnations."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
 
 from colme.errors import NodeError, whole
+from colme.node.backoff import Backoff
 from colme.node.core import Core
+from colme.node.incarnation import highest
 from colme.node.membership.introductions import Introductions
 from colme.node.net.transport import Transport
+from colme.node.readings import ReadingFilter
+from colme.node.security.probe import Reason
 from colme.node.store import AgentStore
+
+RAREST_MOVE = 4096
+"""Ticks between two moves of the incarnation on the word of neighbors, in the long run."""
 
 
 class Resumable(Protocol):
@@ -24,21 +38,28 @@ class Resumable(Protocol):
 class Device:
     """Reads the transport, ticks the core, saves what must survive a crash, and only then sends.
 
-    save_every     ticks between saves: a crash loses at most the samples of so many ticks and of the current one
+    save_every     ticks between saves, if there are new samples: the death of the process loses at most the samples of
+                   so many ticks and of the current one. For power cuts see `AgentStore`
     source         where the samples come from: its position is saved in one transaction with the state of the agent
     introductions  how the agent finds further neighbors, if it may
+    say            takes messages for people
+    clock          Unix seconds, for the bound on incarnations
+    readings       which readings count as samples (default: all numbers); a gateway has `Gateway.readings`
+    endpoints      where the neighbors that it starts with are dialed; None: they dial
     """
-
-    many: ClassVar[bool] = False
-    """Whether this device runs many agents."""
 
     def __init__(
         self, core: Core, transport: Transport, store: AgentStore | None = None, *, save_every: int = 20,
         source: Resumable | None = None, introductions: Introductions | None = None,
+        say: Callable[[str], None] = lambda text: None, clock: Callable[[], float] = time.time,
+        readings: ReadingFilter | None = None, endpoints: Mapping[str, str | None] | None = None,
     ):  # fmt: skip
         self.core, self.transport, self.store, self.source = core, transport, store, source
-        self.introductions = introductions
+        self.introductions, self.readings, self.endpoints = introductions, readings, dict(endpoints or {})
+        self._reopened: set[str] = set()  # links to agents of cut edges that are being reconsidered
         self.save_every = whole(save_every, "save_every", "save_every=20", NodeError)
+        self._say, self._clock, self._moves, self._told = say, clock, Backoff(longest=RAREST_MOVE), False
+        self._unsaved = False  # there are samples since the last save
         if store is not None:
             saved = store.start(core.name, at_least=core.incarnation)
             core.incarnation = saved.incarnation
@@ -51,6 +72,8 @@ class Device:
                 position = store.start(self._source_name).state
                 if position is not None:
                     source.resume(position)
+            if readings is not None and (seen := store.start(self._readings_name).state) is not None:
+                readings.restore(seen)
 
     def tick(self, now: float, sample: float = float("nan")) -> None:
         """One step; see `Core.tick`."""
@@ -59,21 +82,56 @@ class Device:
         control, introductions = transport.control(), self.introductions
         if introductions is not None:
             control = introductions.receive(core, now, control)
+        self._unsaved |= not np.all(np.isnan(sample))
         record, messages = core.tick(now, sample, records, control)
+        if core.refused_by:
+            self._move_incarnation()
         if introductions is not None:
+            for name in core.returned:
+                introductions.take_back(name, self._endpoint(name), now)
             messages = messages + introductions.send(core, now)
             core.urgent |= introductions.urgent
-        if core.urgent or core.epoch % self.save_every == 0:
+        if core.urgent or (core.epoch % self.save_every == 0 and self._worth_saving):
             self.save()
         if introductions is not None:
             self._connect(introductions)
+        self._reopen_links()
         transport.publish(record)
         for name, message in messages:
             transport.send(name, message)
         busy = () if introductions is None else introductions.requests
         for name in core.gone(now):
+            self._reopened.discard(name)
             if name not in busy:
                 transport.drop(name)
+
+    def _move_incarnation(self) -> None:
+        """Continue above the incarnation that neighbors know, if that can be true: see `colme.node.incarnation`."""
+        core, limit = self.core, highest(self._clock())
+        known = {name: number for name, number in core.refused_by.items() if number <= limit}
+        if not known:
+            name, number = next(iter(core.refused_by.items()))
+            if not self._told:
+                self._say(
+                    f"{name} refuses the records of {core.name} as old: it knows incarnation {number}, far ahead of "
+                    "the clock. If the clock of this device is behind, set it; else give the agent another name."
+                )
+            self._told = True
+        elif self._moves.due():
+            name = max(known, key=known.__getitem__)
+            before, core.incarnation = core.incarnation, known[name] + 1
+            if self.store is not None:
+                core.incarnation = self.store.start(core.name, at_least=core.incarnation).incarnation
+            core.refused_by.clear()
+            self._say(
+                f"{name} refused the records of {core.name} as old: its store was lost or is an older copy, or another "
+                f"device has this name. It continues as incarnation {core.incarnation} (before: {before})."
+            )
+
+    @property
+    def _worth_saving(self) -> bool:
+        """Whether there is more to save than the number of the tick."""
+        return self._unsaved or (self.store is not None and self.store.due)
 
     def leave(self) -> None:
         """Tell the neighbors that this agent leaves, so that they replace it at once."""
@@ -88,12 +146,46 @@ class Device:
             self.transport.add(name, endpoint)
         introductions.to_drop, introductions.to_add = [], []
 
+    def _endpoint(self, name: str) -> str | None:
+        known = {} if self.introductions is None else self.introductions.address_book.endpoints
+        return self.endpoints.get(name) or known.get(name)
+
+    def _reopen_links(self) -> None:
+        """Open links to the agents of cut edges that are to be reconsidered: they may have been dropped."""
+        for name in {*self.core.due(), *self.core.returned} - self._reopened:
+            self._reopened.add(name)
+            with contextlib.suppress(NodeError):  # nowhere to dial it, and it cannot dial this agent
+                self.transport.add(name, self._endpoint(name))
+
     def feed(self, now: float, samples: list[Any]) -> None:
-        """One tick with the samples that arrived since the last."""
-        first, *more = samples or [float("nan")]
+        """One tick with the readings that arrived since the last."""
+        if self.readings is not None:
+            samples = self.readings.admit(samples)
+        first, *more = self.core.arrange(samples, now)
         for sample in more:
             self.core.observe(sample)
+            self._unsaved = True
         self.tick(now, first)
+
+    def why_silent(self, name: str) -> Reason | None:
+        """Why a neighbor is not heard, if that is known: its records are refused, or what the transport found."""
+        refused = self.core.refused.senders.get(name, Counter[str]())["sense"]
+        if refused and name in self.transport.present():
+            return Reason("sense", f"its records are refused ({refused} so far): they are of another method, guard or "
+                          "rule for cuts, or have more ballots than max_ballots allows here. Use the same on all nodes "
+                          "of a network.")  # fmt: skip
+        return self.transport.why_silent(name)
+
+    def forgive(self, name: str) -> str:
+        """Reconsider the cut of the edge to this agent, and say what happens."""
+        if not self.core.forgive(name):
+            known = ", ".join(sorted(self.core.cut_edges)) or "none"
+            return f"{self.core.name} has no cut edge to {name!r}; it has: {known}."
+        self.save()
+        return (
+            f"{self.core.name} asks {name} to reconsider the cut. The edge returns if {name} answers and the intervals "
+            "of both overlap well now; else it stays cut. See: colme node status --format json."
+        )
 
     def save(self) -> None:
         """Write the state of the agent to the store, with the source's position and the address book."""
@@ -103,13 +195,20 @@ class Device:
         position = None if self.source is None else self.source.position()
         if position is not None:
             rows.append((self._source_name, self.core.epoch, position))
+        if self.readings is not None:
+            rows.append((self._readings_name, self.core.epoch, self.readings.state()))
         if self.introductions is not None:
             rows.append((self._address_book_name, self.core.epoch, self.introductions.state()))
-        self.store.save_all(rows)
+        self.store.save_all(rows, self.core.urgent)
+        self._unsaved = False
 
     @property
     def _source_name(self) -> str:
         return f"{self.core.name}/samples"  # not the name of an agent: names contain no slash
+
+    @property
+    def _readings_name(self) -> str:
+        return f"{self.core.name}/readings"
 
     @property
     def _address_book_name(self) -> str:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from colme.errors import shorten
 from colme.node.device import Device
+from colme.node.io.journal import Journal
 from colme.node.io.sources import SampleSource
-from colme.node.io.status import Status, StatusServer, report_of, status_of
+from colme.node.io.status import Status, StatusServer, reports_of, status_of
 
 
 class Ticker:
@@ -41,19 +43,22 @@ class Loop:
     until_end      whether to stop at the end of the samples
     phase          of the first tick, in periods (default: random, so that the agents of a fleet do not send at once)
     more_status    functions that add fields to the status
+    journal        is shown the device at every tick
     """
 
     def __init__(
         self, device: Device, source: SampleSource, status_server: StatusServer, *, period: float,
-        report_every: float = 1.0, report: Callable[[Status], None] = lambda _: None, until_end: bool = False,
+        report_every: float = 1.0, report: Callable[[list[Status]], None] = lambda _: None, until_end: bool = False,
         phase: float | None = None, clock: Callable[[], float] = time.monotonic,
-        more_status: Sequence[Callable[[], Status]] = (),
+        more_status: Sequence[Callable[[], Status]] = (), journal: Journal | None = None,
     ):  # fmt: skip
         self.device, self.source, self.status_server = device, source, status_server
         self.report_every, self.report, self.until_end, self.more_status = report_every, report, until_end, more_status
         self.clock, self.began, self.stopping = clock, clock(), False
         self.ticker = Ticker(period, self.began, random.random() if phase is None else phase)
         self._report_due = self.began
+        self.journal = journal
+        status_server.answer = self.answer
 
     def run(self) -> None:
         """Tick until `stop`; then report a last time, save and leave."""
@@ -65,7 +70,7 @@ class Loop:
                 else:
                     self.ticker.began(now)
                     self._tick(now)
-            self.report(report_of(self.device))
+            self.report(reports_of(self.device))
         finally:
             self._leave()
 
@@ -82,17 +87,28 @@ class Loop:
             "bad_lines": self.source.bad,
             "samples_ended": self.source.ended,
         }
+        if self.journal is not None:
+            found |= self.journal.status()
         for tell in self.more_status:
             found |= tell()
         return found
 
+    def answer(self, request: str) -> str:
+        """The answer to a request of `colme node forgive`."""
+        match request.split():
+            case ["forgive", name]:
+                return self.device.forgive(name)
+        return f"unknown request {shorten(request)}: there is forgive NAME."
+
     def _tick(self, now: float) -> None:
-        self.device.feed(now, self.source.take())
+        self.device.feed(now, [] if self.device.core.busy else self.source.take())
         if now >= self._report_due:
             self._report_due += self.report_every * (1 + (now - self._report_due) // self.report_every)
-            self.report(report_of(self.device))
-        if self.until_end and self.source.ended:
+            self.report(reports_of(self.device))
+        if self.until_end and self.source.ended and not self.device.core.waiting:
             self.stop()
+        elif self.journal is not None:
+            self.journal.look(self.device, now, ended=self.source.ended)
 
     def _leave(self) -> None:
         with contextlib.ExitStack() as last:  # all of them, even if one fails

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from colme.errors import NodeError, shorten
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # one chunk of a key, and a common name of at most 64 characters
+AUTHORITY = "authority"
+"""The folder of the authority among those of the agents."""
+_RESERVED = {AUTHORITY: "the folder of this name is", "ca": "ca.pem and ca.key are"}
 _ENDPOINT = re.compile(r"(tls|tcp)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
@@ -19,6 +22,19 @@ def check_name(name: str, what: str) -> None:
             f"{what}={shorten(name)}: it must be 1 to 63 letters, digits, dots, underscores and hyphens, the first a "
             "letter or digit. Try 'pi-3'."
         )
+
+
+def is_local_name(name: str) -> bool:
+    """Whether this can be the name of a local agent of a gateway: up to 128 characters that can be printed."""
+    return 0 < len(name) <= 128 and name.isprintable()
+
+
+def check_file_name(name: str) -> None:
+    """Refuse the name of an agent whose files would take the place of the authority's."""
+    check_name(name, "name")
+    if name.casefold() in _RESERVED:  # there are file systems to which CA and ca are the same
+        what = _RESERVED[name.casefold()]
+        raise NodeError(f"name={name!r}: {what} the authority's, so no agent can have this name. Try 'pi-3'.")
 
 
 @dataclass(frozen=True)
@@ -33,10 +49,10 @@ class Endpoint:
     def parse(cls, text: str, what: str = "endpoint") -> Endpoint:
         """Parse an endpoint. Options after the port are refused: they could replace the keys and checks of a link."""
         match = _ENDPOINT.fullmatch(text)
-        if match is None or int(match[3]) > 65535:
+        if match is None or not 0 < int(match[3]) <= 65535:
             raise NodeError(
-                f"{what}={shorten(text)}: it must be protocol/host:port, with protocol tls, or tcp within one machine. "
-                "Try 'tls/192.168.1.13:7447'."
+                f"{what}={shorten(text)}: it must be protocol/host:port, with protocol tls, or tcp within one machine, "
+                "and port 1 to 65535. Try 'tls/192.168.1.13:7447'."
             )
         return cls(match[1], match[2].strip("[]"), int(match[3]))
 
@@ -82,9 +98,9 @@ class KeyExpressions:
 
     network: str
 
-    def state(self, agent: str, part: int = 0) -> str:
-        """Records; those of a host of many agents have parts."""
-        return f"cme/{self.network}/a/{agent}" + (f"/{part}" if part else "")
+    def state(self, agent: str) -> str:
+        """Records."""
+        return f"cme/{self.network}/a/{agent}"
 
     def control(self, sender: str, receiver: str) -> str:
         return f"cme/{self.network}/x/{sender}/{receiver}"
@@ -92,7 +108,6 @@ class KeyExpressions:
     def live(self, agent: str) -> str:
         return f"cme/{self.network}/live/{agent}"
 
-    def said_by(self, speaker: str, listener: str, parts: int = 1) -> list[str]:
+    def said_by(self, speaker: str, listener: str) -> list[str]:
         """All keys on which one agent may publish to another."""
-        states = [self.state(speaker, part) for part in range(parts)]
-        return [*states, self.control(speaker, listener), self.live(speaker)]
+        return [self.state(speaker), self.control(speaker, listener), self.live(speaker)]

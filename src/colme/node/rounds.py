@@ -60,6 +60,11 @@ class NumberedRounds(ABC):
     round = 0  # of the values, also when the average is over
     waited = 0  # ticks, for the values of others in this round
 
+    @property
+    def goes_alone(self) -> bool:
+        """Whether an average of the own values is worth having, if no neighbor is heard."""
+        return False
+
     @abstractmethod
     def _starts(self, t: int) -> bool:
         """Whether the next average begins at step t of the agent that began the last one at step `began`."""
@@ -123,8 +128,10 @@ class NumberedRounds(ABC):
         }
 
     def _ready(self, inbox: Mapping[Hashable, RoundHead]) -> bool:
+        if not inbox:
+            return self.goes_alone
         same = self._same(inbox)
-        return len(same) == len(inbox) > 0 or (self.waited > self._patience and len(same) > 0)
+        return len(same) == len(inbox) or (self.waited > self._patience and len(same) > 0)
 
     @property
     def _patience(self) -> float:

@@ -22,14 +22,13 @@
     [[neighbors]]
     name = "pi-4"
 
-`modules = ["my_method.py"]` lists Python files that define methods of your own. Paths are relative to the file. Off
-loopback TLS is required. `tables` has the tables one by one; this file has the keys
-outside of tables and the rules that hold between tables.
+`modules = ["my_method.py"]` lists Python files that define methods of your own; they are executed when the file is
+read, with all rights of the process. Paths are relative to the file. Off loopback TLS is required. `tables` has the
+tables one by one; this file has the keys outside of tables and the rules that hold between tables.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,8 +40,7 @@ from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import Method
 from colme.methods.modules import methods_by_name
 from colme.node.config import presets
-from colme.node.config.tables import Estimates, HostTable, Join, Limits, Neighbor, Samples, Tls
-from colme.node.hosts.frame import MOST_BYTES
+from colme.node.config.tables import Estimates, GatewayTable, Join, Limits, Neighbor, Samples, Tls
 from colme.node.messages.adapters import most_items
 from colme.node.messages.membership import MOST_MEMBERSHIP_BYTES
 from colme.node.names import Endpoint, check_name, is_unspecified
@@ -69,9 +67,10 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     origin     subtracted from all samples; near the data, and the same everywhere
     level      of the interval around the estimate
     report_every  seconds between two reports of the estimate
-    save_every    ticks between two saves; a crash loses at most the samples in between
+    save_every    ticks between two saves; if the process dies, at most the samples in between are lost
+    sync_every    seconds between two saves that survive a power cut, too
     limits     settings that the preset would choose
-    host       many agents in this process; `name` is then the host's, and the neighbors are hosts
+    gateway    many local agents behind this node
     join       how it finds further neighbors; if left out, it keeps those of the file
     """
 
@@ -96,8 +95,9 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     level: float = 0.9
     report_every: float = 1.0
     save_every: int = 20
+    sync_every: float = 60.0
     limits: Limits = Limits()
-    host: HostTable | None = None
+    gateway: GatewayTable | None = None
     join: Join | None = None
 
     def __post_init__(self) -> None:
@@ -107,16 +107,19 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         if not isinstance(self.method, Method):
             raise NodeError(f"method={shorten(self.method)}: it must be a method. Try colme.CLColME().")
         one_of(self.preset, presets.PRESETS, "preset", NodeError)
-        positive(self.tick_rate, "tick_rate", "tick_rate = 10.0", NodeError)
-        positive(self.report_every, "report_every", "report_every = 1.0", NodeError)
-        whole(self.save_every, "save_every", "save_every = 20", NodeError)
-        if not math.isfinite(self.origin):
-            raise NodeError(f"origin={self.origin}: it must be finite. Try origin = 0.0.")
+        low, high = presets.TICK_RATES
+        positive(self.tick_rate, "tick_rate", "tick_rate = 10.0", NodeError, low=low, high=high)
+        low, high = presets.SECONDS
+        positive(self.report_every, "report_every", "report_every = 1.0", NodeError, low=low, high=high)
+        positive(self.sync_every, "sync_every", "sync_every = 60.0", NodeError, low=low, high=high)
+        whole(self.save_every, "save_every", "save_every = 20", NodeError, high=10**6)
+        if not abs(self.origin) <= 1e30:  # as in messages
+            raise NodeError(f"origin={self.origin}: it must be finite and at most 1e30. Try origin = 0.0.")
         if not 0.0 < self.level < 1.0:
             raise NodeError(f"level={self.level}: it must be between 0 and 1. Try level = 0.9.")
         for field in ("n_agents", "n_edges"):
             if getattr(self, field) is not None:
-                whole(getattr(self, field), field, f"{field} = 5", NodeError)
+                whole(getattr(self, field), field, f"{field} = 5", NodeError, high=10**12)
         for i, member in enumerate(self.members):
             check_name(member, f"members[{i}]")
         self._check_neighbors()
@@ -126,8 +129,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             self._check_join(self.join)
 
     def _check_join(self, join: Join) -> None:
-        if self.host is not None:
-            raise NodeError("[host] and [join]: a host keeps the neighbors of its file. Leave [join] out.")
         if self.method.baseline:
             raise NodeError(f"join with method={self.method!r}: it has no neighbors. Leave [join] out.")
         if join.admit == "certified" and self.tls is None:
@@ -191,6 +192,11 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
                 "[relay]: there is no relay since colme 0.7; a tunnel by WireGuard or ssh takes its place. Remove the "
                 "table and see docs/howto/behind_nat.md."
             )
+        if "host" in table:
+            raise NodeError(
+                "[host]: many agents of one process are a gateway since colme 0.10. Replace it by [gateway], see "
+                "docs/node.md."
+            )
         for key in table:
             one_of(key, cls.__struct_fields__, "key", NodeError)
         for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
@@ -205,15 +211,10 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
             fields["tls"] = fields["tls"].within(home)
         if "samples" in fields and fields["samples"].source in ("file", "unix"):
             address = str(home / fields["samples"].address)
-            fields["samples"] = Samples(source=fields["samples"].source, address=address)
+            fields["samples"] = msgspec.structs.replace(fields["samples"], address=address)
         if "estimates" in fields and fields["estimates"].to == "file":
             fields["estimates"] = Estimates(to="file", address=str(home / fields["estimates"].address))
-        if "host" in fields:
-            files = {
-                key: str(home / value) for key in ("agents", "estimates") if (value := getattr(fields["host"], key))
-            }
-            fields["host"] = msgspec.structs.replace(fields["host"], **files)
-        method = method_of(table["method"], fields["modules"], guard="host" not in fields)
+        method = method_of(table["method"], fields["modules"])
         return cls(method=method, **fields)
 
     @property
@@ -253,12 +254,14 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return str(Path(self.store).with_suffix(".sock"))
 
     @property
+    def request_socket(self) -> str:
+        """The socket at which the running node takes requests."""
+        return str(Path(self.store).with_suffix(".request"))
+
+    @property
     def degree(self) -> int:
         """The largest degree in the network, as far as this agent can tell."""
-        if self.host is not None:
-            own = 1  # its file of agents says more
-        else:
-            own = max(1, len(self.neighbors), 0 if self.join is None else self.join.most)
+        own = max(1, len(self.neighbors), 0 if self.join is None else self.join.most)
         if self.n_agents is None or self.n_edges is None:
             return own
         return max(own, -(-2 * self.n_edges // self.n_agents))
@@ -277,14 +280,12 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.freshness or presets.freshness(self.period, self.lease)
 
     @property
-    def parts(self) -> int:
-        """Number of parts of a record."""
-        return 1 if self.host is None else self.host.parts
+    def max_ballots(self) -> int:
+        """Ballots that a node may cast in a census."""
+        return self.limits.max_ballots or (1 if self.gateway is None else self.gateway.agents)
 
     @property
     def max_record(self) -> int:
-        if self.host is not None:
-            return self.limits.max_record or MOST_BYTES
         n_items = most_items(self.method, self.max_neighbors)
         membership = 0 if self.join is None else MOST_MEMBERSHIP_BYTES
         return self.limits.max_record or max(presets.max_record(n_items), membership)
@@ -309,11 +310,10 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         return self.limits.max_sessions or presets.max_sessions(self.max_neighbors)
 
 
-def method_of(table: Any, modules: Iterable[str | Path] = (), *, guard: bool = True) -> Method:
+def method_of(table: Any, modules: Iterable[str | Path] = ()) -> Method:
     """A method from its table, as experiment files have it, but with a guard if the table does not say otherwise.
 
-    modules  Python files with further methods
-    guard    False: without a guard if the table does not say otherwise"""
+    modules  Python files with further methods"""
     if not isinstance(table, dict) or "method" not in table:
         raise NodeError(
             f"method={shorten(table)}: it must be a table with a name. Write [method], method = 'cl-colme'."
@@ -326,5 +326,5 @@ def method_of(table: Any, modules: Iterable[str | Path] = (), *, guard: bool = T
         for key in fields:
             one_of(key, kind.__struct_fields__, "key", NodeError)
         if "guard" in kind.__struct_fields__ and not kind.by_name:
-            fields.setdefault("guard", guard)
+            fields.setdefault("guard", True)
         return kind(**convert_fields(fields, kind, NodeError))

@@ -11,7 +11,7 @@ The list is a text file:
 The result is a folder with one subfolder per agent, to be copied to its device, and the authority, which stays:
 
     fleet/authority/ca.key ca.pem
-    fleet/pi-1/node.toml ca.pem pi-1.pem pi-1.key
+    fleet/pi-1/node.toml ca.pem pi-1.pem pi-1.key firewall.nft limits.conf
     ...
 """
 
@@ -28,18 +28,22 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from colme.errors import NodeError, missing_extra, shorten
+from colme.errors import NodeError, missing_extra, one_of, shorten
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.method import Method
+from colme.node.config import firewall
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.presets import default_degree
-from colme.node.core import Core
-from colme.node.hosts.plan import ManyAgents
-from colme.node.names import Endpoint, bracketed, check_name
+from colme.node.config.tables import SOURCES, Samples
+from colme.node.gateway import core_of
+from colme.node.names import AUTHORITY, Endpoint, bracketed, check_file_name, check_name
 
 PORT = 7447
-AUTHORITY = "authority"
 _DRAWS = 1000  # graphs to try
+
+
+RARELY = 60.0
+"""Seconds between two reports, and two saves, of the local agents of a gateway: a save of ten thousand is 3 MB."""
 
 
 class Host(NamedTuple):
@@ -73,6 +77,13 @@ def read_hosts(path: str | Path) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
+def read_samples(text: str) -> Samples:
+    """A source of samples and its address, as one word: file:readings.txt, mqtt:127.0.0.1:1883/greenhouse/{name}."""
+    source, _, address = text.partition(":")
+    one_of(source, SOURCES, "source", NodeError)
+    return Samples(source=source, address=address)
+
+
 def plan(
     hosts: Sequence[Host],
     folder: str | Path,
@@ -89,6 +100,7 @@ def plan(
     replace: bool = True,
     admit: str = "members",
     modules: Sequence[str | Path] = (),
+    samples: Samples | None = None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Path:
     """Write the folder of a fleet, whole or not at all.
@@ -98,44 +110,40 @@ def plan(
     graph   the graph of neighbors, instead of a random one; agents are numbered as in `hosts`
     seed    seed of the random graph
     days    validity of the certificates (default: a year)
-    agents  number of agents on each host, with random neighbors on all hosts; a file that lists them goes into each
-            folder
+    agents  every node is a gateway, with up to so many local agents
     replace whether lost neighbors are replaced by introduction; if not, agents keep the neighbors of the graph
     admit   which agents may become neighbors: "members" of the fleet, or all "certified" by its authority
     modules Python files with methods of your own; a copy goes into each folder
+    samples where agents get samples (default: stdin); {name} in the address stands for the name of each
     say     is called with a sentence if the agents have unequal numbers of neighbors
     """
     target = Path(folder)
     if target.exists():
         raise NodeError(f"{target} exists: a plan holds keys and is not overwritten. Choose another folder.")
     check_hosts(hosts)
-    if agents is not None and graph is not None:
-        raise NodeError(f"agents={agents} and graph={graph}: the graph of many agents is random. Leave one out.")
-    many = (
-        None if agents is None else ManyAgents([host.name for host in hosts], agents, method, degree=degree, seed=seed)
-    )
-    if many is not None:
-        degree, graph = None, many.between_hosts
     chosen = _graph(hosts, degree, graph, seed)
     if graph is None and (unequal := _explain_degrees(hosts, chosen)):
         say(unequal)
     edges = [(hosts[a], hosts[b]) for a, b in chosen.edges()]
     tables = {host.name: _table(host, hosts, edges, method) for host in hosts}
-    if many is not None:
+    if agents is not None:
         for table in tables.values():
-            table |= many.table
-    elif replace and not method.baseline:
+            table |= {"gateway": {"agents": agents}, "limits": {"max_ballots": agents}, "report_every": RARELY,
+                      "save_every": max(1, round(RARELY * tick_rate)), "sync_every": 10 * RARELY}  # fmt: skip
+    if replace and not method.baseline:
         for i, host in enumerate(hosts):
             tables[host.name]["join"] = _join(host, [*hosts[i + 1 :], *hosts[:i]], len(edges), admit)
     if admit == "certified" and "join" not in tables[hosts[0].name]:
         raise NodeError("admit='certified': only agents that find neighbors at run time admit newcomers, not those of "
-                        "agents=..., replace=False or Local(). Leave one out.")  # fmt: skip
+                        "replace=False or Local(). Leave one out.")  # fmt: skip
     for name, table in tables.items():
         table |= {"name": name, "network": network, "preset": preset, "tick_rate": float(tick_rate)}
+        if samples is not None and samples.source != "stdin":
+            table["samples"] = {"source": samples.source, "address": samples.address.replace("{name}", name)}
         config = NodeConfig.parse(table | {"modules": [str(Path(each).absolute()) for each in modules]})
         if modules:
             table["modules"] = _module_names(modules)
-    _check_method(config, many)
+    core_of(config)  # refuses what the agents would refuse at their start
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # readable by its owner only
@@ -143,11 +151,11 @@ def plan(
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder that is writable.") from None
     try:
         _write(draft, hosts, tables, network, days)
+        if unknown := _write_firewall(draft, hosts, newcomers=admit == "certified"):
+            say(unknown)
         for host in hosts:
             for each in modules:
                 shutil.copyfile(each, draft / host.name / Path(each).name)
-        if many is not None:
-            many.write(draft)
         os.rename(draft, target)
     except OSError as error:
         raise NodeError(f"cannot write {target}: {error.strerror}. Choose a folder with room.") from None
@@ -165,26 +173,14 @@ def _module_names(modules: Sequence[str | Path]) -> list[str]:
     return names
 
 
-def _check_method(config: NodeConfig, many: ManyAgents | None) -> None:
-    """Refuse what the agents would refuse at their start."""
-    sigma = getattr(config.method, "sigma", None)
-    known: dict[str, Any] = {"n_agents": config.n_agents, "degree": config.degree, "sigma": sigma}
-    if many is None:
-        Core(config.method, config.name, (), **known)
-        return
-    from colme.node.hosts.host import HostCore
-
-    HostCore(config.method, config.name, many.graphs[-1], **known)
-
-
 def check_hosts(hosts: Sequence[Host]) -> None:
     """Refuse two agents with one name or one address."""
     if not hosts:
         raise NodeError("the list of hosts is empty: a fleet has at least one agent. Add a line: pi-1 192.168.1.11")
-    names = {AUTHORITY}
+    names: set[str] = set()
     places: set[tuple[str, int]] = set()
     for host in hosts:
-        check_name(host.name, "name")
+        check_file_name(host.name)
         if host.name in names:
             raise NodeError(f"agent {host.name!r} is taken: names are unique. Rename it.")
         names.add(host.name)
@@ -331,14 +327,12 @@ def _check_dialable(hosts: Sequence[Host], graph: Graph, remedy: str = "Give") -
 
 
 def _table(host: Host, hosts: Sequence[Host], edges: list[tuple[Host, Host]], method: Method) -> dict[str, Any]:
-    """The configuration of one agent. Of two neighbors the later in the list dials, unless only it has an address."""
+    """The configuration of one agent. It dials every neighbor that can be dialed."""
     neighbors = []
     for pair in edges:
         if host in pair:
             other = pair[pair[0] == host]
-            earlier, later = pair
-            dialer = later if earlier.address is not None else earlier
-            neighbors.append({"name": other.name} | ({"endpoint": _endpoint(other)} if host == dialer else {}))
+            neighbors.append({"name": other.name} | ({"endpoint": _endpoint(other)} if other.address else {}))
     table: dict[str, Any] = {
         "n_agents": len(hosts),
         "n_edges": max(1, len(edges)),
@@ -386,6 +380,15 @@ def _write(
         keys.make_certificate(draft / AUTHORITY, host.name, places, folder=own, days=good_for)
         (own / "node.toml").write_bytes(to_toml(tables[host.name]))
         own.chmod(0o700)
+
+
+def _write_firewall(draft: Path, hosts: Sequence[Host], *, newcomers: bool) -> str:
+    """Write the firewall rules of every agent that listens; return a sentence about addresses that are not known."""
+    listening = {
+        host.name: host.port if host.listen is None else Endpoint.parse(f"tls/{host.listen}").port
+        for host in hosts if host.address is not None
+    }  # fmt: skip
+    return firewall.write(draft, hosts, listening, newcomers=newcomers)
 
 
 def to_toml(table: dict[str, Any]) -> bytes:

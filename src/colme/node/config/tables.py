@@ -4,17 +4,28 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import ClassVar
 
 from colme._core.structs import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
-from colme.node.config.presets import DEGREE, max_degree
-from colme.node.hosts.frame import MOST_PARTS
+from colme.node.config.presets import DEGREE, MOST_THREADS, SECONDS, TICK_RATES, max_degree
 from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
+from colme.node.readings import WILD
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
+MOST_AGENTS = 1_000_000
+"""Local agents of a gateway."""
 SINKS = ("stdout", "file", "zenoh", "mqtt")
+
+
+MOST_NEIGHBORS = 9999
+
+
+def _seconds(value: float, field: str, example: float) -> None:
+    low, high = SECONDS
+    positive(value, field, f"{field} = {example}", NodeError, low=low, high=high)
 
 
 def _check_address(address: str, kind: str, without: str, example: str) -> None:
@@ -68,17 +79,29 @@ class Samples(Configuration, frozen=True, kw_only=True):
 
     source   stdin, file (that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
     address  a path, host:port, a key, or host:port/topic
+    least    the smallest reading that counts as a sample; smaller ones are counted and reported
+    most     the largest one
+    wild     "drop": a single reading that is 50 times further off than any before it does not count, either (see
+             colme.node.readings); "keep": it does
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
 
     source: str = "stdin"
     address: str = ""
+    least: float = -math.inf
+    most: float = math.inf
+    wild: str = "drop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.source, SOURCES, "source", NodeError)
         _check_address(self.address, self.source, "stdin", "readings.txt")
+        one_of(self.wild, WILD, "wild", NodeError)
+        if not self.least < self.most:
+            raise NodeError(
+                f"least={self.least:g} with most={self.most:g}: no reading would count. Choose least below most."
+            )
         if self.source == "tcp":
             host = host_and_port(self.address, "address", "127.0.0.1:7000").host
             if not is_loopback(host):
@@ -122,11 +145,11 @@ class Join(Configuration, frozen=True, kw_only=True):
         for field in ("endpoint", "advertise"):
             if getattr(self, field) is not None:
                 Endpoint.parse(getattr(self, field), field)
-        whole(self.degree, "degree", f"degree = {DEGREE}", NodeError)
+        whole(self.degree, "degree", f"degree = {DEGREE}", NodeError, high=MOST_NEIGHBORS // 3)
         one_of(self.admit, ("members", "certified"), "admit", NodeError)
-        whole(self.max_members, "max_members", "max_members = 1000", NodeError)
+        whole(self.max_members, "max_members", "max_members = 1000", NodeError, high=10**6)
         if self.patience is not None:
-            positive(self.patience, "patience", "patience = 300.0", NodeError)
+            _seconds(self.patience, "patience", 300.0)
 
     @property
     def most(self) -> int:
@@ -134,25 +157,22 @@ class Join(Configuration, frozen=True, kw_only=True):
         return max_degree(self.degree)
 
 
-class HostTable(Configuration, frozen=True, kw_only=True):
-    """[host]: many agents in one process.
+class GatewayTable(Configuration, frozen=True, kw_only=True):
+    """[gateway]: this node has many local agents (see colme.node.gateway). Samples are lines `name value`.
 
-    agents     file that lists their neighbors, see colme.node.hosts.graph
-    estimates  file to which all estimates are written at each report, as CSV; if left out, none
-    parts      number of parts in the frames of this network, the same on all hosts
+    agents  local agents at the same time, at most; the samples of further ones are refused
+    forget  seconds without a sample after which a local agent is forgotten
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
 
-    agents: str
-    estimates: str = ""
-    parts: int = 1
+    agents: int = 10_000
+    forget: float = 604_800.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self.parts, "host.parts", "parts = 10", NodeError)
-        if self.parts > MOST_PARTS:
-            raise NodeError(f"host.parts={self.parts}: there can be at most {MOST_PARTS}. Use more hosts.")
+        whole(self.agents, "agents", "agents = 10000", NodeError, high=MOST_AGENTS)
+        positive(self.forget, "forget", "forget = 604800.0", NodeError, low=1.0, high=1e10)
 
 
 class Limits(Configuration, frozen=True, kw_only=True):
@@ -163,6 +183,7 @@ class Limits(Configuration, frozen=True, kw_only=True):
     max_record    bytes; longer messages are dropped unread
     max_rate      records per second accepted from a neighbor
     max_neighbors most neighbors that it may have
+    max_ballots   that a node may cast in a census, this one included; the same on all nodes of a network with gateways
     rx_threads    threads that receive
     max_sessions  most links that it accepts
     """
@@ -176,15 +197,22 @@ class Limits(Configuration, frozen=True, kw_only=True):
     max_neighbors: int | None = None
     rx_threads: int | None = None
     max_sessions: int | None = None
+    max_ballots: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field, example in (("lease", 2.0), ("freshness", 5.0), ("max_rate", 40.0)):
+        for field, example in (("lease", 2.0), ("freshness", 5.0)):
             if getattr(self, field) is not None:
-                positive(getattr(self, field), field, f"{field} = {example}", NodeError)
-        for field, low in (("max_record", 64), ("max_neighbors", 1), ("rx_threads", 2), ("max_sessions", 1)):
+                _seconds(getattr(self, field), field, example)
+        if self.max_rate is not None:
+            low, high = TICK_RATES
+            positive(self.max_rate, "max_rate", "max_rate = 40.0", NodeError, low=low, high=1000 * high)
+        for field, least, most in (
+            ("max_record", 64, 2**24), ("max_neighbors", 1, MOST_NEIGHBORS), ("rx_threads", 2, MOST_THREADS),
+            ("max_sessions", 1, 10 * MOST_NEIGHBORS), ("max_ballots", 1, MOST_AGENTS),
+        ):  # fmt: skip
             if getattr(self, field) is not None:
-                whole(getattr(self, field), field, f"{field} = {4 * low}", NodeError, low=low)
+                whole(getattr(self, field), field, f"{field} = {4 * least}", NodeError, low=least, high=most)
 
 
 class Estimates(Configuration, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import time
 from collections import deque
 from types import ModuleType
 from typing import Any
@@ -12,18 +14,63 @@ from typing import Any
 from colme.errors import NodeError, missing_extra, shorten
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.sinks import to_line
-from colme.node.io.sources import CHUNK, Messages
+from colme.node.io.sources import CHUNK, Message, Messages, Say
 from colme.node.io.status import Status
 from colme.node.names import Endpoint, host_and_port
 from colme.node.net.zenoh_transport import load_zenoh
 
 ROOM = 1024
 """Messages that wait for a tick; when it is full, the oldest is dropped."""
+_CALM = 60.0  # seconds before the loss of a broker is reported again
 
 
-def open_broker(config: NodeConfig, messages: Messages) -> Messages:
+def _room(config: NodeConfig) -> int:
+    return ROOM if config.gateway is None else max(ROOM, 4 * config.gateway.agents)
+
+
+def wild_part(pattern: str, topic: str, one: str, rest: str) -> str | None:
+    """The levels of a topic that wildcards stand for, joined by slashes, or the whole topic if these cannot be told;
+    None if the pattern has no wildcard. A level `meter-$*` of zenoh's is one, too.
+
+    >>> wild_part("plant/+/temperature", "plant/boiler-3/temperature", "+", "#")
+    'boiler-3'
+    >>> wild_part("plant/#", "plant/hall/7", "+", "#")
+    'hall/7'
+    >>> wild_part("plant/**/line/*", "plant/hall/7/line/a", "*", "**")
+    'hall/7/a'
+    """
+    wanted, found = pattern.split("/"), topic.split("/")
+    if wanted[0] == "$share":  # MQTT: $share/group/pattern
+        wanted = wanted[2:]
+    if wanted.count(rest) > 1:
+        return topic
+    if rest in wanted:  # it stands for so many levels as are left, which may be none
+        i = wanted.index(rest)
+        wanted[i : i + 1] = [one] * (len(found) - len(wanted) + 1)
+    wild = [level == one or "$*" in level for level in wanted]
+    parts = [level for level, is_wild in zip(found, wild, strict=False) if is_wild]
+    return "/".join(parts) if any(wild) or rest in pattern.split("/") else None
+
+
+def place_of(pattern: str, name: Any, one: str) -> str:
+    """The topic for an agent: its name in place of the wildcard, with characters that mean something in topics written
+    as in addresses of pages. So are slashes that would make an empty level. Different names have different topics.
+
+    >>> place_of("plant/+/estimate", "boiler #3", "+")
+    'plant/boiler %233/estimate'
+    """
+    special = "+#*$?%@" if one == "*" else "+#*$?%"  # zenoh's wildcards do not stand for levels like @name
+    special += "/" * ("" in str(name).split("/"))
+    safe = "".join(f"%{ord(c):02X}" if c in special else c for c in str(name))
+    return "/".join(safe if level == one else level for level in pattern.split("/"))
+
+
+def open_broker(config: NodeConfig, messages: Messages, say: Say) -> Messages:
     """Subscribe, and connect `messages` to the subscription."""
-    (_hear_zenoh if config.samples.source == "zenoh" else _hear_mqtt)(config, messages)
+    if config.samples.source == "zenoh":
+        _hear_zenoh(config, messages)
+    else:
+        _hear_mqtt(config, messages, say)
     return messages
 
 
@@ -31,16 +78,17 @@ def _hear_zenoh(config: NodeConfig, messages: Messages) -> None:
     """A zenoh session that subscribes to the key and publishes nothing."""
     address, where = config.samples.address, "samples.address"
     zenoh, session, key = _dial_zenoh(config, address, where)
+    room = _room(config)
     try:
-        box = session.declare_subscriber(key, zenoh.handlers.RingChannel(ROOM))
+        box = session.declare_subscriber(key, zenoh.handlers.RingChannel(room))
     except zenoh.ZError as error:
         session.close()
         raise NodeError(f"{where}={shorten(address)}: {error}. Try another key.") from None
 
-    def pull() -> list[bytes]:
-        heard: list[bytes] = []
-        while len(heard) < ROOM and (found := box.try_recv()) is not None:
-            heard.append(bytes(found.payload))
+    def pull() -> list[Message]:
+        heard: list[Message] = []
+        while len(heard) < room and (found := box.try_recv()) is not None:
+            heard.append((wild_part(key, str(found.key_expr), "*", "**"), bytes(found.payload)))
         return heard
 
     def leave() -> None:
@@ -50,11 +98,19 @@ def _hear_zenoh(config: NodeConfig, messages: Messages) -> None:
     messages.pull, messages.leave = pull, leave
 
 
-def _hear_mqtt(config: NodeConfig, messages: Messages) -> None:
-    client, topic = _mqtt_client(config, config.samples.address, "samples.address")
-    waiting: deque[bytes] = deque(maxlen=ROOM)
-    client.on_connect = lambda *_: client.subscribe(topic)
-    client.on_message = lambda _, __, message: waiting.append(bytes(message.payload[:CHUNK]))
+def _hear_mqtt(config: NodeConfig, messages: Messages, say: Say) -> None:
+    client, topic = _mqtt_client(config, config.samples.address, "samples.address", say)
+    waiting: deque[Message] = deque(maxlen=_room(config))
+    greet = client.on_connect
+
+    def subscribe(*heard: Any) -> None:
+        greet(*heard)
+        client.subscribe(topic)
+
+    client.on_connect = subscribe
+    client.on_message = lambda _, __, message: waiting.append(
+        (wild_part(topic, message.topic, "+", "#"), bytes(message.payload[:CHUNK]))
+    )
     client.loop_start()
     messages.pull = lambda: [waiting.popleft() for _ in range(len(waiting))]
     messages.leave = lambda: _leave_mqtt(client)
@@ -67,10 +123,10 @@ class ZenohSink:
         address, where = config.estimates.address, "estimates.address"
         self.dropped = 0
         self._zenoh, self._session, key = _dial_zenoh(config, address, where)
-        drop = self._zenoh.CongestionControl.DROP
+        self._key, self._drop = key, self._zenoh.CongestionControl.DROP
         try:
-            _check_plain(key, "*$", address)
-            self._publisher = self._session.declare_publisher(key, congestion_control=drop)
+            _check_plain(_without_place(config, key, "*"), "*$", address)
+            self._publisher = self._session.declare_publisher(key, congestion_control=self._drop)
         except self._zenoh.ZError as error:
             self.close()
             raise NodeError(f"{where}={shorten(address)}: {error}. Try another key.") from None
@@ -78,14 +134,20 @@ class ZenohSink:
             self.close()
             raise
 
-    def __call__(self, report: Status) -> None:
+    def __call__(self, reports: list[Status]) -> None:
         if not self._publisher.matching_status.matching:
-            self.dropped += 1
+            self.dropped += len(reports)
             return
-        try:
-            self._publisher.put(to_line(report).rstrip())
-        except self._zenoh.ZError:  # the link is down
-            self.dropped += 1
+        for report in reports:
+            line = to_line(report).rstrip()
+            try:
+                if "*" in self._key:
+                    place = place_of(self._key, report["name"], "*")
+                    self._session.put(place, line, congestion_control=self._drop)
+                else:
+                    self._publisher.put(line)
+            except self._zenoh.ZError:  # the link is down
+                self.dropped += 1
 
     def close(self) -> None:
         with contextlib.suppress(self._zenoh.ZError):
@@ -95,18 +157,19 @@ class ZenohSink:
 class MqttSink:
     """Estimates on an MQTT topic. While the broker is away or does not read, they are dropped."""
 
-    def __init__(self, config: NodeConfig):
+    def __init__(self, config: NodeConfig, say: Say):
         address = config.estimates.address
         self.dropped = 0
-        self._client, self._topic = _mqtt_client(config, address, "estimates.address")
-        _check_plain(self._topic, "#+", address)
+        self._client, self._topic = _mqtt_client(config, address, "estimates.address", say)
+        _check_plain(_without_place(config, self._topic, "+"), "#+", address)
         self._client.loop_start()
 
-    def __call__(self, report: Status) -> None:
-        if self._client.is_connected() and not self._client.want_write():
-            self._client.publish(self._topic, to_line(report).rstrip())
-        else:
-            self.dropped += 1
+    def __call__(self, reports: list[Status]) -> None:
+        if not self._client.is_connected() or self._client.want_write():
+            self.dropped += len(reports)
+            return
+        for report in reports:
+            self._client.publish(place_of(self._topic, report["name"], "+"), to_line(report).rstrip())
 
     def close(self) -> None:
         _leave_mqtt(self._client)
@@ -150,7 +213,7 @@ def _dial_zenoh(config: NodeConfig, address: str, where: str) -> tuple[ModuleTyp
         raise NodeError(f"{where}={shorten(address)}: {error}. Try another place.") from None
 
 
-def _mqtt_client(config: NodeConfig, address: str, where: str) -> tuple[Any, str]:
+def _mqtt_client(config: NodeConfig, address: str, where: str, say: Say) -> tuple[Any, str]:
     """host:port/topic: a client that connects, again and again, once its thread is started; and the topic."""
     try:
         from paho.mqtt.client import Client
@@ -163,11 +226,36 @@ def _mqtt_client(config: NodeConfig, address: str, where: str) -> tuple[Any, str
     client: Any = Client(CallbackAPIVersion.VERSION2)
     if not place.loopback and config.tls is not None:
         client.tls_set(config.tls.ca, config.tls.certificate, config.tls.key)
+    report = _BrokerReport(f"the broker at {host} ({where})", say)
+    client.on_connect_fail = lambda *_: report.lost("it does not answer")
+    client.on_disconnect = lambda _, __, ___, reason, *____: report.lost(f"the connection ended, {reason}")
+    client.on_connect = lambda _, __, ___, reason, *____: (
+        report.lost(f"it refuses, {reason}") if reason.is_failure else report.back()
+    )
     client.connect_async(place.host, place.port)
     return client, topic
 
 
+class _BrokerReport:
+    """Says that a broker is away, why, and that it is back; at most once a minute."""
+
+    def __init__(self, what: str, say: Say):
+        self._what, self._say = what, say
+        self._away, self._said = False, -math.inf
+
+    def lost(self, why: str) -> None:
+        if not self._away and time.monotonic() - self._said >= _CALM:
+            self._away, self._said = True, time.monotonic()
+            self._say(f"{self._what} is away: {why}. It is dialed until it answers.")
+
+    def back(self) -> None:
+        if self._away:
+            self._away = False
+            self._say(f"{self._what} is back.")
+
+
 def _leave_mqtt(client: Any) -> None:
+    client.on_disconnect = None
     client.disconnect()
     client.loop_stop()
 
@@ -179,10 +267,16 @@ def _split(text: str, whole: str, where: str, example: str) -> tuple[str, str]:
     return host, key
 
 
+def _without_place(config: NodeConfig, key: str, one: str) -> str:
+    """The key of a sink without the one wildcard that may stand for the local agents of a gateway."""
+    return place_of(key, "", one) if config.gateway and key.split("/").count(one) == 1 else key
+
+
 def _check_plain(key: str, wild: str, address: str) -> None:
     if set(key) & set(wild):
         raise NodeError(
-            f"estimates.address={shorten(address)}: estimates go to one key. Leave out the wildcards {wild}."
+            f"estimates.address={shorten(address)}: estimates go to one key, or a gateway's to one per local agent, in "
+            f"place of one wildcard that is a level of its own. Leave out other wildcards ({wild})."
         )
 
 

@@ -1,5 +1,5 @@
 """Local listening sockets, for samples, status and metrics: Unix sockets for the owner only, TCP on loopback only.
-Nothing here blocks."""
+Nothing here blocks, but `wait_for_addresses`, before a node starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import errno
 import os
 import socket
 import stat
+import time
+from collections.abc import Callable, Iterable
 
 from colme.errors import NodeError, shorten
 from colme.node.names import host_and_port, is_loopback
@@ -23,6 +25,44 @@ _REMEDIES = {
 def listening_remedy(number: int | None) -> str:
     """What to do if listening at a TCP address failed with this errno."""
     return _REMEDIES.get(number or 0, "Check the address.")
+
+
+def wait_for_addresses(
+    hosts: Iterable[str], say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until these are addresses of this machine: at boot a network may take a while, or never come up. It says so
+    at once, and then after 1, 2, 4, ... minutes."""
+    for host in hosts:
+        waited, next_word = 0, 0
+        while (lacking := _why_not_ours(host)) is not None:
+            if waited >= next_word:
+                still = f" (for {waited // 60} min)" if waited else ""
+                say(
+                    f"cannot listen at {host} yet: {lacking}. Waiting{still}; `ip address` lists the addresses of this "
+                    "machine."
+                )
+                next_word = max(60, 2 * waited)
+            sleep(1.0)
+            waited += 1
+        if waited:
+            say(f"{host} is there after {waited} s.")
+
+
+def _why_not_ours(host: str) -> str | None:
+    """Why one cannot listen at this host, if that may change as the network comes up; None if one can."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        return str(error.strerror)
+    for family, kind, protocol, _, place in found:
+        with socket.socket(family, kind, protocol) as probe:
+            try:
+                probe.bind((place[0], 0, *place[2:]))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    continue
+        return None  # whatever else is wrong is told by what listens
+    return "it is not an address of this machine"
 
 
 def listen_unix(path: str) -> socket.socket:
@@ -69,6 +109,42 @@ def accept(listener: socket.socket) -> socket.socket | None:
         return None
     client.setblocking(False)
     return client
+
+
+class Spare:
+    """A descriptor in reserve. At the limit of descriptors, which strangers at the port of a node can reach, no
+    connection can be accepted, and a listener with one that waits stays ready, so that a loop would spin. Giving up the
+    spare descriptor makes room for the one connection that is answered at a time."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self.take()
+
+    def accept(self, listener: socket.socket) -> socket.socket | None:
+        """The next connection; None if there is none. Raises OSError if there is no descriptor even so."""
+        try:
+            client, _ = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):  # none, or gone again
+                return None
+            self.close()
+            try:
+                client, _ = listener.accept()
+            except BlockingIOError:
+                return None
+        client.setblocking(False)
+        return client
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def take(self) -> None:
+        """Reserve a descriptor again, after a connection was closed; there may be none yet."""
+        with contextlib.suppress(OSError):
+            if self._descriptor is None:
+                self._descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def remove(path: str) -> None:

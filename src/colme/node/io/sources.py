@@ -1,4 +1,5 @@
-"""Sample sources: stdin, a growing file, a local socket, or a broker; one number per line or message.
+"""Sample sources: stdin, a growing file, a local socket, or a broker; one number per line or message, or for a gateway
+lines `name value`.
 
 A source never blocks: at each tick it returns what has arrived since the last. A line that is not a number is counted,
 the first one is reported, and none is fatal. A sender that is faster than the ticks waits (stdin, sockets), or its
@@ -13,6 +14,7 @@ import os
 import select
 import socket
 import stat
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -20,13 +22,18 @@ import msgspec
 
 from colme.errors import shorten
 from colme.node.config.node_toml import NodeConfig
+from colme.node.config.tables import MOST_AGENTS
 from colme.node.io.sockets import accept, listen_tcp, listen_unix, remove
+from colme.node.names import is_local_name
 
 CHUNK = 16384
 """Bytes that are read per tick from each sender: some thousand samples."""
 LONGEST = 256
 """Bytes of the longest line that can be a number."""
 MOST_SENDERS = 16
+"""Connections to a socket for samples. One more takes the place of the one that was silent for longest."""
+IDLE = 1.0
+"""Seconds of silence after which a sender may have to give way; while none is so silent, a new one waits."""
 
 Say = Callable[[str], None]
 
@@ -87,6 +94,49 @@ class LineParser:
         return None
 
 
+class NamedLineParser(LineParser):
+    """Samples of the local agents of a gateway: a name and a number per line. Names may have spaces."""
+
+    rule: ClassVar[str] = "is not a name and a number: it is skipped, as others will be. Send lines like: meter-17 21.4"
+    chunk: ClassVar[int] = 1 << 20
+
+    def __init__(self, complain: Callable[[bytes], None]):
+        super().__init__(complain)
+        self._names: dict[bytes, str] = {}  # those that were seen
+
+    def read(self, lines: list[bytes]) -> list[Any]:
+        found = []
+        for line in lines:
+            try:
+                word, number = line.rsplit(None, 1)
+                x = float(number)
+            except ValueError:
+                if line.strip():
+                    self._complain(line.strip())
+                continue
+            name = self._names.get(word)
+            if name is None:
+                name = self._name(word)
+            if name and x - x == 0.0 and b"_" not in number and len(line) <= LONGEST:  # as in `number_in`
+                found.append((name, x))
+            else:
+                self._complain(line.strip())
+        return found
+
+    def _name(self, word: bytes) -> str:
+        """The name in this word; empty if it is not one."""
+        try:
+            name = word.decode().strip()
+        except UnicodeDecodeError:  # what stands for a byte that is not text would be the same for all
+            return ""
+        if not is_local_name(name):
+            return ""
+        if len(self._names) >= MOST_AGENTS:
+            self._names.clear()
+        self._names[word] = name
+        return name
+
+
 def number_in(text: bytes) -> float | None:
     """The finite number in this text; None if it is not one."""
     if b"_" not in text:  # Python would read 1_000 as a thousand
@@ -103,11 +153,11 @@ class _Base:
         self.bad, self.ended = 0, False
         self._say, self._form = say, form
 
-    def _complain(self, text: bytes) -> None:
+    def _complain(self, text: bytes, rule: str = "") -> None:
         self.bad += 1
         if self.bad == 1:
             shown = shorten(text[:LONGEST].decode(errors="replace"))
-            self._say(f"{shown} {self._form.rule}")
+            self._say(f"{shown} {rule or self._form.rule}")
 
     def position(self) -> bytes | None:
         return None
@@ -227,26 +277,59 @@ class GrowingFile(_Base):
 class Listener(_Base):
     """Lines from every process that connects to a local socket."""
 
-    def __init__(self, listener: socket.socket, say: Say, path: str | None = None, form: type[LineParser] = LineParser):
+    def __init__(
+        self, listener: socket.socket, say: Say, path: str | None = None, form: type[LineParser] = LineParser,
+        clock: Callable[[], float] = time.monotonic,
+    ):  # fmt: skip
         super().__init__(say, form)
-        self._listener, self._path = listener, path
+        self._listener, self._path, self._clock = listener, path, clock
         self._senders: dict[socket.socket, LineParser] = {}
+        self._heard: dict[socket.socket, float] = {}  # when each sent last, the one that was silent for longest first
+        self._told = False
 
     def take(self) -> list[Any]:
-        while len(self._senders) < MOST_SENDERS and (sender := accept(self._listener)) is not None:
+        now = self._clock()
+        found = [x for sender, lines in list(self._senders.items()) for x in self._read(sender, lines, now)]
+        for _ in range(MOST_SENDERS):  # a flood must not block the tick
+            if not self._has_room(now) or (sender := accept(self._listener)) is None:
+                break
+            if len(self._senders) == MOST_SENDERS:
+                found += self._evict(now)
             self._senders[sender] = self._form(self._complain)
-        return [x for sender, lines in list(self._senders.items()) for x in self._read(sender, lines)]
+            found += self._read(sender, self._senders[sender], now)
+        return found
 
-    def _read(self, sender: socket.socket, lines: LineParser) -> list[Any]:
+    def _has_room(self, now: float) -> bool:
+        return len(self._senders) < MOST_SENDERS or now - next(iter(self._heard.values())) >= IDLE
+
+    def _evict(self, now: float) -> list[Any]:
+        """Close the connection that was silent for longest; what it sent until now counts."""
+        if not self._told:
+            self._say(
+                f"{MOST_SENDERS} senders are connected, and another one came: the one that was silent for longest is "
+                "disconnected, as others will be. Let senders close what they do not use."
+            )
+        self._told, sender = True, next(iter(self._heard))
+        found = self._read(sender, self._senders[sender], now)
+        return found + (self._close(sender) if sender in self._senders else [])
+
+    def _read(self, sender: socket.socket, lines: LineParser, now: float) -> list[Any]:
         try:
             chunk = sender.recv(self._form.chunk)
         except BlockingIOError:
+            self._heard.setdefault(sender, now)
             return []
         except OSError:
             chunk = b""
-        if chunk:
-            return lines.feed(chunk)
-        del self._senders[sender]
+        if not chunk:
+            return self._close(sender)
+        self._heard.pop(sender, None)
+        self._heard[sender] = now
+        return lines.feed(chunk)
+
+    def _close(self, sender: socket.socket) -> list[Any]:
+        lines = self._senders.pop(sender)
+        self._heard.pop(sender, None)
         sender.close()
         return lines.feed(b"\n")
 
@@ -257,8 +340,9 @@ class Listener(_Base):
             remove(self._path)
 
 
-def open_source(config: NodeConfig, say: Say, form: type[LineParser] = LineParser) -> SampleSource:
+def open_source(config: NodeConfig, say: Say) -> SampleSource:
     """The source of a configuration."""
+    form = LineParser if config.gateway is None else NamedLineParser
     kind, address = config.samples.source, config.samples.address
     if kind == "stdin":
         return Stdin(say, form=form)
@@ -270,19 +354,33 @@ def open_source(config: NodeConfig, say: Say, form: type[LineParser] = LineParse
         return Listener(listen_tcp(address, "samples.address"), say, form=form)
     from colme.node.io.brokers import open_broker
 
-    return open_broker(config, Messages(say, form))
+    return open_broker(config, Messages(say, form), say)
+
+
+Message = tuple[str | None, bytes]
+"""The part of its topic that a wildcard stands for, if the address has one, and the lines."""
 
 
 class Messages(_Base):
-    """Samples that arrive as messages, each with lines of numbers; `pull` returns the waiting ones."""
+    """Samples that arrive as messages, each with lines; `pull` returns the waiting ones. For a gateway, a wildcard in
+    the address stands for the name of the local agent, and lines are numbers."""
 
     def __init__(self, say: Say, form: type[LineParser] = LineParser):
         super().__init__(say, form)
-        self.pull: Callable[[], list[bytes]] = list
+        self.pull: Callable[[], list[Message]] = list
         self.leave: Callable[[], None] = lambda: None
 
     def take(self) -> list[Any]:
-        return [x for message in self.pull() for x in self._form(self._complain).feed(message + b"\n")]
+        return [x for name, lines in self.pull() for x in self._read(name, lines + b"\n")]
+
+    def _read(self, name: str | None, lines: bytes) -> list[Any]:
+        if name is None or not issubclass(self._form, NamedLineParser):
+            return self._form(self._complain).feed(lines)
+        if not is_local_name(name):
+            self._complain(name.encode(), "in a topic is not a name: its messages are skipped. Try another topic.")
+            return []
+        numbers = LineParser(lambda text: self._complain(text, LineParser.rule)).feed(lines)
+        return [(name, x) for x in numbers]
 
     def close(self) -> None:
         self.leave()

@@ -48,6 +48,9 @@ class AddressBook:
             del self._avoided[next(iter(self._avoided))]
         self._avoided[name] = until
 
+    def avoid_nobody(self) -> None:
+        self._avoided.clear()
+
     def pick(self, tick: int, without: Iterable[str], kept: Container[str]) -> str | None:
         """A random peer to invite; half of the time one that a kept neighbor has as a neighbor, if there is any."""
         taken = set(without)

@@ -13,8 +13,12 @@ From the perspective of agent a, which wants r neighbors:
 (4) a adds b as a neighbor when it receives the acceptance. b added a, and saved it, before it sent the acceptance
 (5) a neighbor that stays silent is invited again. One that rejects is removed, and so is, after `patience`, one that
     was never heard. So an edge that only one end knows of does not last
-(6) a peer whose edge was cut is never invited again, one that rejected or did not answer not soon. Requests become
-    rarer while they yield nothing
+(6) a peer whose edge is cut is not invited (the core reconsiders cuts), one that rejected or did not answer not soon.
+    Requests become rarer while they yield nothing
+(7) if it has had more than r live neighbors for a while, it asks one that it met, the one that it knows for the
+    shortest time, to release the edge. b agrees if it, too, has more than r, and if the graph stays connected: a
+    neighbor of both remains, or both have all their first neighbors. b no longer has a as a neighbor from then on; a
+    repeats the request until it has the answer
 
 A neighbor that left, or was silent for longer than `patience`, no longer counts towards r but stays a neighbor, since
 it may return. It is removed only if its place is needed. Removing is not cutting: the two may become neighbors again,
@@ -39,11 +43,14 @@ from colme.node.messages.membership import (
     ACCEPT,
     FIND_PEERS,
     INVITE,
+    KEEP,
     LEAVE,
     MEMBERSHIP,
     MOST_PEERS,
     PEERS,
     REJECT,
+    RELEASE,
+    RELEASED,
     MembershipMessage,
     pack_membership,
     unpack_membership,
@@ -51,14 +58,15 @@ from colme.node.messages.membership import (
 from colme.node.messages.wire import CUT, WireError, unpack_control  # fmt: skip
 from colme.node.state import from_bytes, to_bytes
 
-OVERLAP = 0.5
-"""Share of both radii within which two means must be to become neighbors. Radii are some 4 standard deviations of a
-mean, so two agents of one class pass."""
 MIX = 128
 """Ticks between two requests to a neighbor for peers, on average."""
 LATER = 1024
 """Ticks before a peer that rejected, or did not answer, is invited again."""
+CALM = 256
+"""Ticks without a new, lost or cut neighbor before a surplus edge is released: classes may still be separating, and
+neighbors that restart may come back."""
 _NEVER = 2**62
+_ANSWERS = {FIND_PEERS: (PEERS,), INVITE: (ACCEPT, REJECT), RELEASE: (RELEASED, KEEP)}
 _RAREST = 2**12  # ticks between two requests for peers, while they yield nothing new
 _PACE = 4  # ticks between two reviews, while no request is open
 
@@ -108,10 +116,15 @@ class Introductions:
         self._since: dict[str, float] = {}  # when a neighbor was added
         self._answers: dict[str, MembershipMessage] = {}
         self._complete = False
+        self._forgotten = 0
         self._new = bool(self.seeds)  # a newcomer asks for peers first, lest the seed be everyone's neighbor
         self._in_vain = self._next_try = self._next_ask = 0
         self._asking_backoff = Backoff(longest=_RAREST)
         self._next_mix = self.rng.randrange(MIX)
+        self._first: frozenset[str] | None = None  # neighbors that it was configured with
+        self._last_neighbors: list[str] = []
+        self._calm_since = self._next_release = 0  # ticks
+        self._released: dict[str, float] = {}  # former neighbors whose link is kept until then, for their repetitions
 
     def counting(self, core: Core, now: float) -> list[str]:
         """Neighbors that count: neither silent for longer than `patience` nor gone."""
@@ -133,6 +146,8 @@ class Introductions:
     def receive(self, core: Core, now: float, control: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
         """Handle the membership messages among these control messages; return the others, which are the core's."""
         self.urgent, self._answers = False, {}
+        if self._first is None:
+            self._first = frozenset(b for b in (*core.neighbors, *core.cut_edges) if b not in self.introduced)
         rest = []
         for name, raw in control:
             if raw[: len(MEMBERSHIP)] != MEMBERSHIP:
@@ -142,10 +157,13 @@ class Introductions:
             try:
                 message = unpack_membership(raw)
             except WireError as error:
-                core.refused[error.reason] += 1
+                core.refused.note(name, error.reason)
                 continue
             if message.kind in (FIND_PEERS, INVITE):
                 self._receive_request(core, now, name, message)
+            elif message.kind == RELEASE:
+                agreed = self._release(core, now, name, message)
+                self._answers[name] = MembershipMessage(RELEASED if agreed else KEEP, message.token)
             elif message.kind == LEAVE:
                 if name in core.neighbors:
                     self.left[name] = now
@@ -164,7 +182,7 @@ class Introductions:
 
     def _receive_request(self, core: Core, now: float, name: str, message: MembershipMessage) -> None:
         if len(message.agents) != 1 or message.agents[0][0] != name or name == self.name:
-            core.refused["sense"] += 1
+            core.refused.note(name, "sense")
             return
         self.address_book.add(*message.agents[0], name, core.neighbors)
         if message.kind == INVITE:
@@ -180,7 +198,7 @@ class Introductions:
             return True
         if not _understands(core, theirs) or name in core.cut_edges:
             return False
-        if not _close(core, theirs):
+        if not core.close_to(theirs):
             self.address_book.avoid(name, _NEVER if _parted(core, theirs) else self.ticks + LATER)
             return False
         if len(core.neighbors) + len(self._invited(core)) >= self.most and not self._make_room(core, now):
@@ -189,8 +207,13 @@ class Introductions:
 
     def _receive_answer(self, core: Core, now: float, name: str, message: MembershipMessage) -> None:
         request = self.requests.get(name)
-        if request is None or request.token != message.token or (request.kind == FIND_PEERS) != (message.kind == PEERS):
-            core.refused["old"] += 1
+        if request is None or request.token != message.token or message.kind not in _ANSWERS[request.kind]:
+            core.refused.note(name, "old")
+            return
+        if request.kind == RELEASE:
+            self._end(core, name)
+            if message.kind == RELEASED:
+                self._remove(core, name)
             return
         for i, (other, endpoint) in enumerate(message.agents):
             if self.address_book.add(other, endpoint, name, core.neighbors):
@@ -213,15 +236,20 @@ class Introductions:
         if not core.add_neighbor(name) or name not in core.neighbors:
             return False
         request = self.requests.pop(name, None)
-        self.introduced[name] = (
-            None if request is None else request.endpoint
-        )  # the address book may have lost it meanwhile
+        # the address book may have lost the endpoint of a peer that was invited
+        self.introduced[name] = self.address_book.endpoints.get(name) if request is None else request.endpoint
         if request is None:
-            self.to_add.append((name, None))
+            self.to_add.append((name, self.introduced[name]))  # it has dialed; if the link is lost, both ends dial
         self._since[name] = now
+        self._released.pop(name, None)
         self.left.pop(name, None)
         self.urgent = True
         return True
+
+    def take_back(self, name: str, endpoint: str | None, now: float) -> None:
+        """A neighbor is back whose edge was cut."""
+        self.introduced[name], self._since[name] = endpoint, now
+        self.urgent = True
 
     def _answer(self, core: Core, now: float, asker: str, kind: int, token: int) -> MembershipMessage:
         near = self.address_book.sample(MOST_PEERS // 2, (b for b in self.counting(core, now) if b != asker))
@@ -239,10 +267,13 @@ class Introductions:
         if self.requests or self.ticks % _PACE == 0:
             self._review(core, now)
         messages = [(name, pack_membership(message)) for name, message in self._answers.items()]
-        return messages + [(name, pack_membership(message)) for name, message in self._due_requests(core)]
+        return messages + [(name, pack_membership(message)) for name, message in self._due_requests(core, now)]
 
     def _review(self, core: Core, now: float) -> None:
         kept = set(core.neighbors)
+        if core.forgotten != self._forgotten:  # its mean is another one: peers that were far from it may be close
+            self._forgotten = core.forgotten
+            self.address_book.avoid_nobody()
         for name in [b for b in {**self.introduced, **self._since} if b not in kept]:  # cut, or removed
             if (
                 name not in core.cut_edges or core.cut_edges[name].known
@@ -251,8 +282,13 @@ class Introductions:
             self._since.pop(name, None)
             self._end(core, name)
         self.left = {b: at for b, at in self.left.items() if b in kept and self._has_left(core, b)}
+        for name in [b for b, until in self._released.items() if now >= until]:
+            del self._released[name]
+            if name not in self.requests:
+                self.to_drop.append(name)
         self._check_requests(core, now)
         self._find_neighbors(core, now)
+        self._ask_for_release(core, now)
 
     def leave_messages(self, core: Core) -> list[tuple[str, bytes]]:
         """The messages to send when this agent leaves the network."""
@@ -262,7 +298,7 @@ class Introductions:
         """(5)"""
         for name, request in list(self.requests.items()):
             if name in core.neighbors:
-                if request.kind == FIND_PEERS and now >= request.until:
+                if request.kind != INVITE and now >= request.until:
                     self._end(core, name)
             elif now >= request.until or (name in core.cut_edges and request.kind == INVITE):
                 self._in_vain += request.kind == INVITE
@@ -298,6 +334,57 @@ class Introductions:
             if free := [b for b in core.fresh(now) if b not in self.requests]:
                 self._begin(FIND_PEERS, self.rng.choice(free), now)
 
+    # Surplus edges
+
+    def _live(self, core: Core, now: float) -> list[str]:
+        """Neighbors that are heard and have not said that they leave."""
+        return [b for b in core.fresh(now) if not self._has_left(core, b)]
+
+    def _has_first(self, live: list[str]) -> bool:
+        """Whether all neighbors that it was configured with are among these. If they are for all agents, the graph is
+        connected, because the graph of a plan is, whatever edges were added by introductions."""
+        return bool(self._first) and set(live).issuperset(self._first or ())
+
+    def _ask_for_release(self, core: Core, now: float) -> None:
+        """(7), of one neighbor at a time."""
+        if core.neighbors != self._last_neighbors:
+            self._last_neighbors, self._calm_since = core.neighbors, self.ticks
+        if self.ticks < max(self._calm_since + CALM, self._next_release) or self._releasing is not None:
+            return
+        live = self._live(core, now)
+        met = [b for b in live if b in self.introduced and b not in self.requests]
+        if len(live) <= self.degree or not self.replace or not met:
+            return
+        self._next_release = self.ticks + self.rng.randrange(CALM // 4, CALM)  # not all agents at once
+        newest = sorted(met, key=lambda b: self._since.get(b, 0.0))[len(met) // 2 :]
+        self._begin(RELEASE, self.rng.choice(newest), now)
+
+    @property
+    def _releasing(self) -> str | None:
+        """The neighbor that was asked to release its edge."""
+        return next((b for b, request in self.requests.items() if request.kind == RELEASE), None)
+
+    def _release(self, core: Core, now: float, name: str, message: MembershipMessage) -> bool:
+        """Whether the edge to a neighbor that asks for it is released, now or before.
+
+        The graph stays connected: a neighbor of both remains one, because neither end agrees to another release while
+        its own request is open, and an edge is released by agreement of its ends only. Edges to first neighbors are
+        never released."""
+        if name not in core.neighbors:
+            return True
+        live = [b for b in self._live(core, now) if b != name]
+        if self._releasing not in (None, name) or name not in self.introduced or len(live) < self.degree:
+            return False
+        common = any(other in live for other, _ in message.agents)
+        if not common and not (message.near and self._has_first(live)):
+            return False
+        core.remove_neighbor(name)
+        self.introduced.pop(name)
+        self.requests.pop(name, None)
+        self._released[name] = now + self.answer_in  # its link is kept for so long
+        self.urgent = True
+        return True
+
     def _ask_for_peers(self, core: Core, now: float, counting: list[str]) -> None:
         """Ask for peers: a neighbor, or else a seed, or else any known peer, even one whose edge was cut."""
         self._new = False
@@ -314,13 +401,20 @@ class Introductions:
         kept = core.neighbors
         return [b for b, request in self.requests.items() if request.kind == INVITE and b not in kept]
 
-    def _due_requests(self, core: Core) -> list[tuple[str, MembershipMessage]]:
+    def _due_requests(self, core: Core, now: float) -> list[tuple[str, MembershipMessage]]:
         asked = []
         for name, request in self.requests.items():
             if request.backoff.due():
                 intervals = _intervals(core) if request.kind == INVITE else ()
-                own = ((self.name, self.endpoint),)
-                asked.append((name, MembershipMessage(request.kind, request.token, intervals, own)))
+                own: tuple[tuple[str, str | None], ...] = ((self.name, self.endpoint),)
+                near = 0
+                if request.kind == RELEASE:
+                    live = [b for b in self._live(core, now) if b != name]
+                    first = [b for b in live if self._has_first(live) and b in (self._first or ())][:MOST_PEERS]
+                    rest = [b for b in live if b not in first]
+                    near, room = len(first), min(len(rest), MOST_PEERS - len(first))
+                    own = tuple((b, None) for b in (*first, *self.rng.sample(rest, room)))
+                asked.append((name, MembershipMessage(request.kind, request.token, intervals, own, near)))
         return asked
 
     def _begin(self, kind: int, name: str, now: float, endpoint: str | None = None) -> None:
@@ -390,11 +484,3 @@ def _understands(core: Core, theirs: AgentIntervals) -> bool:
 
 def _parted(core: Core, theirs: AgentIntervals) -> bool:
     return parted(_intervals(core), theirs, getattr(core.inner, "test", None))
-
-
-def _close(core: Core, theirs: AgentIntervals) -> bool:
-    """Whether the intervals overlap well: they would still touch with centers 1 / OVERLAP times as far apart."""
-    mine, theirs = (
-        tuple((center / OVERLAP, spread) for center, spread in each) for each in (_intervals(core), theirs)
-    )  # fmt: skip
-    return not parted(mine, theirs, getattr(core.inner, "test", None))

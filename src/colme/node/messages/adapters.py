@@ -16,14 +16,15 @@ import numpy as np
 
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
+from colme.confidence import MEAN
 from colme.errors import MethodError, NodeError, shorten
 from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage, student
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage
 from colme.methods.flow import FlowAgent, FlowMessage
-from colme.methods.intervals import PARTED
+from colme.methods.intervals import PARTED, IntervalAgent
 from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
-from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound
+from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
@@ -37,7 +38,7 @@ from colme.node.messages.wire import (
     Record,
     name_hash,
 )
-from colme.node.security.trust import MAX_FLOW, MAX_PULL, SURPRISE, Restarts, near, own_interval
+from colme.node.security.trust import MAX_FLOW, MAX_PULL, SLACK, SURPRISE, Restarts, claimed_radius, near, own_interval
 
 
 class Nothing:
@@ -66,6 +67,8 @@ class Adapter:
     """`interval` holds what it says, whether or not the method's assumptions do."""
     votes: ClassVar[bool] = False
     """Agents vote, also those whose edge is cut."""
+    gateway: ClassVar[str | None] = None
+    """The adapter of a node with many local agents, as module:class."""
     saved: ClassVar[tuple[str, ...]] = ()
     """What a device must save beside the agent's own state."""
 
@@ -193,7 +196,7 @@ class ConsensusAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        if not isinstance(body, ConsensusBody) or not self.agent.understands(body.intervals):
+        if not isinstance(body, ConsensusBody) or not _fits(self.agent, record, body):
             return None
         estimate = body.estimate if record.count * NOVICE >= self.agent.count else math.nan
         generation, restart = self.restarts.told(body.generation, max(record.epoch - body.restart, 0), t)
@@ -271,7 +274,7 @@ class FlowAdapter(Adapter):
 
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
-        fits = isinstance(body, FlowBody) and self.agent.understands(body.intervals)
+        fits = isinstance(body, FlowBody) and _fits(self.agent, record, body)
         return record if fits else None
 
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
@@ -295,6 +298,7 @@ class FlowAdapter(Adapter):
 class CensusAdapter(Adapter):
     """The census: bin masses, and the census and round they belong to."""
 
+    gateway: ClassVar[str | None] = "colme.node.gateway:GatewayAdapter"
     agent: CensusAgent
 
     @classmethod
@@ -333,7 +337,7 @@ class CensusAdapter(Adapter):
     def accept(self, record: Record, t: int) -> Record | None:
         body = record.body
         fits = isinstance(body, HistogramBody) and all(
-            plausible(body.codes, each) for each in (body.values, body.before)
+            plausible(body.codes, each, self.agent.place.max_ballots) for each in (body.values, body.before)
         )
         return record if fits else None
 
@@ -489,10 +493,23 @@ class GuardedAdapter(Adapter):
     def interval(self, level: float, variance: float) -> tuple[float, float]:
         """The method's interval, guarded: see `colme.guard.Judgment.interval`."""
         judgment: AsynchronousJudgment = self.agent.judgment
-        judgment.square[:] = variance * max(self.agent.inner.own_count - 1, 1)
-        with np.errstate(invalid="ignore"):  # infinite ends of no weight
+        judgment.square[:] = variance * np.maximum(self.agent.inner.own_count - 1, 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite ends of no weight
             lower, upper = judgment.interval(*self.inner.interval(level, variance), level)
-        return lower.item(), upper.item()
+        return like(self.agent.mean, lower), like(self.agent.mean, upper)
+
+
+def _fits(agent: IntervalAgent, record: Record, body: ConsensusBody | FlowBody) -> bool:
+    """An honest agent could have sent this: its intervals can be compared with the agent's, the mean of its samples is
+    a number, and its estimate and flows are within its own bounds."""
+    if not agent.understands(body.intervals):
+        return False
+    statistics = agent.statistics or [MEAN]
+    if record.count > 0 and MEAN in statistics and math.isnan(body.intervals[statistics.index(MEAN)][0]):
+        return False
+    most = SLACK * claimed_radius(agent, record.count, body.intervals)
+    flows = body.flows.values() if isinstance(body, FlowBody) else ()
+    return not (abs(body.estimate - record.mean) > most or any(abs(flow) > MAX_FLOW * most for flow in flows))
 
 
 def _all_sums(sums: Any) -> Any:
@@ -539,9 +556,13 @@ def adapter_of(method: Method, agent: Agent) -> Adapter:
     return GuardedAdapter(agent, kind(agent.inner)) if isinstance(agent, GuardedAgent) else kind(agent)
 
 
-def device_agent(method: Method, place: Place) -> tuple[Agent, Adapter]:
-    """The agent of a method for a device, where there is no common tick, and its adapter."""
+def device_agent(method: Method, place: Place, *, gateway: bool = False) -> tuple[Agent, Adapter]:
+    """The agent of a method for a device, where there is no common tick, and its adapter; or those of a gateway."""
     kind = _adapter_class(method)
+    if gateway:
+        if kind.gateway is None:
+            raise NodeError(f"[gateway] with {method!r}: many local agents vote in a census. Try method = 'census'.")
+        kind = named(kind.gateway)
     if not getattr(method, "guard", False):
         agent = kind.device_agent(method, place)
         return agent, kind(agent)

@@ -29,8 +29,9 @@ from colme.node.messages.wire import (
 from colme.node.names import Endpoint, check_name
 
 MEMBERSHIP = b"cmeL"
-FIND_PEERS, PEERS, INVITE, ACCEPT, REJECT, LEAVE = range(1, 7)
-"""Kinds: which peers do you know; these; be my neighbor; accepted; rejected; I leave."""
+FIND_PEERS, PEERS, INVITE, ACCEPT, REJECT, LEAVE, RELEASE, RELEASED, KEEP = range(1, 10)
+"""Kinds: which peers do you know; these; be my neighbor; accepted; rejected; I leave; let us no longer be neighbors;
+agreed; not agreed."""
 MOST_PEERS, MOST_MEMBERSHIP_BYTES, LONGEST_ENDPOINT = 8, 640, 128
 """Agents in a message, bytes of a message, bytes of an endpoint."""
 
@@ -41,8 +42,10 @@ class MembershipMessage(msgspec.Struct, frozen=True):
     """A message to one agent, which need not be a neighbor. An answer repeats the token of the request.
 
     intervals   of the sender, in an invitation and its answer
-    agents      (name, endpoint; None: it cannot be dialed): in a request the sender, in an answer peers that it knows
-    near        how many of them, from the first on, are neighbors of the sender
+    agents      (name, endpoint; None: it cannot be dialed): in a request the sender, in an answer peers that it knows,
+                in RELEASE neighbors of the sender
+    near        how many of them, from the first on, are neighbors of the sender; in RELEASE: its first neighbors, with
+                which it was configured, if all of them are there, else 0
     """
 
     kind: int
@@ -74,7 +77,7 @@ def unpack_membership(raw: bytes) -> MembershipMessage:
     magic, version, kind, code, n_agents, near, token = _HEAD.unpack_from(raw)
     n_intervals = code & ~ERRORS
     check_beginning(magic, MEMBERSHIP, version)
-    if not FIND_PEERS <= kind <= LEAVE or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_PEERS:
+    if not FIND_PEERS <= kind <= KEEP or n_intervals > MOST_INTERVALS or not near <= n_agents <= MOST_PEERS:
         raise WireError("range", f"kind {kind} with {n_intervals} intervals and {near} of {n_agents} agents")
     at = _HEAD.size + n_intervals * PAIR.size
     if len(raw) < at:

@@ -14,12 +14,20 @@ needs:
     guard      after any of these, if 128 is added to the kind: vote u64, began u64, since u64, round u64,
                degree u64, 5 x sum f64, 5 x sum of the round before f64; the last two are zero without intervals
 
-128 is added to n_intervals where difference tests compare standard errors, which then stand in place of radii.
-incarnation: how often the agent was started; epoch: its steps; turn: the exchange within a step, in lockstep. Flow
-bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A control message has
-18 bytes:
+Numbers are finite. NaN stands for what is missing: mean, center and estimate before the first sample (the estimate
+until it was used), the center of a kurtosis that is not defined, and a flow whose edge is cut. A radius may be
+infinite. 128 is added to n_intervals where difference tests compare standard errors, which then stand in place of
+radii. incarnation: higher with every start (`node/incarnation`); epoch: the agent's steps; turn: the exchange within a
+step, in lockstep. Flow bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A
+control message has 18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
+
+incarnation and epoch are the sender's own; in `OLD` they are those of the newest record that it has of the receiver.
+Versions before 0.10 refuse and count `OLD` and `STARTED` ("range"). An edge message, about an edge that was cut, has
+the sender's intervals, too:
+
+    magic 4s, version u8, kind u8, n_intervals u8, 1 byte of zero, incarnation u32, epoch u64, then the intervals
 """
 
 from __future__ import annotations
@@ -36,17 +44,21 @@ from colme.errors import ColmeError, NodeError
 from colme.methods.intervals import AgentIntervals
 
 VERSION: Final = 1
-RECORD, CONTROL = b"cmeR", b"cmeC"
+RECORD, CONTROL, EDGE = b"cmeR", b"cmeC", b"cmeE"
 LARGEST = 1e30
 """The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
 ERRORS = 128
 """Added to the number of intervals where standard errors stand in place of radii: versions before 0.8 refuse it."""
-CUT, CUT_HEARD = 1, 2
-"""Kinds of control messages: this edge is cut; acknowledged."""
+CUT, CUT_HEARD, OLD, STARTED = 1, 2, 3, 4
+"""Kinds of control messages: this edge is cut; acknowledged; your record is older than one that I have; I have been
+started (is our edge cut?)."""
+ASK, FORGIVE, AGREE, KEEP = 1, 2, 3, 4
+"""Kinds of edge messages: shall we reconsider the cut; the same, at the request of a person; the edge is back; it stays
+cut. Versions before 0.10 refuse them all, by their size."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
-_CONTROL = struct.Struct("<4sBBIQ")
+_CONTROL, _EDGE = struct.Struct("<4sBBIQ"), struct.Struct("<4sBBBxIQ")
 _CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 _SUMS = struct.Struct("<QQQQQ10d")
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
@@ -156,6 +168,15 @@ class Control(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class EdgeMessage(msgspec.Struct, frozen=True):
+    """A message to the agent at the other end of a cut edge."""
+
+    kind: int
+    incarnation: int
+    epoch: int
+    intervals: AgentIntervals
+
+
 def name_hash(name: object) -> int:
     """A hash of a name, of 64 bits."""
     from hashlib import blake2b  # here, because it loads OpenSSL (4 MiB), and only flows need it
@@ -258,10 +279,9 @@ def _guarded(body: Any, raw: bytes) -> GuardedBody:
     vote, began, since, round_, degree, *numbers = _SUMS.unpack(raw)
     if max(vote, began, since, round_, degree) > MOST_NUMBER:
         raise WireError("range", f"vote {vote}, begun at {began}, {since} ago, round {round_}, degree {degree}")
-    sums = np.array(numbers).reshape(2, 5)
-    if not (np.all(np.abs(sums) <= LARGEST_SUM) and np.all(sums[:, 1:] >= 0.0)):
+    if not all((-LARGEST_SUM if i % 5 == 0 else 0.0) <= x <= LARGEST_SUM for i, x in enumerate(numbers)):
         raise WireError("value", "sums that are not numbers, or sums of squares below zero")
-    return GuardedBody(body, vote, began, since, round_, degree, *sums)
+    return GuardedBody(body, vote, began, since, round_, degree, *np.array(numbers).reshape(2, 5))
 
 
 def _histogram(raw: bytes, items: int) -> HistogramBody:
@@ -287,9 +307,29 @@ def unpack_control(raw: bytes) -> Control:
         raise WireError("size", f"{len(raw)} bytes")
     magic, version, kind, incarnation, epoch = _CONTROL.unpack(raw)
     check_beginning(magic, CONTROL, version)
-    if kind not in (CUT, CUT_HEARD) or incarnation == 0 or epoch > MOST_NUMBER:
+    if not CUT <= kind <= STARTED or incarnation == 0 or epoch > MOST_NUMBER:
         raise WireError("range", f"kind {kind}, incarnation {incarnation}, epoch {epoch}")
     return Control(kind, incarnation, epoch)
+
+
+def pack_edge(message: EdgeMessage) -> bytes:
+    code = intervals_code(message.intervals)
+    head = _EDGE.pack(EDGE, VERSION, message.kind, code, message.incarnation, message.epoch)
+    return head + pack_intervals(message.intervals)
+
+
+def unpack_edge(raw: bytes) -> EdgeMessage:
+    """The edge message in these bytes; raises WireError if they are none."""
+    if len(raw) < _EDGE.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    magic, version, kind, code, incarnation, epoch = _EDGE.unpack_from(raw)
+    check_beginning(magic, EDGE, version)
+    n_intervals = code & ~ERRORS
+    if not ASK <= kind <= KEEP or n_intervals > MOST_INTERVALS or incarnation == 0 or epoch > MOST_NUMBER:
+        raise WireError("range", f"kind {kind} with {n_intervals} intervals, incarnation {incarnation}, epoch {epoch}")
+    if len(raw) != _EDGE.size + n_intervals * PAIR.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    return EdgeMessage(kind, incarnation, epoch, intervals_in(raw, _EDGE.size, code))
 
 
 def intervals_code(intervals: AgentIntervals) -> int:
@@ -306,7 +346,7 @@ def intervals_in(raw: bytes, at: int, code: int) -> AgentIntervals:
     intervals = tuple(PAIR.unpack_from(raw, at + k * PAIR.size) for k in range(code & ~ERRORS))
     for center, radius in intervals:
         _check_number(center, "center", missing=True)
-        if radius < 0.0:
+        if not radius >= 0.0:  # infinite before the first sample; NaN would be compared with nothing, and never cut
             raise WireError("value", f"radius {radius}")
     return tuple((center, -radius) for center, radius in intervals) if code & ERRORS else intervals
 

@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterable
 
 from colme.errors import NodeError, shorten
+from colme.node.security.probe import Reason
 
 
 class MemoryNetwork:
@@ -39,8 +40,8 @@ class MemoryNetwork:
         self._random = random.Random(seed)
         self._transports: dict[str, MemoryTransport] = {}
         self._parts: list[frozenset[str]] = []
-        # due time, number, sender, receiver, message, part of a record (None: a control message)
-        self._in_flight: list[tuple[float, int, str, str, bytes, int | None]] = []
+        # due time, number, sender, receiver, message, whether it is a record
+        self._in_flight: list[tuple[float, int, str, str, bytes, bool]] = []
 
     def join(self, name: str, neighbors: Iterable[str] = ()) -> MemoryTransport:
         """The transport of an agent that starts, or starts again."""
@@ -56,13 +57,13 @@ class MemoryNetwork:
     def run_until(self, time: float) -> None:
         """Advance the clock and deliver what is due."""
         while self._in_flight and self._in_flight[0][0] <= time:
-            self.now, _, sender, to, message, part = heapq.heappop(self._in_flight)
+            self.now, _, sender, to, message, is_record = heapq.heappop(self._in_flight)
             transport = self._transports.get(to)
             if transport is None or not self._connected(sender, to):
                 self.lost += 1
-            elif part is not None and sender in transport.neighbors:
-                transport.newest[sender, part] = message
-            elif part is None:
+            elif is_record and sender in transport.neighbors:
+                transport.newest[sender] = message
+            elif not is_record:
                 transport.messages.append((sender, message))
         self.now = max(self.now, time)
 
@@ -74,14 +75,14 @@ class MemoryNetwork:
     def _connected(self, a: str, b: str) -> bool:
         return not self._parts or any(a in part and b in part for part in self._parts)
 
-    def _carry(self, sender: str, to: str, message: bytes, part: int | None) -> None:
+    def _carry(self, sender: str, to: str, message: bytes, is_record: bool) -> None:
         for _ in range(2 if self._random.random() < self.duplication else 1):
             self.sent += 1
             due = self.now + self._random.uniform(*self.delay)
             if self._random.random() < self.loss or not self._connected(sender, to):
                 self.lost += 1
             else:
-                heapq.heappush(self._in_flight, (due, self.sent, sender, to, message, part))
+                heapq.heappush(self._in_flight, (due, self.sent, sender, to, message, is_record))
 
 
 class MemoryTransport:
@@ -90,18 +91,18 @@ class MemoryTransport:
     def __init__(self, network: MemoryNetwork, name: str, neighbors: Iterable[str]):
         self.network, self.name = network, name
         self.neighbors = dict.fromkeys(neighbors)
-        self.newest: dict[tuple[str, int], bytes] = {}
+        self.newest: dict[str, bytes] = {}
         self.messages: list[tuple[str, bytes]] = []
 
-    def publish(self, record: bytes, part: int = 0) -> None:
+    def publish(self, record: bytes) -> None:
         for b in self.neighbors:
-            self.network._carry(self.name, b, record, part)
+            self.network._carry(self.name, b, record, True)
 
-    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
-        return self.newest.pop((neighbor, part), None)
+    def latest(self, neighbor: str) -> bytes | None:
+        return self.newest.pop(neighbor, None)
 
     def send(self, neighbor: str, message: bytes) -> None:
-        self.network._carry(self.name, neighbor, message, None)
+        self.network._carry(self.name, neighbor, message, False)
 
     def control(self) -> list[tuple[str, bytes]]:
         heard, self.messages = self.messages, []
@@ -111,12 +112,15 @@ class MemoryTransport:
         there = self.network._transports
         return {b for b in self.neighbors if b in there and self.network._connected(self.name, b)}
 
+    def why_silent(self, neighbor: str) -> Reason | None:
+        return None
+
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
         self.neighbors[neighbor] = None
 
     def drop(self, neighbor: str) -> None:
         self.neighbors.pop(neighbor, None)
-        self.newest = {key: record for key, record in self.newest.items() if key[0] != neighbor}
+        self.newest.pop(neighbor, None)
 
     def close(self) -> None:
         if self.network._transports.get(self.name) is self:

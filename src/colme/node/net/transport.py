@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from colme.node.security.probe import Reason
+
 
 class Transport(Protocol):
     """The connection of one agent to its neighbors. It carries bytes and never blocks.
@@ -11,12 +13,11 @@ class Transport(Protocol):
     The transport authenticates senders: what `latest(n)` and `control()` attribute to n was sent by n (off loopback,
     by the owner of n's certificate)."""
 
-    def publish(self, record: bytes, part: int = 0) -> None:
-        """Send the newest record to all neighbors. It may get lost: the next one follows at the next tick. The record
-        of a host of many agents has parts."""
+    def publish(self, record: bytes) -> None:
+        """Send the newest record to all neighbors. It may get lost: the next one follows at the next tick."""
 
-    def latest(self, neighbor: str, part: int = 0) -> bytes | None:
-        """The newest record (or part of one) received from a neighbor since the last call; None if there is none."""
+    def latest(self, neighbor: str) -> bytes | None:
+        """The newest record received from a neighbor since the last call; None if there is none."""
 
     def send(self, neighbor: str, message: bytes) -> None:
         """Send a control message (a cut or a membership message). It may get lost: the sender repeats it until it is
@@ -28,11 +29,14 @@ class Transport(Protocol):
     def present(self) -> set[str]:
         """Neighbors that seem to be connected. This is a hint; the age of the last record decides."""
 
+    def why_silent(self, neighbor: str) -> Reason | None:
+        """Why a neighbor is not heard, as far as that is known; None if it is heard, or not known."""
+
     def add(self, neighbor: str, endpoint: str | None = None) -> None:
         """Add a neighbor: dial its endpoint, or wait until it dials (None)."""
 
     def drop(self, neighbor: str) -> None:
-        """Stop exchanging with this neighbor."""
+        """Stop exchanging records with this neighbor. If it dials, its control messages are heard all the same."""
 
     def close(self) -> None:
         """Close all links. Afterwards nothing is sent or received; a second call does nothing."""

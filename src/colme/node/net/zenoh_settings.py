@@ -4,7 +4,7 @@ Every session is a peer (peers do not relay, so the graph of links is the graph 
 kind, without admin space, and with an access list that denies by default. Agent n may publish to agent m, and m may
 subscribe to,
 
-    cme/<network>/a/<n>          records of n (a host of many agents: also .../1, .../2, the other parts of its frame)
+    cme/<network>/a/<n>          records of n
     cme/<network>/x/<n>/<m>      control messages
     cme/<network>/live/<n>       presence of n
 
@@ -22,6 +22,7 @@ from colme.node.names import KeyExpressions
 
 _SAY = ["put", "liveliness_token"]
 _ASK = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
+_ACCEPTING = 10_000  # ms that opening a link may take, at most: zenoh's own, for TLS and for its handshake after that
 _OPEN_DELAY = 50  # ms that opening a session waits for its first links
 _FRAME = 512  # bytes around a message on the wire: key, header, extensions
 _BATCH = (4096, 65535)  # bytes that go out at once, at least (for the handshake of a link) and at most (zenoh's own)
@@ -32,22 +33,28 @@ def listening(config: NodeConfig, admitted: Iterable[str] = ()) -> dict[str, Any
     return _session(config, sorted({*config.peers, *admitted})) | {
         "listen/endpoints": list(config.listen),
         "transport/unicast/max_sessions": config.max_sessions,
+        # links that are half open, after their TLS handshake: as many as there may be sessions
+        "transport/unicast/accept_pending": config.max_sessions,
+        "transport/unicast/accept_timeout": _ACCEPTING,
     }
 
 
-def dialing(config: NodeConfig, neighbor: str, endpoint: str) -> dict[str, Any]:
-    """The session that dials one neighbor. Whatever answers, only the neighbor is heard."""
+def dialing(config: NodeConfig, neighbor: str, endpoint: str, *, patience: int = 1) -> dict[str, Any]:
+    """The session that dials one neighbor. Whatever answers, only the neighbor is heard. Attempts, and the waits
+    between them, may take `patience` times as long as usual."""
+    preset = presets.preset(config.preset)
     return _session(config, (neighbor,)) | {
         "listen/endpoints": [],
         "connect/endpoints": [endpoint],
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
         "connect/retry": {
-            "period_init_ms": _milliseconds(presets.preset(config.preset).first_retry),
-            "period_max_ms": _milliseconds(presets.last_retry(config.lease)),
+            "period_init_ms": _milliseconds(preset.first_retry),
+            "period_max_ms": _milliseconds(presets.last_retry(config.lease, patience)),
             "period_increase_factor": 1.5,
         },
         "transport/unicast/max_sessions": 2,
+        "transport/unicast/open_timeout": min(_milliseconds(patience * preset.attempt), _ACCEPTING),
     }
 
 
@@ -77,7 +84,7 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "transport/link/rx/buffer_size": batch,
         # bounds reassembled messages; single ones are bounded by the filter below
         "transport/link/rx/max_message_size": config.max_record + _FRAME,
-        "access_control": _access(keys, config.name, others, config.parts, by_certificate=config.tls is not None),
+        "access_control": _access(keys, config.name, others, by_certificate=config.tls is not None),
         "low_pass_filter": [
             {
                 "id": "size", "messages": ["put", "delete", "query", "reply"], "flows": ["ingress"],
@@ -87,8 +94,7 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
         "downsampling": [
             {
                 "id": "rate", "messages": ["put"], "flows": ["ingress"],
-                # one rule per part: of messages under one rule that arrive together only the first is accepted
-                "rules": [{"key_expr": keys.state("*", part), "freq": config.max_rate} for part in range(config.parts)],
+                "rules": [{"key_expr": keys.state("*"), "freq": config.max_rate}],
             }
         ],
     }  # fmt: skip
@@ -107,14 +113,12 @@ def _session(config: NodeConfig, others: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _access(
-    keys: KeyExpressions, me: str, others: Sequence[str], parts: int, *, by_certificate: bool
-) -> dict[str, Any]:
+def _access(keys: KeyExpressions, me: str, others: Sequence[str], *, by_certificate: bool) -> dict[str, Any]:
     """An access list that denies everything but what this agent and each peer may publish to each other."""
     rules: list[dict[str, Any]] = []
     subjects, policies = [], []
     for i, other in enumerate(others):
-        mine, theirs = keys.said_by(me, other, parts), keys.said_by(other, me, parts)
+        mine, theirs = keys.said_by(me, other), keys.said_by(other, me)
         own = [
             _rule(f"hear-{i}", "ingress", _SAY, theirs),
             _rule(f"asked-{i}", "ingress", _ASK, mine),

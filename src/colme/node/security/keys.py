@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from colme._core.files import write_whole
 from colme.errors import NodeError, missing_extra, whole
-from colme.node.names import check_name
+from colme.node.names import check_file_name, check_name
 from colme.node.security.identity import check_private
 
 try:
@@ -65,6 +65,7 @@ def make_certificate(
 ) -> None:
     """Write name.pem, name.key and ca.pem into the agent's folder; `hosts` are the names and addresses that others
     dial."""
+    check_file_name(name)
     folder = Path(folder)
     made = _certificate(Path(authority), name, hosts, days)
     _write_new({folder / f"{name}.key": made[0], folder / f"{name}.pem": made[1]})
@@ -83,10 +84,7 @@ def rotate(authority: str | Path, name: str, *, folder: str | Path, days: int = 
     newest = _read(Path(authority) / "ca.pem")
     if newest not in trusted:
         write_whole(folder / "ca.pem", newest + trusted)
-    temporary = folder / f".{name}.key.new"
-    temporary.unlink(missing_ok=True)
-    _write_new({temporary: key})
-    os.replace(temporary, folder / f"{name}.key")
+    write_whole(folder / f"{name}.key", key, mode=0o600)
     write_whole(folder / f"{name}.pem", certificate)
 
 
@@ -189,7 +187,7 @@ def _write_new(files: dict[Path, bytes]) -> None:
         mode = 0o600 if path.suffix != ".pem" else 0o644
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,16 +7,18 @@ From the perspective of agent a, whose own samples say that its mean is in X +- 
 (1) its estimate y stays in its own interval:                 |y - X| <= r
 (2) a neighbor pulls no harder than a's own samples can:      |y_j - y| <= 2 (1 - alpha) r, else y_j is clipped to it
 (3) the flow from any neighbor is bounded:                    |F_aj| <= 0.7 r
-(4) restarts of the clock that others report are a tenth of its time apart: one that comes too early waits
+(4) a record that no honest agent sends is refused:           |y_j - X_j| <= r_j and |F_ja| <= 0.7 r_j, by (1) and (3)
+    for the sender, whose own X_j and r_j are in the same record
+(5) restarts of the clock that others report are a tenth of its time apart: one that comes too early waits
 
 (2) is what bounds a liar. Honest agents of one class differ by what their own means did lately, (1 - alpha) (X - y) per
 tick, times the ticks it takes to mix. An agent that never moves would, without (2), slowly draw all others to the edge
 of (1), because it pulls at every tick while the weight of the own mean decreases. With (2) it counts like a few agents.
 Clipping moves a received value towards a known one: the new estimate remains an average of X, y and what was received,
 and the two ends of an edge, which have about the same r and alpha, move by the same amount. (3) is more than honest
-agents of one class on a random graph exchange, except in the first ticks; docs/developer/node.md has the numbers.
-
-A host of many agents applies the same bounds to the agents of other hosts (`hosts/kernels`), and none to its own.
+agents of one class on a random graph exchange, except in the first ticks; docs/developer/node.md has the numbers. (4)
+costs honest agents nothing and mutes a sender of garbage; one that knows the rule stays within it, and is bounded by
+(1) to (3) and judged by the guard (`asynchronous_guard`).
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ import math
 from typing import Any, ClassVar
 
 from colme._core.jit import equation
+from colme.confidence import MEAN, laplace_radius
 from colme.consensus import START
-from colme.methods.intervals import IntervalAgent
+from colme.methods.intervals import AgentIntervals, IntervalAgent
 
 MAX_PULL = 2.0
 """Bound (2), in units of (1 - alpha) r. Half of all honest neighbors differ by a quarter of it, a few percent more."""
@@ -40,6 +43,22 @@ MOST_GENERATIONS = 2**32 - 1
 """The largest generation that fits into a record."""
 MOST_NEWS = 2**20
 """How far a reported generation can be ahead; honest ones are at most as many as there were cuts in the network."""
+
+
+SLACK = 2.0
+"""Bound (4) allows for so many times the radius, as agents may know different numbers of agents and edges, on which the
+level of their intervals depends."""
+
+
+def claimed_radius(agent: IntervalAgent, count: int, theirs: AgentIntervals) -> float:
+    """The radius around its mean that a neighbor with these intervals keeps its estimate in; infinite if unknown."""
+    statistics = agent.statistics or [MEAN]
+    if count == 0 or MEAN not in statistics:
+        return math.inf
+    spread = theirs[statistics.index(MEAN)][1]
+    if agent.bound.name != "difference":
+        return spread
+    return -spread * math.sqrt(count) * float(laplace_radius(count, 1.0, 0.5 * agent.bound.gamma))
 
 
 def own_interval(agent: IntervalAgent) -> tuple[float, float]:

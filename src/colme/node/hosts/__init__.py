@@ -1,1 +1,0 @@
-"""Many agents in one process."""
