@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import LANES, equation, kernel
+from colme._core.jit import equation, kernel
 from colme._core.neighbor_table import agent_at, block_of
+from colme._core.team import Neighborhood
 from colme.errors import MethodError, one_of
 
 u32, u64, f64 = np.uint32, np.uint64, np.float64
@@ -104,20 +105,20 @@ def with_flows(mean: Any, flows: Any) -> Any:
 def build_weights(table, weights):
     """Metropolis' weight on every slot; that of a cut or empty one multiplies a difference of zero."""
     slots, offsets, order, degree = table.slots, table.offsets, table.order, table.degree
-    n = u64(degree.size)
+    at, n = u64(table.at), u64(table.cut_now.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
             for lane in range(size):
                 k = first + (u64(j) << u64(6)) + u64(lane)
-                weights[k] = metropolis_weight(degree[agent_at(order, start + u64(lane))], degree[slots[k]])
+                weights[k] = metropolis_weight(degree[at + agent_at(order, start + u64(lane))], degree[slots[k]])
 
 
 @kernel
 def mend_weights(table, weights):
-    """Metropolis' weight on the edges of agents whose degree changed at this step, at both ends."""
+    """Metropolis' weight on the edges of agents whose degree changed at this step, at both ends, in a plain run."""
     slots, offsets, places, degree = table.slots, table.offsets, table.places, table.degree
-    n = u64(degree.size)
+    n = u64(table.cut_now.size)
     for a in range(n):
         if not table.cut_now[a]:
             continue
@@ -150,7 +151,7 @@ def return_flows(table, flows):
         _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
-            if slots[k] == u32(a):
+            if slots[k] == u32(u64(table.at) + u64(a)):
                 flows[k] = 0.0
 
 
@@ -166,13 +167,13 @@ class Clock:
 
     saved = ("restart", "restarts", "gossip", "turn", "settled")
 
-    def __init__(self, name: str, n_agents: int, alpha: float | None = None):
+    def __init__(self, name: str, hood: Neighborhood | None = None, alpha: float | None = None):
+        """Without a neighborhood, no agent's restarts are kept: an agent in its per-agent form knows its own."""
         self.name = name
         self.fixed = alpha if name == "constant" and alpha is not None else -1.0
-        n_rows = -(-n_agents // LANES) * LANES
         self.restart = START  # of all agents, where it is the same
-        self.restarts = np.full(n_rows, START, np.int32) if name == "own" else None
-        self.gossip = np.full((2, n_rows), START, np.int32) if name == "gossip" else None
+        self.restarts = hood.array(np.int32, START) if hood and name == "own" else None
+        self.gossip = hood.array(np.int32, START, (2,)) if hood and name == "gossip" else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
         self.settled = True  # gossip changed no agent's restart at the last step
 

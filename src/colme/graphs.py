@@ -7,7 +7,7 @@ order of floating-point sums, hence the bits), and every generator takes `rng`: 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,6 +65,11 @@ class Graph:
         return len(self.indices) // 2
 
     @property
+    def whole(self) -> Graph | GraphTotals:
+        """The whole graph, of which this may be a part: its n_agents, n_edges and max_degree."""
+        return self
+
+    @property
     def degrees(self) -> NDArray[np.int64]:
         return np.diff(self.indptr)
 
@@ -102,6 +107,11 @@ class Graph:
         )  # fmt: skip
         return component, degree_sum[:found]
 
+    def kept(self, mask: NDArray[np.bool_]) -> Graph:
+        """The rows without the neighbors where the mask is False; it treats both directions of an edge alike."""
+        ends = np.concatenate([[0], np.cumsum(mask)])
+        return Graph(ends[self.indptr], self.indices[mask], check=False)
+
     def relabel(self, new_name: ArrayLike) -> Graph:
         """The same graph where agent a is called new_name[a]; every agent keeps the order of its neighbors."""
         names = np.asarray(new_name, np.int64)
@@ -121,6 +131,34 @@ class Graph:
         graph.add_nodes_from(range(self.n_agents))
         graph.add_edges_from(self.edges().tolist())
         return graph
+
+
+class GraphTotals(NamedTuple):
+    """What the workers of a team know about their whole graph."""
+
+    n_agents: int
+    n_edges: int
+    max_degree: int
+    bipartite: bool
+    """Some component is bipartite and all its agents have the maximal degree."""
+
+
+class GraphPart(Graph):
+    """The rows of one worker's own agents (`colme._core.team`), with the places of their neighbors in its arrays."""
+
+    __slots__ = ("totals",)
+
+    def __init__(self, indptr: ArrayLike, indices: ArrayLike, totals: GraphTotals):
+        super().__init__(indptr, indices, check=False)
+        self.totals = totals
+
+    @property
+    def whole(self) -> GraphTotals:
+        return self.totals
+
+    def components(self) -> NDArray[np.int64]:
+        """None: they cannot be told from a part."""
+        return np.empty(0, np.int64)
 
 
 @kernel

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.lazy_pruning import ReferenceMeans
+from colme._core.team import Neighborhood, Team
 from colme._core.structs import Configuration
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
@@ -71,13 +72,31 @@ class World:
     t: int = 0
     moments: Moments | None = None  # of the samples, where a method needs them
     draw: Callable[[int], NDArray[np.float64]] | None = None  # the samples of a step
+    hood: Neighborhood = None  # type: ignore[assignment]  # where to find numbers of neighbors; None: here are all agents
 
     def __post_init__(self) -> None:
-        self.reference = ReferenceMeans(len(self.mean))
+        if self.hood is None:
+            self.hood = Neighborhood(len(self.mean))
+        if self.team.size > 1:  # neighbors at other workers must see the means, too
+            self._all_means = self.hood.array(np.float64, math.nan)
+            self.hood.mine(self._all_means)[:] = self.mean
+            self.mean = self.hood.mine(self._all_means)
+        self.reference = ReferenceMeans(self.hood)
+        self._unit = 1.0 if self.sigma is None else float(self.team.greatest(np.max(self.sigma, initial=0.0)))
 
     @property
     def n_agents(self) -> int:
+        """Own agents: those of this worker, if a team shares the run (`colme._core.team`)."""
         return len(self.mean)
+
+    @property
+    def team(self) -> Team:
+        return self.hood.team
+
+    @property
+    def seen_mean(self) -> NDArray[np.float64]:
+        """The local means of all visible agents."""
+        return self.mean if self.team.size == 1 else self._all_means
 
     def arrived(self, n_slots: int) -> NDArray[np.bool_] | None:
         """Which messages of this step arrive, slot by slot of the graph's rows (from the neighbor in the slot to the
@@ -104,7 +123,7 @@ class World:
     @property
     def unit(self) -> float:
         """A scale that all agents know: the largest sigma, or 1 where none is known."""
-        return 1.0 if self.sigma is None else float(np.max(self.sigma))
+        return self._unit
 
     @property
     def looks(self) -> str:
@@ -182,7 +201,7 @@ class State(ABC):
     @property
     def isolated(self) -> int:
         """Agents without a neighbor."""
-        return self.world.n_agents
+        return self.world.hood.n_agents
 
     def graph(self) -> Graph:
         """The edges that are still used."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
-from colme._core.squared_errors import mean_squared_error
+from colme._core.squared_errors import mean_error, page_sums, sum_errors
+from colme._core.team import Neighborhood
 from colme.errors import ColmeError
 
 OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers", "trust")
@@ -37,28 +38,16 @@ Errors are NaN where the true means are not known, shares of edges where the cla
 
 
 @kernel
-def judge_estimates(estimate, truth, tolerance):
-    """(mean squared error, error rate)."""
-    return mean_squared_error(estimate, truth, tolerance)
-
-
-@kernel
-def judge_means(mean, count, truth, tolerance, class_, class_truth, out):
-    """out = local mean squared error and error rate, and the oracle's mean squared error, of agents with different
-    counts of samples."""
-    out[0], out[1] = mean_squared_error(mean, truth, tolerance)
-    totals, samples, agents = np.zeros(class_truth.size), np.zeros(class_truth.size), np.zeros(class_truth.size)
+def _sum_by_class(mean, count, class_, page, totals):
+    """totals[k, :, c] = sum of all samples of class c among the agents of page k, how many they are, and of how many
+    agents."""
+    totals[:] = 0.0
     for a in range(mean.size):
         if count[a] > 0:
-            totals[class_[a]] += count[a] * mean[a]
-            samples[class_[a]] += count[a]
-            agents[class_[a]] += 1.0
-    square = present = 0.0
-    for c in range(class_truth.size):
-        if agents[c] > 0.0:
-            square += agents[c] * (totals[c] / samples[c] - class_truth[c]) ** 2
-            present += agents[c]
-    out[2] = square / present if present > 0.0 else np.nan
+            k, c = a // page, class_[a]
+            totals[k, 0, c] += count[a] * mean[a]
+            totals[k, 1, c] += count[a]
+            totals[k, 2, c] += 1.0
 
 
 def oracle_variance(sigma: float, t: int, class_size: int) -> float:
@@ -75,27 +64,39 @@ def oracle_variance(sigma: float, t: int, class_size: int) -> float:
 class Judge:
     """What errors are measured against: the classes, their true means, the tolerance."""
 
-    def __init__(self, class_: NDArray[Any], tolerance: float):
-        self.class_, self.tolerance = class_, tolerance
-        n_classes = int(class_.max()) + 1
-        self._member = np.zeros(n_classes, np.int64)  # some agent of each class
+    def __init__(self, class_: NDArray[Any], tolerance: float, hood: Neighborhood | None = None):
+        self.hood = Neighborhood(len(class_)) if hood is None else hood
+        self.class_, self.tolerance, team = class_, tolerance, self.hood.team
+        n_classes = int(team.greatest(class_.max(initial=0))) + 1
+        self._member = np.full(n_classes, -1)  # some own agent of each class
         self._member[class_] = np.arange(len(class_))
-        self.class_size = np.bincount(class_, minlength=n_classes).astype(float)
+        self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
         self._truth: NDArray[np.float64] | None = None
         self._class_truth = np.empty(n_classes)
+        self._pages = page_sums(self.hood.n_pages)
 
     def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The true mean of each class."""
+        """The true mean of each class, -inf where it has no agent."""
         if truth is not self._truth:
-            self._truth, self._class_truth = truth, truth[self._member]
+            own = np.full(len(self._member), -np.inf)
+            own[self._member >= 0] = truth[self._member[self._member >= 0]]
+            self._truth, self._class_truth = truth, self.hood.team.greatest(own)
         return self._class_truth
 
     def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
         """(mean squared error, error rate)."""
-        return judge_estimates(estimate, truth, self.tolerance)
+        sum_errors(estimate, truth, self.tolerance, self.hood.page, self._pages)
+        return mean_error(self.hood.team.gather(self._pages))
 
     def means(
         self, mean: NDArray[np.float64], count: NDArray[np.int32], truth: NDArray[np.float64], out: NDArray[np.float64]
     ) -> None:  # fmt: skip
-        """out[0:3] = the metrics of the run, for agents with different counts."""
-        judge_means(mean, count, truth, self.tolerance, self.class_, self.class_truth(truth), out)
+        """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
+        and the oracle's mean squared error."""
+        out[:2] = self.estimates(mean, truth)
+        totals = np.empty((self.hood.n_pages, 3, len(self.class_size)))
+        _sum_by_class(mean, count, self.class_, self.hood.page, totals)
+        total, samples, agents = self.hood.team.gather(totals).sum(axis=0)
+        there = agents > 0.0
+        error = total[there] / samples[there] - self.class_truth(truth)[there]
+        out[2] = (agents[there] * error**2).sum() / agents.sum() if there.any() else np.nan

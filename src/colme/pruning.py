@@ -29,6 +29,7 @@ from colme._core.neighbor_table import (
     lay_out,
     tighten,
 )  # fmt: skip
+from colme._core.team import Neighborhood
 from colme.confidence import DifferenceTest, apart
 from colme.graphs import Graph
 
@@ -44,36 +45,46 @@ LOOSE, SHRUNK = 1.2, 0.85
 @kernel
 def _prune(table, mean, spread, test):
     """Cut every edge whose agents are apart: the plain form, which also serves unequal radii and difference tests."""
-    n, slots, offsets = u64(table.degree.size), table.slots, table.offsets
+    n, at_own, slots, offsets = u64(table.cut_now.size), u64(table.at), table.slots, table.offsets
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
             for lane in range(size):
-                a = agent_at(table.order, start + u64(lane))
+                a = at_own + agent_at(table.order, start + u64(lane))
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 if apart(mean[a], mean[b], at(spread, a), at(spread, b), test):
                     cut(table, a, b)
 
 
 class KeptEdges:
-    """A graph that can only lose edges, and knows how many of its cuts were right."""
+    """A graph that can only lose edges, and knows how many of its cuts were right.
+
+    graph   the rows of the own agents of a worker, with the places of their neighbors; in a plain run, a graph
+    class_  the true classes of the own agents
+    """
 
     saved = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
 
-    def __init__(self, graph: Graph, class_: NDArray[Any]):
-        self.slots, self.offsets, self.n_wrong = lay_out(graph, class_)
+    def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
+        self.hood = hood = Neighborhood(graph.n_agents) if hood is None else hood
+        at, classes, team = hood.at, hood.seen("class", class_), hood.team
+        self.slots, self.offsets, wrong = lay_out(graph, at, classes)
         self.order, self.places = first_order(graph.n_agents)
-        self.degree = graph.degrees.astype(np.uint16 if graph.max_degree < 2**16 else np.uint32)
+        most = int(team.greatest(graph.max_degree))
+        self._seen_degree = hood.array(np.uint16 if most < 2**16 else np.uint32)
+        self.degree = hood.mine(self._seen_degree)
+        self.degree[:] = graph.degrees
+        hood.refresh(self._seen_degree)
         self.cut_now = np.zeros(graph.n_agents, np.uint8)  # agents that lost an edge at this step
-        self.class_ = class_
-        self.n_edges = graph.n_edges
-        self.tally = np.array([self.n_wrong, 0, (self.degree == 0).sum(), 0], np.int64)
+        self._ends, self._wrong_ends = len(graph.indices), wrong  # of edges, at own agents
+        self.n_edges, self.n_wrong = (int(each) // 2 for each in team.total([self._ends, wrong]))
+        self.tally = np.array([wrong, 0, (graph.degrees == 0).sum(), 0], np.int64)
         self.lazy = LazyPruning(graph.n_agents)
         self.table = NeighborTable(
-            self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places, self.degree, self.cut_now,
-            self.tally, class_,
+            np.uint64(at), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places,
+            self._seen_degree, self.cut_now, self.tally, classes,
         )  # fmt: skip
-        self._tightened_at = math.inf  # living edges
+        self._tightened_at = math.inf  # ends of living edges
 
     def prune(
         self,
@@ -91,37 +102,48 @@ class KeptEdges:
         test: DifferenceTest | None = None,
     ) -> None:  # fmt: skip
         """The same where agents compare several intervals: cut what any of them parts. With a test, cut the edges whose
-        means differ."""
-        self.begin_step()
+        means differ. Centers and radii are those of all visible agents."""
+        self._begin_step()
         center, radius = intervals[0]
         if reference is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
             self.lazy.check(self.table, center, radius, reference, t)
-            return
-        self.lazy.skin = 0.0  # its list does not know of cuts made here
-        for center, radius in intervals:
-            _prune(self.table, center, radius, test)
+        else:
+            self.lazy.skin = 0.0  # its list does not know of cuts made here
+            for center, radius in intervals:
+                _prune(self.table, center, radius, test)
+        self._end_step()
 
     def check_all(
-        self, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans, t: int
+        self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        reference: ReferenceMeans, t: int,
     ) -> None:  # fmt: skip
-        """Cut what the intervals part by the means of this row, and list the edges that may be parted next. Rows are
-        those of steps t, t + 1, .."""
-        self.begin_step()
-        self.lazy.check_all(self.table, means, row, radius, reference, t)
+        """Cut what the intervals part by these means, and list the edges that may be parted next. They are those of
+        this row of `means`, the own agents' at steps t, t + 1, .., but of all visible agents."""
+        self._begin_step()
+        self.lazy.check_all(self.table, mean, means, row, radius, reference, t)
+        self._end_step()
 
-    def begin_step(self) -> None:
+    def _begin_step(self) -> None:
         """Forget the cuts of the step before."""
         if self.any_cut:
             self.cut_now[:] = 0
             self.tally[CUT] = 0
 
+    def _end_step(self) -> None:
+        """Learn of the cuts of other workers."""
+        if self.hood.team.size > 1:
+            self.tally[CUT] = self.hood.team.total(self.tally[CUT])
+            if self.any_cut:
+                self.hood.refresh(self._seen_degree)
+
     def tighten(self, flows: NDArray[np.float64] | None = None) -> bool:
         """Drop the slots of cut edges when they are many; flows of the slots move along. True if so: rows are no longer
         in the order of agents."""
-        if self.n_alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * 2 * self.n_alive:
+        alive = self._ends - (self._wrong_ends - self.tally.item(WRONG)) - self.tally.item(LOST)
+        if alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * alive:
             return False
-        self._tightened_at = self.n_alive
-        tighten(self.slots, self.offsets, self.order, self.places, self.degree, flows)
+        self._tightened_at = alive
+        tighten(self.hood.at, self.slots, self.offsets, self.order, self.places, self.degree, flows)
         return True
 
     @property
@@ -129,25 +151,25 @@ class KeptEdges:
         """An edge was cut at this step."""
         return self.tally.item(CUT) > 0
 
+    def counts(self) -> tuple[int, int, int]:
+        """Living edges between classes, cut edges within a class, agents without an edge, of all workers."""
+        wrong, lost, isolated, _ = self.hood.team.total(self.tally).tolist()
+        return wrong // 2, lost // 2, isolated
+
     @property
     def wrong(self) -> int:
         """Edges between classes that live."""
-        return self.tally.item(WRONG)
+        return self.counts()[0]
 
     @property
     def lost(self) -> int:
         """Edges within a class that were cut."""
-        return self.tally.item(LOST)
+        return self.counts()[1]
 
     @property
     def isolated(self) -> int:
         """Agents without an edge."""
-        return self.tally.item(ISOLATED)
-
-    @property
-    def n_alive(self) -> int:
-        """Edges that live."""
-        return self.n_edges - (self.n_wrong - self.wrong) - self.lost
+        return self.counts()[2]
 
     @property
     def wrong_share(self) -> float:
@@ -165,5 +187,6 @@ class KeptEdges:
         return self.n_edges - self.n_wrong
 
     def graph(self) -> Graph:
-        """The living edges."""
-        return Graph(*compress(self.slots, self.offsets, self.places, self.degree), check=False)
+        """The living edges of the own agents."""
+        rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree)
+        return Graph(*rows, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,17 @@ class Recording:
         """All that is known about the samples, and they themselves: what tells one recording from another."""
         return [np.asarray(np.nan if x is None else x)
                 for x in (self.values, self._truth, self.class_, self.sigma, self.width)]  # fmt: skip
+
+    def part(self, agents: slice) -> Recording:
+        """The samples of some agents, centered as those of all."""
+        part = copy.copy(self)
+        part.values = self.values[:, agents]
+        part.n_agents = part.values.shape[1]
+        for name in ("_truth", "class_", "sigma"):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                setattr(part, name, value[agents])
+        return part
 
     def truth(self, t: int) -> NDArray[np.float64] | None:
         return self._truth

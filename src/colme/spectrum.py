@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colme._core.jit import kernel
 from colme.consensus import metropolis_weight
 from colme.errors import GraphError, MethodError, positive
-from colme.graphs import Graph
+from colme.graphs import Graph, GraphTotals
 
 DENSE = 1500
 """Up to this many agents the spectrum is computed from the dense matrix, exactly."""
@@ -111,8 +111,10 @@ def _largest_degree_sum(indptr, indices):
     return most
 
 
-def _is_attained(graph: Graph, largest: int) -> bool:
+def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
     """Whether lambda_max equals that bound: some component is bipartite and all its edges have that degree sum."""
+    if isinstance(graph, GraphTotals):
+        return graph.bipartite and largest == 2 * graph.max_degree
     return bool((graph.explore()[1] == largest).any())
 
 
@@ -238,10 +240,18 @@ def _lanczos(
         basis[(k + 1) % n_rows] = w / beta
 
 
-def check_step(graph: Graph, step: float) -> None:
-    """Refuse a step that makes consensus on this graph diverge."""
+def check_step(graph: Graph | GraphTotals, step: float) -> None:
+    """Refuse a step that makes consensus on this graph diverge; a team, which knows only the totals of its graph, also
+    steps beyond 1 / max degree."""
     positive(step, "step", "step='auto'", MethodError)
     bound = 2 * graph.max_degree
+    if isinstance(graph, GraphTotals):
+        if step * bound > 2.0 or (step * bound == 2.0 and _is_attained(graph, bound)):
+            raise MethodError(
+                f"step={step:g} with ranks or threads: it must be at most 1 / max degree, {2.0 / bound:g}, where "
+                f"every graph is stable. Try step='auto', which is {stable_step(graph):.4g}."
+            )
+        return
     if step * bound >= 2.0 and graph.degrees.min() < graph.max_degree:
         bound = _largest_degree_sum(graph.indptr, graph.indices)
     if step * bound < 2.0:
@@ -272,7 +282,7 @@ def _largest_eigenvalue(graph: Graph, limit: float) -> float:
     return high
 
 
-def stable_step(graph: Graph) -> float:
+def stable_step(graph: Graph | GraphTotals) -> float:
     """1 / max degree: stable, an average of neighbors, and the fastest step on a random regular graph.
 
     On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import colme
 from colme._core import lazy_pruning
 from colme._core.lazy_pruning import ReferenceMeans
+from colme._core.team import Neighborhood
 from colme.graphs import random_regular_graph
 from colme.methods import Method
 from colme.pruning import KeptEdges
@@ -29,7 +30,7 @@ from tests.support.same_bits import assert_same_bits as assert_same_traces
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 1025])
 def test_displacements_are_the_largest_distances_from_the_reference(n: int) -> None:
     rng = np.random.default_rng(n)
-    reference, where = ReferenceMeans(n), rng.normal(size=n)
+    reference, where = ReferenceMeans(Neighborhood(n)), rng.normal(size=n)
     means = where + rng.normal(size=(7, n)) * 10.0 ** -np.arange(7.0)[:, None]
     assert (reference.displacements(means, 1) == np.inf).all() and reference.version == 0
     reference.set(where)
@@ -51,7 +52,7 @@ def test_displacements_are_measured_once_for_all_methods_and_anew_when_anything_
     honest = lazy_pruning._measure_displacements
     monkeypatch.setattr(lazy_pruning, "_measure_displacements", lambda *args: (measured.append(1), honest(*args))[1])
     means = np.random.default_rng(0).normal(size=(5, 100))
-    reference = ReferenceMeans(100)
+    reference = ReferenceMeans(Neighborhood(100))
     reference.set(means[0])
     for t, rows, fresh in ((1, 5, 1), (1, 5, 0), (2, 5, 1), (2, 4, 1), (2, 4, 0), (1, 5, 1)):
         before = len(measured)
@@ -67,7 +68,7 @@ def test_a_shared_reference_cuts_what_the_plain_check_cuts(walk: Walk, factors: 
     """Edges with different radii, each of which sets the reference when it needs to; some sit out a step."""
     graph, class_, means, radii = walk
     rng = np.random.default_rng(seed)
-    shared = ReferenceMeans(graph.n_agents)
+    shared = ReferenceMeans(Neighborhood(graph.n_agents))
     pairs = [(KeptEdges(graph, class_), KeptEdges(graph, class_), factor) for factor in factors]
     for t, (mean, radius) in enumerate(zip(means, radii, strict=True), start=1):
         for lazy, plain, factor in pairs:
@@ -80,7 +81,7 @@ def test_a_shared_reference_cuts_what_the_plain_check_cuts(walk: Walk, factors: 
 def test_edges_that_share_a_reference_do_not_look_at_everything_all_the_time() -> None:
     n = 2000
     rng = np.random.default_rng(0)
-    graph, shared = random_regular_graph(n, 10, rng=2), ReferenceMeans(n)
+    graph, shared = random_regular_graph(n, 10, rng=2), ReferenceMeans(Neighborhood(n))
     both = [KeptEdges(graph, np.zeros(n, int)) for _ in range(2)]
     looks = count_looks(both)
     mean = rng.standard_normal(n)
@@ -156,10 +157,10 @@ def test_the_plain_check_at_every_step_changes_no_bit(lazy: list[colme.Trace], m
     checks: list[int] = []
 
     def plainly(
-        self: KeptEdges, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans, t: int
+        self: KeptEdges, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float, *_: Any
     ) -> None:
         checks.append(1)
-        self.prune(means[row], radius)
+        self.prune(mean, radius)
 
     monkeypatch.setattr(KeptEdges, "check_all", plainly)
     traces, _ = simulated()

@@ -99,13 +99,13 @@ def test_a_tightened_table_holds_the_living_edges_and_can_be_cut_further(kind: s
         lists.prune(mean, radius)
         assert_holds(edges, lists)
         before, offsets = edges.graph(), edges.offsets.copy()
-        neighbor_table.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
+        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
         assert_holds(edges, lists)
         assert_tight(edges, lists)
         chunks = [*range(0, len(offsets) - 1, CHUNK // BLOCK), -1]  # no chunk needs the room of the next
         assert (edges.offsets <= offsets)[chunks].all() and edges.graph() == before
         once = copy_of(edges)
-        neighbor_table.tighten(edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
+        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
         used = edges.offsets[-1]
         assert np.array_equal(edges.slots[:used], once[0][:used])
         assert all(np.array_equal(now, then) for now, then in zip(arrays_of(edges)[1:], once[1:], strict=True))
@@ -146,4 +146,4 @@ def test_a_table_is_tightened_only_where_it_pays() -> None:
         assert edges.isolated >= gone
         assert edges.tighten() == pays
         assert not edges.tighten(), "nothing was cut since"
-    assert edges.n_alive == 0 == edges.offsets[-1] and edges.graph().n_edges == 0
+    assert edges.offsets[-1] == 0 == edges.graph().n_edges

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme._core.lazy_pruning import ReferenceMeans
+from colme._core.team import Neighborhood
 from colme.graphs import (
     Graph,
     complete_graph,
@@ -80,7 +81,7 @@ class LazyEdges(KeptEdges):
 
     def __init__(self, graph: Graph, class_: NDArray[Any], room: int | None = None):
         super().__init__(graph, class_)
-        self.reference, self.t = ReferenceMeans(graph.n_agents), 0
+        self.reference, self.t = ReferenceMeans(Neighborhood(graph.n_agents)), 0
         if room is not None:  # the list of candidates holds so few that it often overflows
             self.lazy.found, self.lazy.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import LANES
 from colme._core.squared_errors import NOT_KNOWN
 from colme.metrics import Judge
-from colme.sim.sampling import FEW_CLASSES, finish_errors, update_means
+from colme.sim.sampling import finish_errors, update_means
 
 Array = NDArray[np.float64]
 
@@ -22,10 +21,7 @@ def sampled(
     """(local means of steps t, t + 1, .., metrics of the run at each), from the samples of those steps and the means
     before; agents all at once or in parts of so many."""
     steps, n = samples.shape
-    n_classes = len(judge.class_size)
-    few = n_classes if n_classes <= FEW_CLASSES else 0
-    lanes, beyond = np.zeros((steps, 1 + few, LANES)), np.zeros(steps, np.int64)
-    totals = np.zeros((steps, 4, 0 if few else n_classes))
+    errors, totals = (np.zeros((judge.hood.n_pages, steps, k)) for k in (3, len(judge.class_size)))
     means = np.full((steps, n), -1.0)
     wanted = np.ones(steps, bool) if wanted is None else wanted
     for start in range(0, n, part or n):
@@ -33,12 +29,12 @@ def sampled(
         some = samples[:, agents].copy()
         update_means(
             some, some, before[agents], t, wanted, NOT_KNOWN if truth is None else truth[agents], judge.tolerance,
-            judge.class_[agents], lanes, beyond, totals,
+            judge.class_[agents], start, judge.hood.page, errors, totals,
         )  # fmt: skip
         means[:, agents] = some
     out = np.full((steps, 3), np.nan)
     if truth is not None:
-        finish_errors(lanes, beyond, totals, judge.class_truth(truth), judge.class_size, out)
+        finish_errors(errors, totals, judge.class_truth(truth), judge.class_size, out)
     return means, out
 
 

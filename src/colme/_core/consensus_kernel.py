@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
 from colme._core.lazy_pruning import bucket, check_candidates, slack_needed
 from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, block_of, two_slots
-from colme._core.squared_errors import add_squared_errors, clear, total
+from colme._core.squared_errors import add_squared_errors, add_to_page, clear, error_of
 from colme.consensus import (
     START,
     add_pull,
@@ -51,9 +51,9 @@ class EstimateArrays(NamedTuple):
     """The estimates of all agents."""
 
     own: NDArray[np.float64]
-    """As each agent holds its own."""
+    """As each own agent holds its own."""
     heard: NDArray[Any]
-    """As the neighbors hear them, of the step before."""
+    """As the neighbors hear them, of the step before, of all visible agents."""
     spare: NDArray[Any]
     """Those of this step are written here; the two change places after every step."""
 
@@ -83,7 +83,7 @@ class ClockRule(NamedTuple):
     gossip: bool
     """Agents adopt the latest restart that they hear of."""
     restarts: NDArray[np.int32] | None
-    """Rows of last restarts, agent by agent; None: all agents have the same."""
+    """Rows of last restarts, by visible agent; None: all agents have the same."""
 
 
 class ClockState(NamedTuple):
@@ -104,6 +104,10 @@ class Target(NamedTuple):
     """The true means, or `NOT_KNOWN`."""
     tolerance: float
     """Errors beyond it are counted."""
+    page: int
+    """Agents of a page."""
+    pages: NDArray[np.float64]
+    """Gets the sums of each page (`colme._core.squared_errors`)."""
 
 
 @equation
@@ -121,7 +125,7 @@ def add_neighbor(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, s
 
 @equation
 def later_restart(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
-    """The later of `latest` and the restart that neighbor b told of a step ago, where restarts are gossip."""
+    """The later of `latest` and the restart that the neighbor at place b told of a step ago, where restarts are gossip."""
     if restarts is None:
         return latest
     return max(latest, restarts[1 - turn, b]) if listen else latest
@@ -129,7 +133,7 @@ def later_restart(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) ->
 
 @equation
 def restart_of(restarts: Any, turn: Any, a: Any, common: Any) -> Any:
-    """Agent a's last restart as far as it knows, or that of all agents."""
+    """The last restart that the agent at place a knows of, or that of all agents."""
     if restarts is None:
         return common
     return restarts[turn, a]
@@ -150,7 +154,7 @@ def gather_four(table, first, width, heard, how, restarts, turn, listen, row, ba
     chunk. Four at a time, because their sums do not wait for each other and one load brings two slots.
 
     first, width  the first slot and the width of the rows' block
-    row, base     the first of the four rows, and the first agent of their chunk
+    row, base     the first of the four rows, and the place of the first agent of their chunk
     zero          of the type that neighbors hear: sums are of this type"""
     one, two, three = u64(1), u64(2), u64(3)
     pairs, order = table.pairs, table.order
@@ -177,32 +181,31 @@ def gather_four(table, first, width, heard, how, restarts, turn, listen, row, ba
 
 
 @helper
-def gossip_restarts(restarts, turn, latest, cut_now, t, mean, start, size, base):
+def gossip_restarts(restarts, turn, latest, cut_now, t, mean, start, size, base, at):
     """Where restarts are gossip: what the agents of a block know next. Returns whether any agent learned something."""
     news = False
     if restarts is not None:
         for lane in range(size):
             a = start + u64(lane)
-            told = restarts[1 - turn, a]
-            restarts[turn, a] = next_restart(latest[a - base], told, cut_now[a], t, mean[a])
-            news |= restarts[turn, a] != told
+            told = restarts[1 - turn, at + a]
+            restarts[turn, at + a] = next_restart(latest[a - base], told, cut_now[a], t, mean[a])
+            news |= restarts[turn, at + a] != told
     return news
 
 
 @helper
 def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, listen, target):
-    """y <- (1 - alpha) X + alpha (y + step * pull) for every agent, or X + sum of flows, in place; what is heard next
-    goes to `spare`.
+    """y <- (1 - alpha) X + alpha (y + step * pull) for every own agent, or X + sum of flows, in place; what is heard
+    next goes to `spare`, and the errors to the pages of `target`.
 
     With `listen`, agents hear of the neighbors' restarts of the step before, restarts[1 - turn], and make
-    restarts[turn] from them; else restarts[turn] stand. Returns whether any was news, the mean squared error and the
-    error rate."""
+    restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
     offsets, restarts, fixed, step = table.offsets, clock.restarts, clock.fixed, how.step
-    n, n_blocks = u64(mean.size), u64(offsets.size - 1)
+    n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
     pull, latest, new, squares = chunk_like(mean), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
     zero = heard.dtype.type(0)
-    clear(squares)
-    news, beyond, present = False, 0, 0
+    target.pages[:] = 0.0
+    news = False
     all_plain = t > 1 and how.gaps is None and table.tally[ISOLATED] == 0
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
@@ -213,12 +216,14 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
             width = width if t > 1 else u64(0)  # before the first step no agent has told anything
             for quad in range((size + u64(3)) >> u64(2)):
                 row = start + (u64(quad) << u64(2))
-                gather_four(table, first, width, heard, how, restarts, turn, listen, row, base, zero, pull, latest)
+                gather_four(table, first, width, heard, how, restarts, turn, listen, row, at + base, zero, pull, latest)
+        clear(squares)
+        beyond = present = 0
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             size = min(u64(64), n - start)
             if listen:
-                news |= gossip_restarts(restarts, turn, latest, table.cut_now, t, mean, start, size, base)
+                news |= gossip_restarts(restarts, turn, latest, table.cut_now, t, mean, start, size, base, at)
             if how.flows is not None:
                 for lane in range(size):
                     a = start + u64(lane)
@@ -226,20 +231,19 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
             else:
                 for lane in range(size if all_plain else u64(0)):
                     a = start + u64(lane)
-                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
+                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
                     new[lane] = blend(mean[a], estimate[a], pull[a - base], alpha, step)  # (5), C-colME: (6)
                 for lane in range(u64(0) if all_plain else size):
                     a = start + u64(lane)
-                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, a, common))
-                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, table.degree[a])
+                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
+                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, table.degree[at + a])
             for lane in range(size):
                 estimate[start + u64(lane)] = new[lane]
-                spare[start + u64(lane)] = new[lane]
+                spare[at + start + u64(lane)] = new[lane]
             more_beyond, more = add_squared_errors(squares, new, u64(0), target.truth, start, size, target.tolerance)
             beyond, present = beyond + more_beyond, present + more
-    if present == 0:
-        return news, np.nan, np.nan
-    return news, total(squares) / present, beyond / present
+        add_to_page(target.pages, target.page, base, squares, beyond, present)
+    return news
 
 
 @helper
@@ -260,12 +264,12 @@ def update_flows(table, flows, any_cut):
 
 
 @helper
-def restart_cut(restarts, cut_now, t):
+def restart_cut(restarts, cut_now, at, t):
     """Restart the agents that lost an edge, where every agent has a clock of its own."""
     if restarts is not None:
-        for a in range(cut_now.size):
+        for a in range(u64(cut_now.size)):
             if cut_now[a]:
-                restarts[0, a] = t
+                restarts[0, u64(at) + u64(a)] = t
 
 
 @kernel
@@ -285,7 +289,7 @@ def run_steps(
     steps        of `Steps`
     row, t       the first row, and its step
     pruned       the edges are pruned for the first of these steps already
-    out          out[row] = mean squared error, error rate, wrong and lost edges, isolated agents
+    out          out[row] = mean squared error, error rate, wrong and lost edges, isolated agents; of the own agents
 
     Returns (rows done, checks left) and the fields of the next `ClockState`."""
     tally, cut_now = table.tally, table.cut_now
@@ -310,16 +314,16 @@ def run_steps(
         if any_cut:
             common = now if clock.common else common
             if not clock.gossip:
-                restart_cut(clock.restarts, cut_now, now)
+                restart_cut(clock.restarts, cut_now, table.at, now)
         listen = clock.gossip and (any_cut or not settled or how.gaps is not None)
         turn = 1 - turn if listen else turn
-        news, mse, error_rate = average(
+        news = average(
             table, how, clock, heard, spare, estimates.own, steps.means[i], t, common, turn, listen, target
         )  # fmt: skip
         settled = not news
         heard, spare = spare, heard
-        out[i, 0], out[i, 1] = mse, error_rate
-        out[i, 2], out[i, 3], out[i, 4] = tally[WRONG], tally[LOST], tally[ISOLATED]
+        out[i, 0], out[i, 1] = error_of(target.pages)
+        out[i, 2], out[i, 3], out[i, 4] = 0.5 * tally[WRONG], 0.5 * tally[LOST], tally[ISOLATED]
         done += 1
         t += 1
     return done, checks_left, common, turn, settled

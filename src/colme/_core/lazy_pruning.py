@@ -11,6 +11,9 @@ number. The next full check comes when the number outgrows the list, or when che
 edges that are cut are the same, to the bit, as when all are checked (a Verlet list, as in molecular dynamics; `skin` is
 its word for the slack below which the list is complete). The inequality holds whichever step the reference is from, so
 the methods of a run share one, and the largest displacement D is measured once for all of them.
+
+The workers of a team (`colme._core.team`) each have a list of the edges of their own agents, and an edge between two
+workers is in both lists. All of them make full checks at the same steps, because the reference is a common one.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import LANES, equation, helper, kernel, lanes_like
 from colme._core.neighbor_table import NeighborTable, agent_at, block_of, cut
+from colme._core.team import Neighborhood
 from colme.confidence import too_far
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
@@ -56,18 +60,20 @@ def _measure_displacements(means, reference, out):
 class ReferenceMeans:
     """The means X0 of an earlier step, and the largest distance of later means from them."""
 
-    def __init__(self, n_agents: int):
-        self.means = np.empty(n_agents, np.float32)
+    def __init__(self, hood: Neighborhood):
+        self.hood, self.means = hood, hood.array(np.float32)
         self.version = 0  # how often they were set; 0: not yet
         self._measured: tuple[int, int, int] | None = None
         self._displacements = np.empty(0)
 
     def set(self, mean: NDArray[np.float64]) -> None:
-        self.means[:] = mean
+        """To the means of all visible agents, or in a plain run of all agents."""
+        self.hood.mine(self.means)[:] = self.hood.mine(mean)
+        self.hood.refresh(self.means)
         self.version += 1
 
     def displacements(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
-        """D = max |X - X0| for the means of steps t, t + 1, ..; infinite as long as no reference is set.
+        """D = max |X - X0| for the own agents' means of steps t, t + 1, ..; infinite as long as no reference is set.
 
         The means of a step are the same for all methods of a run, so the answer is kept for the next one that asks;
         with t=None it is always measured."""
@@ -75,7 +81,8 @@ class ReferenceMeans:
         if what is None or self._measured != what:
             self._measured, self._displacements = what, np.full(len(means), np.inf)
             if self.version:
-                _measure_displacements(means, self.means, self._displacements)
+                _measure_displacements(means, self.hood.mine(self.means), self._displacements)
+                self._displacements = self.hood.team.greatest(self._displacements)
         return self._displacements
 
 
@@ -85,7 +92,7 @@ def _check_all(table, mean, radius, near, far, reference, found):
 
     The float32 reference is small enough for the fastest cache; it finds all edges that may matter, and those further
     apart than `far` are checked again exactly. Returns how many edges it found, and whether there was room for all."""
-    n, n_found, room = u64(table.degree.size), u64(0), u64(found.shape[0])
+    n, at, n_found, room = u64(table.cut_now.size), u64(table.at), u64(0), u64(found.shape[0])
     near, far = f32(near), f32(far)
     slots, offsets, order = table.slots, table.offsets, table.order
     complete = True
@@ -96,16 +103,16 @@ def _check_all(table, mean, radius, near, far, reference, found):
                 n_found, complete = u64(0), False
             any_far = False
             for lane in range(size):
-                a = agent_at(order, start + u64(lane))
+                a = at + agent_at(order, start + u64(lane))
                 b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                 apart = abs(reference[a] - reference[b])
                 any_far |= apart > far
                 # write always, count if it matters: no branch for the processor to guess
                 found[n_found, 0], found[n_found, 1] = u32(a), u32(b)
-                n_found += u64(apart > near) & u64(b > a)
+                n_found += u64(apart > near) & u64(b - at > a - at)  # once, or at each end if workers differ
             if any_far:
                 for lane in range(size):
-                    a = agent_at(order, start + u64(lane))
+                    a = at + agent_at(order, start + u64(lane))
                     b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
                     if too_far(mean[a], mean[b], radius, radius):
                         cut(table, a, b)
@@ -195,33 +202,37 @@ class LazyPruning:
     def check(
         self, table: NeighborTable, mean: NDArray[np.float64], radius: float, reference: ReferenceMeans, t: int | None
     ) -> None:  # fmt: skip
-        """Cut what the intervals part at step t."""
-        needed = slack_needed(reference.displacements(mean[None, :], t).item(0), self.threshold, radius)
-        if self.version != reference.version or not 0.0 <= needed < self.skin or self.checks_left <= 0.0:
-            self.check_all(table, mean[None, :], 0, radius, reference, t)
+        """Cut what the intervals part at step t, from the means of all visible agents."""
+        own = reference.hood.mine(mean)[None, :]
+        needed = slack_needed(reference.displacements(own, t).item(0), self.threshold, radius)
+        worn_out = reference.hood.team.any(self.checks_left <= 0.0)
+        if self.version != reference.version or not 0.0 <= needed < self.skin or worn_out:
+            self.check_all(table, mean, own, 0, radius, reference, t)
             return
         n_edges = self.ends[bucket(needed, self.skin)]
         self.checks_left -= n_edges
         _check_some(table, mean, radius, self.edges, n_edges)
 
     def check_all(
-        self, table: NeighborTable, means: NDArray[np.float64], row: int, radius: float, reference: ReferenceMeans,
-        t: int | None,
+        self, table: NeighborTable, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        reference: ReferenceMeans, t: int | None,
     ) -> None:  # fmt: skip
-        """Cut what the intervals part by the means of this row, and make the list anew. Rows are those of steps t,
-        t + 1, .."""
-        mean, threshold = means[row], 2.0 * radius
+        """Cut what the intervals part by these means of all visible agents, and make the list anew. They are those of
+        the given row; rows are the own agents' means of steps t, t + 1, .."""
+        threshold = 2.0 * radius
         skin = self.share * threshold
         if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
             reference.set(mean)
         far = (threshold - 2.0 * reference.displacements(means, t).item(row)) * (1.0 - MARGIN)
         near = min((threshold - skin) * (1.0 - MARGIN), far)
         n_found, complete = _check_all(table, mean, radius, near, far, reference.means, self.found)
+        filled, incomplete = reference.hood.team.greatest([n_found / len(self.found), float(not complete)])
+        complete = not incomplete
         self.threshold, self.skin, self.version = threshold, skin if complete else 0.0, reference.version
         if not complete:
             self.share *= 0.8
             return
         _sort_into_buckets(reference.means, threshold, skin, mean, radius, self.found, n_found, self.edges, self.ends)
-        if 2 * n_found < len(self.found):
+        if 2.0 * filled < 1.0:
             self.share = min(1.0, 1.1 * self.share)
-        self.checks_left = FULL_CHECK * len(mean)
+        self.checks_left = FULL_CHECK * means.shape[1]

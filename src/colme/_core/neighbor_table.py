@@ -1,11 +1,12 @@
 """The neighbor table: the layout in which kernels read a graph that loses edges.
 
-A slot is one entry of the table: the number of one neighbor of one agent. Rows are stored in blocks of 64; a block
+A slot is one entry of the table: the place of one neighbor of one agent among the visible agents, which in a plain run
+is its number (`colme._core.team.Neighborhood`). A table has rows for the own agents of one worker. Rows are stored in blocks of 64; a block
 holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the largest degree in it:
 
     neighbor number j of row 64 B + l   ->   slots[offsets[B] + 64 j + l]
 
-A slot that is empty or cut points to its own agent, whose difference to itself is zero: no kernel asks whether an edge
+A slot that is empty or cut points to its own agent, at its place, whose difference to itself is zero: no kernel asks whether an edge
 is alive, and cutting writes two numbers. The neighbors of an agent never change their order, so neither does a sum's
 rounding.
 
@@ -28,15 +29,18 @@ from colme.graphs import Graph
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
 
 WRONG, LOST, ISOLATED, CUT = range(4)
-"""The tally: living edges between classes, cut edges within a class, agents without an edge, edges cut at this step."""
+"""The tally of the own agents: ends of living edges between classes, ends of cut edges within a class, agents without an
+edge, and edges cut at this step."""
 LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
 
 
 class NeighborTable(NamedTuple):
     """The arrays of one graph, as kernels take them; kernels change them in place."""
 
+    at: Any
+    """The place of the first own agent among the visible ones; that of agent a is at + a."""
     slots: NDArray[np.uint32]
-    """Neighbors; an agent's own number where an edge is cut or missing."""
+    """Places of neighbors; an agent's own place where an edge is cut or missing."""
     pairs: NDArray[np.uint64]
     """The same memory, two slots per number."""
     offsets: NDArray[np.int64]
@@ -46,13 +50,13 @@ class NeighborTable(NamedTuple):
     places: NDArray[np.uint16]
     """The row of each agent, counted within its chunk."""
     degree: NDArray[Any]
-    """Living neighbors of each agent."""
+    """Living neighbors of each visible agent."""
     cut_now: NDArray[np.uint8]
-    """1 for agents that lost an edge at this step."""
+    """1 for own agents that lost an edge at this step."""
     tally: NDArray[np.int64]
     """Counts of edges, see WRONG, LOST, ISOLATED, CUT."""
     class_: NDArray[Any]
-    """The true class of each agent, for the tally."""
+    """The true class of each visible agent, for the tally."""
 
 
 @equation
@@ -76,7 +80,7 @@ def two_slots(word: Any) -> Any:
 
 
 @kernel
-def _lay_out(indptr, indices, offsets, slots, class_):
+def _lay_out(indptr, indices, at, offsets, slots, class_):
     """Fill the slots; returns how many neighbors are of another class."""
     n, wrong = u64(indptr.size - 1), 0
     for block in range(u64(offsets.size - 1)):
@@ -87,17 +91,17 @@ def _lay_out(indptr, indices, offsets, slots, class_):
             if a < n:
                 degree = u64(indptr[a + u64(1)] - indptr[a])
             for j in range(width):
-                b = u32(a)
+                b = u32(u64(at) + a)
                 if u64(j) < degree:
                     b = indices[u64(indptr[a]) + u64(j)]
-                    wrong += 1 if class_[a] != class_[b] else 0
+                    wrong += 1 if class_[u64(at) + a] != class_[b] else 0
                 slots[first + (u64(j) << u64(6)) + u64(lane)] = b
     return wrong
 
 
 @kernel
-def tighten(slots, offsets, order, places, degree, flows):
-    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
+def tighten(at, slots, offsets, order, places, degree, flows):
+    """Drop the slots of cut edges, in place, where `degree` is that of the own agents, the first at place `at`: rows sorted by degree, the largest first, within each chunk. Flows, where
     there are any, stay with their slots."""
     n, n_rows = u64(degree.size), u64(order.size)
     old_first = u64(0)
@@ -126,13 +130,13 @@ def tighten(slots, offsets, order, places, degree, flows):
                 for j in range(old_width):
                     place = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
                     b = old[place]
-                    if b != u32(a):
+                    if b != u32(u64(at) + a):
                         slots[first + (k << u64(6)) + u64(lane)] = b
                         if flows is not None:
                             flows[first + (k << u64(6)) + u64(lane)] = old_flows[place]
                         k += u64(1)
                 for j in range(k, width):
-                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(a)
+                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
                     if flows is not None:
                         flows[first + (u64(j) << u64(6)) + u64(lane)] = 0.0
             if block + u64(1) == last_block:
@@ -163,28 +167,33 @@ def _sort_rows(order, places, degree, base, end, n):
 
 @helper
 def cut(table, a, b):
-    """Cut the edge {a, b} at both ends, and keep the tally."""
+    """Cut the edge between the agents at places a and b at those of its ends that are own agents, and keep the tally.
+
+    Where only one is, another worker cuts the other end: it compares the same two means."""
     slots, degree, tally, class_ = table.slots, table.degree, table.tally, table.class_
-    n = u64(degree.size)
+    at, n = u64(table.at), u64(table.cut_now.size)
     for end, other in ((a, b), (b, a)):
-        row = agent_at(table.places, end)
+        own = end - at
+        if own >= n:  # also where end < at: these numbers have no sign
+            continue
+        row = agent_at(table.places, own)
         _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
             if slots[k] == u32(other):
                 slots[k] = u32(end)
         degree[end] -= 1
-        table.cut_now[end] = 1
+        table.cut_now[own] = 1
         tally[ISOLATED] += int(degree[end] == 0)
-    if class_[a] != class_[b]:
-        tally[WRONG] -= 1
-    else:
-        tally[LOST] += 1
+        if class_[a] != class_[b]:
+            tally[WRONG] -= 1
+        else:
+            tally[LOST] += 1
     tally[CUT] += 1
 
 
 @kernel
-def _compress(slots, offsets, places, indptr, indices):
+def _compress(at, slots, offsets, places, indptr, indices):
     """The living edges, agent by agent."""
     n = u64(indptr.size - 1)
     for a in range(n):
@@ -193,30 +202,30 @@ def _compress(slots, offsets, places, indptr, indices):
         k = u64(indptr[a])
         for j in range(width):
             b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-            if b != u32(a):
+            if b != u32(u64(at) + u64(a)):
                 indices[k] = b
                 k += u64(1)
 
 
 def compress(
-    slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
-    """The living edges as compressed rows, by agent: indptr, indices."""
+    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors."""
     indptr = np.zeros(degree.size + 1, np.int64)
     np.cumsum(degree, out=indptr[1:])
     indices = np.empty(indptr[-1], np.uint32)
-    _compress(slots, offsets, places, indptr, indices)
+    _compress(at, slots, offsets, places, indptr, indices)
     return indptr, indices
 
 
-def lay_out(graph: Graph, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
-    """(slots, offsets) of a graph, row a for agent a, and how many of its edges lie between classes."""
+def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+    """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
-    width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES)
+    width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
     offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
     slots = np.empty(offsets[-1], np.uint32)
-    wrong = _lay_out(graph.indptr, graph.indices, offsets, slots, class_)
-    return slots, offsets, wrong // 2
+    wrong = _lay_out(graph.indptr, graph.indices, at, offsets, slots, class_)
+    return slots, offsets, wrong
 
 
 def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:

@@ -1,19 +1,28 @@
 """The loop that sums squared errors, for every kernel that measures them.
 
-Sums run in 64 lanes that are added in order at the end: the compiler may use vector registers, yet the result has the
-same bits on every machine. Agents without an estimate (NaN) are left out.
+Within a chunk of agents sums run in 64 lanes that are then added pairwise: the compiler may use vector registers, yet
+the result has the same bits on every machine. Chunks are added to their page (`colme._core.team`) in order, and pages
+in order. Agents without an estimate (NaN) are left out.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colme._core.jit import LANES, helper, lanes_like
+from colme._core.jit import CHUNK, LANES, helper, kernel, lanes_like
 
 u64 = np.uint64
 
 NOT_KNOWN = np.empty(0)
 """For kernels, a truth that is not known. An array like any other truth, so that nothing is compiled twice."""
+SQUARES, BEYOND, PRESENT = range(3)
+"""What is summed by page: squared errors, agents beyond the tolerance, agents with an estimate."""
+
+
+def page_sums(n_pages: int) -> NDArray[np.float64]:
+    """Room for the sums of so many pages."""
+    return np.zeros((n_pages, 3))
 
 
 @helper
@@ -42,26 +51,57 @@ def add_squared_errors(squares, values, first, truth, first_truth, size, toleran
 
 @helper
 def total(squares):
-    """The sum of the lanes, in order."""
-    result = 0.0
-    for lane in range(u64(LANES)):
-        result += squares[lane]
-    return result
+    """The sum of the lanes, which are used up: the second half is added to the first, and so on."""
+    half = u64(LANES // 2)
+    while half > u64(0):
+        for lane in range(half):
+            squares[lane] += squares[lane + half]
+        half >>= u64(1)
+    return squares[0]
 
 
 @helper
-def mean_squared_error(estimate, truth, tolerance):
+def add_to_page(pages, page, base, squares, beyond, present):
+    """Add the lanes of the chunk that begins at agent `base`, and its counts, to its page of `page` agents."""
+    k = base // u64(page)
+    pages[k, SQUARES] += total(squares)
+    pages[k, BEYOND] += beyond
+    pages[k, PRESENT] += present
+
+
+@helper
+def error_of(pages):
     """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
+    squares = beyond = present = 0.0
+    for k in range(pages.shape[0]):
+        squares += pages[k, SQUARES]
+        beyond += pages[k, BEYOND]
+        present += pages[k, PRESENT]
+    if present == 0.0:
+        return np.nan, np.nan
+    return squares / present, beyond / present
+
+
+@kernel
+def mean_error(pages):
+    """`error_of`, from Python."""
+    return error_of(pages)
+
+
+@kernel
+def sum_errors(estimate, truth, tolerance, page, pages):
+    """pages = the sums of these estimates, by page."""
     n = u64(estimate.size)
     squares = lanes_like(estimate)
-    clear(squares)
-    beyond = present = 0
-    for block in range((n + u64(63)) >> u64(6)):
-        start = u64(block) << u64(6)
-        more_beyond, more = add_squared_errors(
-            squares, estimate, start, truth, start, min(u64(64), n - start), tolerance
-        )  # fmt: skip
-        beyond, present = beyond + more_beyond, present + more
-    if present == 0:
-        return np.nan, np.nan
-    return total(squares) / present, beyond / present
+    pages[:] = 0.0
+    for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        clear(squares)
+        beyond = present = 0
+        for block in range((min(u64(CHUNK), n - base) + u64(63)) >> u64(6)):
+            start = base + (u64(block) << u64(6))
+            more_beyond, more = add_squared_errors(
+                squares, estimate, start, truth, start, min(u64(64), n - start), tolerance
+            )  # fmt: skip
+            beyond, present = beyond + more_beyond, present + more
+        add_to_page(pages, page, base, squares, beyond, present)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel, lanes_like, slp_kernel
 from colme._core.neighbor_table import agent_at, block_of
+from colme._core.team import Neighborhood
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round, State, World
@@ -77,7 +78,7 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 
 @kernel
-def forget_parted(starts, neighbors, cut_now, slots, offsets, places):
+def forget_parted(starts, neighbors, at_own, cut_now, slots, offsets, places):
     """(2) in the rows neighbors[starts[a]:]: the remaining neighbors move up, in the same order."""
     n = u64(cut_now.size)
     for a in range(n):
@@ -87,14 +88,15 @@ def forget_parted(starts, neighbors, cut_now, slots, offsets, places):
         _, _, first, width = block_of(offsets, row >> u64(6), n)
         for j in range(width):
             b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-            if b != u32(a):
+            if b != u32(u64(at_own) + u64(a)):
                 neighbors[k] = b
                 k += u64(1)
 
 
 @slp_kernel
-def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount, count, total, moment):
-    """(3) for every agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop.
+def relay(starts, neighbors, degree, at_own, age, theirs, mine, keep, hops, step, amount, count, total, moment):
+    """(3) for every own agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop.
+    theirs, mine and age hold all visible agents, the own ones from place at_own on.
 
     Columns are written out four at a time so that the compiler puts them into one vector register."""
     n, depth = u64(degree.size), len(hops)
@@ -104,7 +106,7 @@ def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount
     one, two, three = u64(1), u64(2), u64(3)
     sums = lanes_like(total)
     for a in range(n):
-        row = a * size
+        row = (u64(at_own) + a) * size
         first = u64(starts[a])
         own = at(count, a) * at(amount, a) if at(count, a) > 0 else 0.0
         for column in range(0, width, 4):
@@ -119,7 +121,7 @@ def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount
                     q = row + u64(pair * width) + i
                     told0, told1 = mine[q] * keep0 - told0, mine[q + one] * keep1 - told1
                     told2, told3 = mine[q + two] * keep2 - told2, mine[q + three] * keep3 - told3
-                    if age is not None and age[a] < 2 * pair + 2:
+                    if age is not None and age[u64(at_own) + a] < 2 * pair + 2:
                         told0 = told1 = told2 = told3 = 0.0
                     q = b * size + u64(pair * width) + i
                     told0, told1 = theirs[q] - told0, theirs[q + one] - told1
@@ -146,13 +148,13 @@ def relay(starts, neighbors, degree, age, theirs, mine, keep, hops, step, amount
 
 
 @kernel
-def pool(mean, count, degree, total, number, moment, age, estimate):
+def pool(mean, count, degree, at_own, total, number, moment, age, estimate):
     """(4). `number` counts samples or, where `moment` is given, agents: an agent h hops away has sent count - h."""
     for a in range(u64(mean.size)):
         weight = number[a] if moment is None else at(count, a) * number[a] - moment[a]
         estimate[a] = pooled(mean[a], float(at(count, a)), total[a], weight, degree[a])
         if age is not None:
-            age[a] += 1 if at(count, a) > 0 else 0
+            age[u64(at_own) + a] += 1 if at(count, a) > 0 else 0
 
 
 class Relay:
@@ -171,28 +173,22 @@ class Relay:
 
     saved: ClassVar[tuple[str, ...]] = ("theirs", "mine", "total", "moment", "step")
 
-    def __init__(self, n_agents: int, depth: int, *, by_hops: bool):
+    def __init__(self, hood: Neighborhood, depth: int, *, by_hops: bool):
         width = -(-depth // 4) * 4
-        size = n_agents * -(-depth // 2) * width
+        self.hood, n_agents = hood, hood.n_own
         self.hops = (0,) * depth  # its length is known while compiling
         self.keep = np.ones((depth, width)) - np.eye(depth, width)
-        self.theirs, self.mine = _whole_cache_lines(size), _whole_cache_lines(size)
+        self.theirs, self.mine = (hood.lines(-(-depth // 2) * width) for _ in range(2))
         self.total = np.zeros(n_agents)
         self.moment = np.zeros(n_agents if by_hops else 0)
         self.step = 0
 
     def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
         self.step += 1
-        relay(*rows, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count, self.total,
+        relay(*rows, self.hood.at, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count, self.total,
               self.moment if len(self.moment) else None)  # fmt: skip
         self.theirs, self.mine = self.mine, self.theirs
-
-
-def _whole_cache_lines(size: int) -> NDArray[np.float64]:
-    """Zeros that begin where a cache line does: an agent's row, four hops deep, then is one line."""
-    room = np.zeros(size + 7)
-    begin = -room.ctypes.data // 8 % 8
-    return room[begin : begin + size]
+        self.hood.refresh(self.theirs)
 
 
 class BState(PruningState):
@@ -201,20 +197,22 @@ class BState(PruningState):
     def __init__(self, method: BColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.starts, self.neighbors = graph.indptr, graph.indices.copy()
-        self.age = np.zeros(0 if world.count is None else world.n_agents, np.int32)  # steps since the first sample
+        # steps since the first sample, of all visible agents
+        self.age: NDArray[np.int32] = np.zeros(0, np.int32) if world.count is None else world.hood.array(np.int32)
         # Where all have equally many samples it is enough to count agents, and these change only after cuts; as long
         # as no number of samples reaches 2^53 all of this is exact.
-        walks = sum(graph.max_degree * (graph.max_degree - 1) ** h for h in range(method.depth))
+        most = graph.whole.max_degree
+        walks = sum(most * (most - 1) ** h for h in range(method.depth))
         self.by_agents = world.count is None and walks < 2**22
-        self.samples = Relay(world.n_agents, method.depth, by_hops=False)
-        self.reached = Relay(world.n_agents, method.depth, by_hops=self.by_agents)
+        self.samples = Relay(world.hood, method.depth, by_hops=False)
+        self.reached = Relay(world.hood, method.depth, by_hops=self.by_agents)
         self.unsettled = self._delay = method.depth + 1  # steps until the numbers of agents reached stand still
 
     def step(self, world: World) -> None:
         self.prune(world)
-        edges, degree, count = self.edges, self.edges.degree, world.n_samples
+        edges, degree, count, hood = self.edges, self.edges.degree, world.n_samples, world.hood
         if edges.any_cut:
-            forget_parted(self.starts, self.neighbors, edges.cut_now, edges.slots, edges.offsets, edges.places)
+            forget_parted(self.starts, self.neighbors, hood.at, edges.cut_now, edges.slots, edges.offsets, edges.places)
             self.unsettled = self._delay
         rows, age = (self.starts, self.neighbors, degree), self.age if world.gaps else None
         self.samples.advance(rows, age, world.mean, count)
@@ -222,7 +220,9 @@ class BState(PruningState):
             self.reached.advance(rows, age, 1.0, 1 if self.by_agents else count)
             self.unsettled -= 1
         moment = self.reached.moment if self.by_agents else None
-        pool(world.mean, count, degree, self.samples.total, self.reached.total, moment, age, self.estimate)
+        pool(world.mean, count, degree, hood.at, self.samples.total, self.reached.total, moment, age, self.estimate)
+        if age is not None:
+            hood.refresh(age)
 
 
 class BAgent(IntervalAgent):

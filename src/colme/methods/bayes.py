@@ -88,9 +88,8 @@ class BayesState(State):
         world, n_classes = self.world, len(self._size)
         if n_classes > MOST and world.truth is not None:
             return _grouped(world.truth)
-        place, weight = np.empty(n_classes), np.empty(n_classes)
-        class_means(world.mean, world.n_samples, world.class_, place, weight)
-        there = weight > 0.0
+        place = class_means(world.mean, world.n_samples, world.class_, world.hood, n_classes)
+        there = ~np.isnan(place)
         return place[there], self._size[there] / world.n_agents
 
 

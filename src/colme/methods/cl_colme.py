@@ -33,6 +33,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from colme._core.team import Neighborhood
 from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
@@ -81,7 +82,7 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     def check(self, n_agents: int, graph: Graph) -> None:
         super().check(n_agents, graph)
         if not isinstance(self.step, str):
-            check_step(graph, self.step)
+            check_step(graph.whole, self.step)
 
     def step_size(self, auto: float) -> float:
         return auto if isinstance(self.step, str) else float(self.step)
@@ -94,10 +95,10 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     def message_adapter(self) -> str | None:
         return "colme.node.messages.adapters:FlowAdapter" if self.consensus == "flow" else super().message_adapter
 
-    def clock_for(self, n_agents: int) -> Clock:
+    def clock_for(self, hood: Neighborhood | None = None) -> Clock:
         if self.consensus == "flow":
-            return Clock("harmonic", n_agents)  # unused; it holds nothing per agent
-        return super().clock_for(n_agents)
+            return Clock("harmonic")  # unused
+        return super().clock_for(hood)
 
     def start(self, world: World, graph: Graph) -> State:
         return self.guarded_state(CLState(self, world, graph), world, graph)
@@ -114,7 +115,7 @@ class CLState(ConsensusState):
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.step_size = method.step_size(stable_step(graph))
+        self.step_size = method.step_size(stable_step(graph.whole))
         if method.consensus == "flow":
             self.flows = np.zeros(len(self.edges.slots))
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, EstimateArrays, Steps, Target, run_steps
-from colme._core.jit import LANES
-from colme._core.squared_errors import NOT_KNOWN
+from colme._core.squared_errors import NOT_KNOWN, mean_error, page_sums
+from colme._core.team import Neighborhood
 from colme.consensus import START, Clock, check_clock
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
@@ -56,9 +56,9 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
         """A restart of all clocks at once cannot be sent to neighbors only."""
         return None if self.clock == "global" else "colme.node.messages.adapters:ConsensusAdapter"
 
-    def clock_for(self, n_agents: int) -> Clock:
-        """The clock of so many agents, before the first step."""
-        return Clock(self.clock, n_agents, self.alpha)
+    def clock_for(self, hood: Neighborhood | None = None) -> Clock:
+        """The clock of all agents, or of one in its per-agent form, before the first step."""
+        return Clock(self.clock, hood, self.alpha)
 
 
 class ConsensusState(PruningState):
@@ -78,9 +78,10 @@ class ConsensusState(PruningState):
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.clock = method.clock_for(world.n_agents)
-        self.heard: NDArray[Any] = np.full(-(-world.n_agents // LANES) * LANES, np.nan, world.exchange)
-        self.spare = self.heard.copy()
+        self.clock = method.clock_for(world.hood)
+        self.heard: NDArray[Any] = world.hood.array(world.exchange, np.nan)
+        self.spare: NDArray[Any] = world.hood.array(world.exchange, np.nan)
+        self._pages = page_sums(world.hood.n_pages)
         self.edges.tighten()
 
     @property
@@ -92,6 +93,18 @@ class ConsensusState(PruningState):
         self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
 
     def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        if world.team.size > 1:
+            self._advance_together(world, means, out)
+        else:
+            self._advance(world, means, out)
+        for column, n in ((WRONG_EDGES, self.edges.n_wrong), (LOST_EDGES, self.edges.n_right)):
+            out[:, column] = out[:, column] / n if n else 0.0
+        if not world.classes_known:
+            out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
+        out[:, NUMBERS] = self.numbers
+
+    def _advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """In a plain run, all steps until a full check of the edges is needed are made by one kernel."""
         edges, done, pruned = self.edges, 0, False
         radii = self.radii.over(world, len(means))
         equal = np.zeros(len(means)) if radii is None else radii
@@ -101,15 +114,22 @@ class ConsensusState(PruningState):
                     done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
-                    edges.prune_by(self.radii.intervals(world, means[done], done), test=self.radii.test)
+                    self.prune_by(world, means[done], done)
                 else:
-                    edges.check_all(means, done, radii.item(done), world.reference, world.t)
+                    edges.check_all(means[done], means, done, radii.item(done), world.reference, world.t)
                 pruned = True
-        for column, n in ((WRONG_EDGES, edges.n_wrong), (LOST_EDGES, edges.n_right)):
-            out[:, column] = out[:, column] / n if n else 0.0
-        if not world.classes_known:
-            out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
-        out[:, NUMBERS] = self.numbers
+
+    def _advance_together(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """One step of a team, whose workers wait for each other twice: for all cuts, and for all estimates."""
+        self.prune(world)
+        with self.stopwatch:
+            self.average(world, means, 0, np.zeros(1), out, pruned=True)
+        clock, team = self.clock, world.team
+        unsettled = team.any(not clock.settled)  # waits, so that all see what was averaged
+        clock.settled = not unsettled
+        world.hood.refresh(self.heard, *([] if clock.known is None else [clock.known[clock.turn]]))
+        out[0, :2] = mean_error(team.gather(self._pages))
+        out[0, 2:5] = self.edges.counts()
 
     def average(
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
@@ -122,15 +142,26 @@ class ConsensusState(PruningState):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
             edges.table, lazy.candidates, lazy.checks_left,
-            Averaging(self.weights, self.rebuild, self.flows, self.step_size, world.gaps),
+            Averaging(self.weights, self._rebuilds, self.flows, self.step_size, world.gaps),
             ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
             ClockState(clock.restart, clock.turn, clock.settled),
-            EstimateArrays(self.estimate, self.heard, self.spare), Target(truth, world.tolerance),
-            Steps(means, world.reference.displacements(means, world.t), radii), row, world.t + row, pruned, out,
+            EstimateArrays(self.estimate, self.heard, self.spare),
+            Target(truth, world.tolerance, world.hood.page, self._pages),
+            Steps(means, self._displacements(world, means), radii), row, world.t + row, pruned, out,
         )  # fmt: skip
         if done % 2:
             self.heard, self.spare = self.spare, self.heard
         return done
+
+    @staticmethod
+    def _displacements(world: World, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where a kernel makes many steps; a team has pruned already."""
+        return np.zeros(1) if world.team.size > 1 else world.reference.displacements(means, world.t)
+
+    @property
+    def _rebuilds(self) -> bool:
+        """All weights are to be computed: a worker does not see which neighbors at others lost an edge."""
+        return self.rebuild or (self.edges.hood.team.size > 1 and self.edges.any_cut)
 
     def rows_moved(self) -> None:
         """The neighbor table has been compacted: its rows are in another order."""
@@ -154,7 +185,7 @@ class ConsensusAgent(IntervalAgent):
     def __init__(self, method: ConsensusMethod, place: Place):
         super().__init__(method, place)
         self.neighbors = list(place.neighbors)
-        self.clock = method.clock_for(1)
+        self.clock = method.clock_for()
         self.restart = START
 
     def step(self, sample: float) -> Round:

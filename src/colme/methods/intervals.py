@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
+from colme._core.lazy_pruning import ReferenceMeans
 from colme.confidence import (
     BOUNDS,
     CUTS,
@@ -188,8 +189,10 @@ class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
         return DifferenceTest(1.0 / (KAPPA * float(self.scale_for(unit, width))), -2.0 * math.log(bound.gamma))
 
     def radii(self, world: World, graph: Graph) -> Radii:
-        looks, degree = world.looks, graph.max_degree
-        bound = self.bound_for(world.n_agents, graph.n_edges, world.kurtosis, max_degree=degree, looks=looks)
+        looks, whole = world.looks, graph.whole
+        bound = self.bound_for(
+            whole.n_agents, whole.n_edges, world.kurtosis, max_degree=whole.max_degree, looks=looks
+        )
         if self.needs_moments:
             return MomentRadii(bound, self.statistics)
         scale = self.scale_for(world.sigma, world.width)
@@ -292,12 +295,23 @@ class PruningState(State):
 
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
         super().__init__(method, world)
-        self.edges = KeptEdges(graph, world.class_)
+        self.edges = KeptEdges(graph, world.class_, world.hood)
         self.radii = method.radii(world, graph)
         self.estimate = np.full(world.n_agents, np.nan)
 
     def prune(self, world: World) -> None:
-        self.edges.prune_by(self.radii.intervals(world, world.mean), world.reference, world.t, self.radii.test)
+        self.prune_by(world, world.mean, 0, world.reference)
+
+    def prune_by(
+        self, world: World, mean: NDArray[np.float64], ahead: int, reference: ReferenceMeans | None = None
+    ) -> None:
+        """Cut the edges that these means of the own agents part, those of step t or `ahead` of it."""
+        seen = [
+            (world.seen_mean if center is world.mean else world.hood.seen(f"center{k}", center),
+             radius if isinstance(radius, float) else world.hood.seen(f"radius{k}", radius))
+            for k, (center, radius) in enumerate(self.radii.intervals(world, mean, ahead))
+        ]  # fmt: skip
+        self.edges.prune_by(seen, reference, world.t, self.radii.test)
 
     @property
     def wrong_share(self) -> float:  # type: ignore[override]

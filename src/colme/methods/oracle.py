@@ -7,14 +7,15 @@ is what methods that find the classes are compared with.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import at, kernel
+from colme._core.team import Neighborhood
 from colme.errors import MethodError
-from colme.graphs import Graph, from_edges
+from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Method, Place, Round, State, World
 
 
@@ -34,17 +35,23 @@ class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
 
 
 @kernel
-def class_means(mean, count, class_, total, weight):
-    """total[c] = mean of all samples of class c, NaN if there are none; `count` per agent, or one for all."""
-    total[:] = 0.0
-    weight[:] = 0.0
+def _sum_by_class(mean, count, class_, page, sums):
+    """sums[k, :, c] = sum and number of the samples of class c in page k; `count` per agent, or one for all."""
+    sums[:] = 0.0
     for a in range(mean.size):
         n = float(at(count, a))
         if n > 0.0:
-            total[class_[a]] += n * mean[a]
-            weight[class_[a]] += n
-    for c in range(total.size):
-        total[c] = total[c] / weight[c] if weight[c] > 0.0 else np.nan
+            sums[a // page, 0, class_[a]] += n * mean[a]
+            sums[a // page, 1, class_[a]] += n
+
+
+def class_means(mean: NDArray[np.float64], count: Any, class_: NDArray[Any], hood: Neighborhood,
+                n_classes: int) -> NDArray[np.float64]:  # fmt: skip
+    """The mean of all samples of each class, NaN if there are none; `count` per agent, or one for all."""
+    sums = np.empty((hood.n_pages, 2, n_classes))
+    _sum_by_class(mean, count, class_, hood.page, sums)
+    total, weight = hood.team.gather(sums).sum(axis=0)
+    return np.where(weight > 0.0, total / np.maximum(weight, 1.0), np.nan)
 
 
 class OracleState(State):
@@ -60,20 +67,19 @@ class OracleState(State):
                 "Try colme.Recording(samples, classes=...) or means=..."
             )
         self.class_, self._given = world.class_, graph
-        n_classes = int(world.class_.max()) + 1
-        self._total, self._weight = np.empty(n_classes), np.empty(n_classes)
+        self._n_classes = int(world.team.greatest(world.class_.max(initial=0))) + 1
 
     def step(self, world: World) -> None:
         count = world.n_samples
-        class_means(world.mean, count, self.class_, self._total, self._weight)
-        np.take(self._total, self.class_, out=self.estimate)
+        means = class_means(world.mean, count, self.class_, world.hood, self._n_classes)
+        np.take(means, self.class_, out=self.estimate)
         if world.count is not None:
             self.estimate[world.count == 0] = np.nan
 
     def graph(self) -> Graph:
         """The given graph without its edges between classes."""
-        edges = self._given.edges()
-        return from_edges(edges[self.class_[edges[:, 0]] == self.class_[edges[:, 1]]], self._given.n_agents)
+        given, seen = self._given, self.world.hood.seen("class", self.class_)
+        return given.kept(np.repeat(self.class_, given.degrees) == seen[given.indices])
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return self.class_.astype(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import nan
 from pathlib import Path
 from typing import Any, cast
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from colme._core.files import read_arrays, write_arrays
 from colme._core.saved_state import from_arrays, to_arrays
+from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
-from colme.graphs import Graph
+from colme.graphs import Graph, GraphPart, GraphTotals
 from colme.methods import ManySteps, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.moments import Moments
@@ -66,8 +67,10 @@ class Run:
         checkpoint_every: float = 60.0,
         with_smoothness: bool = False,
         block: int = BLOCK,
+        hood: Neighborhood | None = None,
     ):
         n = stream.n_agents
+        hood = self.hood = Neighborhood(n) if hood is None else hood
         self.methods, self.stream, self.seed = methods, stream, seed
         self.configuration = configuration
         class_: NDArray[Any] = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
@@ -85,11 +88,12 @@ class Run:
             seed=seed,
             moments=Moments(n) if any(method.needs_moments for method in methods) else None,
             draw=self._samples_of,
+            hood=hood,
         )
         for method in methods:
             method.check_loss(stream.loss)
         self.states: list[State] = [method.start(self.world, graph) for method in methods]
-        self.judge = Judge(class_, tolerance)
+        self.judge = Judge(class_, tolerance, hood)
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
         self.sampler = Sampler(stream, self.world, self.judge, steps, block)
@@ -228,22 +232,37 @@ class Run:
             self._record(np.zeros(1, np.int64), of_run)
 
     def _traces(self) -> list[Trace]:
-        world, origin = self.world, self.stream.origin
-        count = world.counts
-        truth = self.stream.truth(world.t)
         traces = []
         for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
-            graph = state.graph()
-            final = Final(
-                estimate=state.estimate + origin, mean=world.mean + origin, count=count, graph=graph,
-                groups=state.groups(graph), class_=self.stream.class_, truth=None if truth is None else truth + origin,
-                **_posterior(state, origin),
-            )  # fmt: skip
-            metrics = self.recorder.metrics(number)
+            metrics, final = self.recorder.metrics(number), self._final(state)
             traces.append(
                 Trace(method, self.seed, self.recorder.steps, **metrics, final=final, configuration=self.configuration)
             )
         return traces
+
+    def _final(self, state: State) -> Final:
+        """The final state of all agents; workers other than the first have only that of their own."""
+        world, origin, team = self.world, self.stream.origin, self.world.team
+        truth = self.stream.truth(world.t)
+        graph = state.graph()
+        if team.size > 1:
+            graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
+        final = Final(
+            estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
+            groups=state.groups(graph), class_=self.stream.class_, truth=None if truth is None else truth + origin,
+            **_posterior(state, origin),
+        )  # fmt: skip
+        if team.size == 1:
+            return final
+        known = [each.name for each in fields(Final) if isinstance(getattr(final, each.name), np.ndarray)]
+        collected = {name: team.collect(getattr(final, name)) for name in known}
+        degrees, indices = team.collect(graph.degrees), team.collect(graph.indices)
+        if degrees is None or indices is None:
+            return final
+        whole = Graph(np.concatenate([[0], np.cumsum(degrees)]), indices, check=False)
+        if not len(collected["groups"]):
+            collected["groups"] = whole.components()
+        return replace(final, graph=whole, **collected)
 
 
 def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:

@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
+from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import RunError
-from colme.graphs import Graph, default_degree, random_regular_graph
+from colme.graphs import Graph, GraphPart, GraphTotals, default_degree, random_regular_graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario
 from colme.sim.engine import Run
 from colme.sim.recorder import Record, recorded_steps
+from colme.spectrum import stable_step
 
 GraphSource = Graph | Callable[[np.random.Generator], Graph]
 
@@ -41,19 +43,41 @@ def prepare_run(
     checkpoint: Path | None = None,
     checkpoint_every: float = 60.0,
     smoothness: bool = False,
+    team: Team = ALONE,
 ) -> Run:
-    """A run that is ready to `step`; the arguments are those of `simulate`."""
-    stream: Stream = ScenarioStream(source, seed) if isinstance(source, Scenario) else source
-    made = first_graph(graph, degree, stream.n_agents, seed)
+    """A run that is ready to `step`; the arguments are those of `simulate`, and the team that shares it."""
+    hood = Neighborhood(source.n_agents, team, _most_classes(source))
+    stream: Stream
+    if isinstance(source, Scenario):
+        stream = ScenarioStream(source, seed, first=hood.first, n=hood.n_own)
+    else:
+        stream = source if team.size == 1 else source.part(hood.own)
+    whole = first_graph(graph, degree, source.n_agents, seed)
+    made = whole if team.size == 1 else graph_part(whole, hood)
     for method in methods:
-        method.check(stream.n_agents, made)
+        method.check(source.n_agents, made)
     return Run(
         methods, stream, made, recorded_steps(record, steps), seed=seed, tolerance=tolerance,
         exchange=EXCHANGE[precision],
-        configuration=_configuration(methods, source, graph, made, seed, tolerance, record, precision)
+        configuration=_configuration(methods, source, graph, whole, seed, tolerance, record, precision)
         | ({"smoothness": True} if smoothness else {}),
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every, with_smoothness=smoothness,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every, with_smoothness=smoothness, hood=hood,
     )  # fmt: skip
+
+
+def _most_classes(source: Scenario | Recording) -> int:
+    """How many classes there may be."""
+    if isinstance(source, Scenario):
+        return source.n_agents if source.spread > 0 else len(source.means)
+    return 1 if source.class_ is None else int(source.class_.max()) + 1
+
+
+def graph_part(graph: Graph, hood: Neighborhood) -> GraphPart:
+    """The rows of a worker's own agents."""
+    degree = graph.max_degree
+    totals = GraphTotals(graph.n_agents, graph.n_edges, degree, stable_step(graph) * max(1, degree) < 1.0)
+    indptr = graph.indptr[hood.first : hood.first + hood.n_own + 1]
+    return GraphPart(indptr - indptr[0], graph.indices[indptr[0] : indptr[-1]], totals)
 
 
 def first_graph(graph: GraphSource | None, degree: int | None, n_agents: int, seed: int) -> Graph:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import CHUNK, LANES, chunk_like, kernel, lanes_like
-from colme._core.squared_errors import NOT_KNOWN, add_squared_errors
+from colme._core.jit import CHUNK, chunk_like, kernel, lanes_like
+from colme._core.squared_errors import NOT_KNOWN, add_squared_errors, add_to_page, clear, error_of, total
 from colme.methods import World
 from colme.metrics import OF_RUN, Judge
 from colme.samples import Stream, observe_some, running_mean
@@ -30,13 +30,14 @@ FEW_CLASSES = 4
 
 
 @kernel
-def update_means(samples, means, before, t, wanted, truth, tolerance, class_, lanes, beyond, totals):
+def update_means(samples, means, before, t, wanted, truth, tolerance, class_, first, page, errors, totals):
     """means[i] = local means of step t + i, from samples[i] and the means `before`, which may all be the same arrays.
 
-    Where `wanted`, adds to the sums of step t + i: lanes[i, 0] squared errors, beyond[i] agents beyond the tolerance,
-    and means by class, lanes[i, 1 + c] or if classes are many totals[i, .., c]. Agents may come in parts."""
-    n, few = u64(means.shape[1]), u64(lanes.shape[1] - 1)
-    own, total = chunk_like(means), lanes_like(means)
+    Where `wanted`, adds to the sums of step t + i, by page of `page` agents (`colme._core.squared_errors`): errors[k, i]
+    squared errors and counts, and totals[k, i] means by class. Agents may come in parts, of whole chunks; the first one
+    of this part is agent `first` of the block."""
+    n, n_classes = u64(means.shape[1]), u64(totals.shape[2])
+    own, lanes = chunk_like(means), lanes_like(means)
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
         size = min(u64(CHUNK), n - base)
@@ -48,53 +49,45 @@ def update_means(samples, means, before, t, wanted, truth, tolerance, class_, la
                 means[i, base + u64(k)] = own[k]
             if truth.size == 0 or not wanted[i]:
                 continue
-            many = 0
-            for lane in range(u64(LANES)):
-                total[lane] = lanes[i, u64(0), lane]
+            many, present = 0, 0
+            at_page = (u64(first) + base) // u64(page)
+            clear(lanes)
             for block in range((size + u64(63)) >> u64(6)):
                 start = u64(block) << u64(6)
-                more, _ = add_squared_errors(
-                    total, own, start, truth, base + start, min(u64(64), size - start), tolerance
+                more, there = add_squared_errors(
+                    lanes, own, start, truth, base + start, min(u64(64), size - start), tolerance
                 )  # fmt: skip
-                many += more
-            beyond[i] += many
-            for lane in range(u64(LANES)):
-                lanes[i, u64(0), lane] = total[lane]
-            for c in range(few):
-                for lane in range(u64(LANES)):
-                    total[lane] = lanes[i, u64(1) + c, lane]
+                many, present = many + more, present + there
+            add_to_page(errors[:, i], page, u64(first) + base, lanes, many, present)
+            for c in range(n_classes if n_classes <= u64(FEW_CLASSES) else u64(0)):
+                clear(lanes)
                 for block in range((size + u64(63)) >> u64(6)):
                     start = u64(block) << u64(6)
                     for lane in range(min(u64(64), size - start)):
                         mine = class_[base + start + u64(lane)] == u32(c)
-                        total[lane] += own[start + u64(lane)] if mine else 0.0
-                for lane in range(u64(LANES)):
-                    lanes[i, u64(1) + c, lane] = total[lane]
-            if few == u64(0):
-                for k in range(size):  # in four turns, so that an addition need not wait for the one before
-                    totals[i, k & u64(3), class_[base + u64(k)]] += own[k]
+                        lanes[lane] += own[start + u64(lane)] if mine else 0.0
+                totals[at_page, i, c] += total(lanes)
+            if n_classes > u64(FEW_CLASSES):
+                for k in range(size):
+                    totals[at_page, i, class_[base + u64(k)]] += own[k]
 
 
 @kernel
-def finish_errors(lanes, beyond, totals, class_truth, class_size, out):
-    """out[i] = local mean squared error and error rate, and the oracle's mean squared error, from the sums. All agents
-    have the same number of samples, so the mean of a class is the mean of its means."""
-    few = lanes.shape[1] - 1
+def finish_errors(errors, totals, class_truth, class_size, out):
+    """out[i] = local mean squared error and error rate, and the oracle's mean squared error, from the sums of all
+    pages. All agents have the same number of samples, so the mean of a class is the mean of its means."""
     for i in range(out.shape[0]):
-        n = squares = square = 0.0
-        for lane in range(LANES):
-            squares += lanes[i, 0, lane]
+        n = square = 0.0
         for c in range(class_size.size):
-            total = 0.0
-            for lane in range(LANES if few else 0):
-                total += lanes[i, 1 + c, lane]
-            if few == 0:
-                total = totals[i, 0, c] + totals[i, 1, c] + totals[i, 2, c] + totals[i, 3, c]
+            mean = 0.0
+            for k in range(totals.shape[0]):
+                mean += totals[k, i, c]
             if class_size[c] > 0.0:
-                error = total / class_size[c] - class_truth[c]
+                error = mean / class_size[c] - class_truth[c]
                 square += class_size[c] * (error * error)
             n += class_size[c]
-        out[i, 0], out[i, 1], out[i, 2] = squares / n, beyond[i] / n, square / n
+        out[i, 0], out[i, 1] = error_of(errors[:, i])
+        out[i, 2] = square / n
 
 
 class Sampler:
@@ -104,14 +97,15 @@ class Sampler:
         n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
         self.stream, self.world, self.judge = stream, world, judge
         self._recorded = recorded
-        ahead = stream.complete and world.moments is None  # moments are kept of one step only
-        self.most = max(1, min(STRETCH, n_steps, block // n)) if ahead else 1
+        # moments are kept of one step only, and so are the means that other workers see
+        ahead = stream.complete and world.moments is None and world.team.size == 1
+        self.most = max(1, min(STRETCH, n_steps, block // max(n, 1))) if ahead else 1
         """Steps that are sampled at once."""
-        self._lines = np.empty((self.most, n if self.most > 1 else min(n, PART, block)))
+        part = max(CHUNK, min(PART, block) // CHUNK * CHUNK)
+        self._lines = np.empty((self.most, n if self.most > 1 else min(n, part)))
         self._before = world.mean
-        few = n_classes if n_classes <= FEW_CLASSES else 0
-        self._lanes, self._beyond = np.empty((self.most, 1 + few, LANES)), np.empty(self.most, np.int64)
-        self._totals = np.empty((self.most, 4, 0 if few else n_classes))
+        n_pages = world.hood.n_pages
+        self._page_errors, self._totals = np.empty((n_pages, self.most, 3)), np.empty((n_pages, self.most, n_classes))
         self._errors = np.full((self.most, len(OF_RUN)), np.nan)
         self._from = self._to = 1  # the steps that have been sampled, the last one excluded
 
@@ -127,6 +121,7 @@ class Sampler:
                 self._sample_ahead(first, self._to - first)
             else:
                 self._sample_in_parts(first)
+            self.world.hood.refresh(self.world.seen_mean)
         return min(last + 1, self._to) - first
 
     def means(self, first: int, n_steps: int) -> NDArray[np.float64]:
@@ -144,8 +139,9 @@ class Sampler:
         lines, whole = self._lines[:n_steps], slice(None)
         self.stream.fill(lines, t)
         self._begin()
-        self._update_means(lines, lines, self._before, t, self._wanted(t, n_steps), whole)
-        self._finish_errors()
+        wanted = self._wanted(t, n_steps)
+        self._update_means(lines, lines, self._before, t, wanted, whole)
+        self._finish_errors(wanted)
 
     def _sample_in_parts(self, t: int) -> None:
         mean, wanted = self.world.mean, self._wanted(t, 1)
@@ -154,7 +150,7 @@ class Sampler:
             self.stream.fill(samples, t, part.start)
             self._follow_moments(samples[0], part, t - 1)
             self._update_means(samples, mean[None, part], mean[part], t, wanted, part)
-        self._finish_errors()
+        self._finish_errors(wanted)
 
     def _sample_with_gaps(self, t: int) -> None:
         world = self.world
@@ -182,13 +178,13 @@ class Sampler:
             for part, samples in self._parts():  # the first sample is the mean
                 samples[0] = world.mean[part]
                 self._update_means(samples, samples, world.mean[part], 1, np.ones(1, bool), part)
-            self._finish_errors()
+            self._finish_errors(np.ones(1, bool))
         return self._errors[:1]
 
     def _parts(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Parts of the agents, and room for a sample of each."""
         n, width = self.world.n_agents, self._lines.shape[1]
-        for start in range(0, n, width):
+        for start in range(0, n, max(width, 1)):
             part = slice(start, min(start + width, n))
             yield part, self._lines[:1, : part.stop - start]
 
@@ -200,7 +196,7 @@ class Sampler:
         return wanted
 
     def _begin(self) -> None:
-        for sums in (self._lanes, self._beyond, self._totals):
+        for sums in (self._page_errors, self._totals):
             sums.fill(0)
 
     def _update_means(
@@ -210,13 +206,14 @@ class Sampler:
         truth, judge = self.world.truth, self.judge
         update_means(
             samples, means, before, t, wanted, NOT_KNOWN if truth is None else truth[part], judge.tolerance,
-            judge.class_[part], self._lanes, self._beyond, self._totals,
+            judge.class_[part], part.start or 0, self.world.hood.page, self._page_errors, self._totals,
         )  # fmt: skip
 
-    def _finish_errors(self) -> None:
-        if self.world.truth is not None:
-            class_truth = self.judge.class_truth(self.world.truth)
-            finish_errors(self._lanes, self._beyond, self._totals, class_truth, self.judge.class_size, self._errors)
+    def _finish_errors(self, wanted: NDArray[np.bool_]) -> None:
+        if self.world.truth is not None and wanted.any():
+            class_truth, team = self.judge.class_truth(self.world.truth), self.world.team
+            errors, totals = team.gather(self._page_errors), team.gather(self._totals)
+            finish_errors(errors, totals, class_truth, self.judge.class_size, self._errors)
 
     def _measure_with_gaps(self) -> None:
         world = self.world

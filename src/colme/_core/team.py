@@ -1,0 +1,137 @@
+"""Teams: workers that make one run together, each for a block of the agents, and get the same bits however many they are.
+
+Workers are threads of one process (`colme.sim.threads`) or ranks of MPI (`colme.sim.ranks`). Each executes the same code for
+its own agents. What they exchange goes through the methods of `Team`, which all workers call in the same order, and
+through arrays of a `Neighborhood`, which hold the numbers of all agents that a worker can see.
+
+Sums of floating-point numbers depend on the order of additions. Here it is always the same: agents are added up within
+pages of a fixed size, and the pages in order. A block is some pages, so a page never belongs to two workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import CHUNK, LANES
+
+MOST_PAGES = 1024
+"""Pages of a run at most: enough for balance, few enough to be gathered at every recorded step."""
+MOST_CLASS_SUMS = 2**20
+"""Sums by page and class at most. Where classes are many, pages are few and large."""
+
+
+class Team:
+    """A team of one: a plain run."""
+
+    rank, size = 0, 1
+
+    def wait(self) -> None:
+        """Until all workers are here. What each wrote before, all see afterwards."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """An array that all workers on this machine write to and see."""
+        return np.zeros(shape, dtype)
+
+    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The rows of all workers, in the workers' order."""
+        return rows
+
+    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        """The same, for the first worker only; None for the others."""
+        return rows
+
+    def total(self, counts: Any) -> NDArray[np.int64]:
+        """Whole numbers, added up over all workers."""
+        return np.asarray(counts, np.int64)
+
+    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+        """The largest of all workers' numbers, place by place."""
+        return np.asarray(numbers, np.float64)
+
+    def any(self, true: bool) -> bool:
+        """Whether it is true for some worker."""
+        return bool(self.total(int(true)))
+
+
+ALONE = Team()
+
+
+class Block:
+    """The agents of one worker: `n_own` of `n_agents`, from `first` on, in whole pages."""
+
+    def __init__(self, n_agents: int, team: Team = ALONE, n_classes: int = 1):
+        self.n_agents, self.team = n_agents, team
+        n_chunks = -(-n_agents // CHUNK)
+        most = max(1, min(MOST_PAGES, MOST_CLASS_SUMS // n_classes))
+        self.page = -(-n_chunks // most) * CHUNK
+        """Agents of a page."""
+        self.n_all_pages = -(-n_agents // self.page)
+        self.ends = [min(n_agents, self.n_all_pages * k // team.size * self.page) for k in range(team.size + 1)]
+        """Where the block of each worker begins; one more for the end of the last."""
+        self.first = self.ends[team.rank]
+        self.n_own = self.ends[team.rank + 1] - self.first
+
+    @property
+    def n_pages(self) -> int:
+        """Pages of this worker."""
+        return -(-self.n_own // self.page)
+
+    @property
+    def own(self) -> slice:
+        """The agents of this worker among all."""
+        return slice(self.first, self.first + self.n_own)
+
+
+class Neighborhood(Block):
+    """The arrays in which a worker finds the numbers of its own agents and of all their neighbors.
+
+    On one machine they hold all agents, at their own numbers, and are shared by all workers of the machine."""
+
+    def __init__(self, n_agents: int, team: Team = ALONE, n_classes: int = 1):
+        super().__init__(n_agents, team, n_classes)
+        self.n_visible = -(-n_agents // LANES) * LANES
+        self.at = self.first
+        """The place of the first own agent."""
+        self._seen: dict[str, NDArray[Any]] = {}
+
+    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> NDArray[Any]:
+        """An array of all visible agents, the last axis, filled with a number."""
+        shape = (*rows, self.n_visible)
+        if self.team.size == 1:
+            return np.full(shape, fill, dtype)
+        array = self.team.zeros(shape, dtype)
+        if fill != 0:
+            if self.team.rank == 0:
+                array[...] = fill
+            self.team.wait()
+        return array
+
+    def lines(self, width: int) -> NDArray[np.float64]:
+        """Zeros, so many for every visible agent one after the other, that begin where a line of the cache does."""
+        size = self.n_visible * width
+        room = self.team.zeros((size + 7,), np.float64)
+        begin = -room.ctypes.data // 8 % 8 if self.team.size == 1 else 0  # shared arrays begin where a page does
+        return room[begin : begin + size]
+
+    def mine(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The own agents of an array of visible ones."""
+        return array[..., self.at : self.at + self.n_own]
+
+    def refresh(self, *arrays: NDArray[Any]) -> None:
+        """Let all workers see what each wrote for its own agents."""
+        self.team.wait()
+
+    def seen(self, name: str, own: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the own agents as an array of visible ones; `name` tells it from others that are in use."""
+        if self.team.size == 1:
+            return own
+        array = self._seen.get(name)
+        if array is None or array.dtype != own.dtype:
+            array = self._seen[name] = self.array(own.dtype)
+        self.team.wait()  # all have read what it held before
+        self.mine(array)[...] = own
+        self.refresh(array)
+        return array
