@@ -22,10 +22,12 @@ from colme.graphs import (
     from_edges,
     from_networkx,
     gnp_random_graph,
+    has_bipartite_component,
     random_regular_graph,
     ring_lattice_graph,
     watts_strogatz_graph,
 )
+from colme.sim.threads import run_threads
 from tests.support.examples import examples
 
 modest = examples(30)
@@ -115,6 +117,51 @@ def test_components_are_the_connected_ones_numbered_by_their_first_agent(graph: 
     for number, members in enumerate(sorted(nx.connected_components(graph.to_networkx()), key=min)):
         expected[list(members)] = number
     assert np.array_equal(graph.components(), expected)
+
+
+def assert_bipartite_component_is_found(graph: Graph) -> bool:
+    """One worker and teams say what networkx says; returns what they say."""
+    nx_graph, degree = graph.to_networkx(), graph.max_degree
+    expected = degree > 0 and any(
+        nx.is_bipartite(nx_graph.subgraph(members)) and all(nx_graph.degree(a) == degree for a in members)
+        for members in nx.connected_components(nx_graph)
+    )
+    assert has_bipartite_component(graph.indptr, graph.indices) == expected
+    for size in (2, 3):
+        assert expected == run_threads(
+            size, lambda team: has_bipartite_component(graph.indptr, graph.indices, team)
+        )  # fmt: skip
+    return expected
+
+
+@modest
+@given(any_graph())
+def test_bipartite_components_of_the_maximal_degree_are_found(graph: Graph) -> None:
+    assert_bipartite_component_is_found(graph)
+
+
+def test_bipartite_components_are_found_on_graphs_of_all_kinds() -> None:
+    found = Counter[bool]()
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        n, degree = int(rng.integers(4, 200)), int(rng.integers(0, 4))
+        for graph in (
+            random_regular_graph(2 * n, degree, rng=rng),  # of degree 2: rings, even and odd
+            gnp_random_graph(n, float(rng.uniform(0.0, 2.5)) / n, rng=rng),
+            ring_lattice_graph(n, 2),
+            watts_strogatz_graph(n, 2, 0.1, rng=rng),
+        ):
+            found[assert_bipartite_component_is_found(graph.relabel(rng.permutation(graph.n_agents)))] += 1
+    assert min(found[True], found[False]) > 20
+
+
+def test_one_bipartite_component_is_found_among_many_that_are_not() -> None:
+    cube = [(a, a ^ 1 << i) for a in range(8) for i in range(3) if a < a ^ 1 << i]
+    odd = random_regular_graph(5000, 3, rng=1).edges()
+    for beside in (cube, [*cube, (0, 6)]):  # the diagonal of a face gives it agents of degree 4
+        edges = np.concatenate([np.array(beside), odd + 8, odd + 5008])
+        graph = from_edges(edges).relabel(np.random.default_rng(0).permutation(10_008))
+        assert assert_bipartite_component_is_found(graph) == (beside is cube)
 
 
 @modest

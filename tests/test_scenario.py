@@ -46,6 +46,24 @@ def test_equal_classes_differ_by_at_most_one_agent(n_agents: int, n_classes: int
         assert np.ptp(sizes) <= 1
 
 
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"sigma": (1.0, 2.0, 3.0)}, {"late_share": 0.3, "late_step": 5}, {"spread": 0.5},
+     {"spread": 0.5, "spread_shape": "uniform"}, {"sizes": (500, 0, 200)},
+     {"sigma": tuple(1.0 + a for a in range(700))}],
+)  # fmt: skip
+def test_a_shard_of_the_population_is_a_part_of_the_whole(assignment: str, more: dict[str, Any]) -> None:
+    scenario = Scenario(n_agents=700, means=(0.0, 1.0, 0.0), assignment=assignment, **more)
+    whole = scenario.populate(4)
+    for first, n in ((0, 64), (64, 512), (576, None), (640, 1000), (640, 0)):
+        part, agents = scenario.populate(4, first=first, n=n), slice(first, None if n is None else first + n)
+        for name in ("class_", "sigma", "joins", "entry", "offset"):
+            one, all_ = getattr(part, name), getattr(whole, name)
+            expected = all_[agents] if isinstance(all_, np.ndarray) else all_
+            np.testing.assert_array_equal(one, expected, strict=isinstance(all_, np.ndarray))
+
+
 def test_sizes_are_kept() -> None:
     for assignment in ("equal", "blocks"):
         scenario = Scenario(n_agents=100, means=(0.0, 1.0, 2.0), sizes=(70, 0, 30), assignment=assignment)

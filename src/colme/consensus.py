@@ -165,17 +165,28 @@ class Clock:
     constant  alpha is fixed; with alpha = 1 consensus is pure gradient descent on y'Ly, without a pull to the own mean
     """
 
-    saved = ("restart", "restarts", "gossip", "turn", "settled")
+    saved = ("restart", "own_restarts", "own_gossip", "turn", "settled")
 
     def __init__(self, name: str, hood: Neighborhood | None = None, alpha: float | None = None):
         """Without a neighborhood, no agent's restarts are kept: an agent in its per-agent form knows its own."""
         self.name = name
         self.fixed = alpha if name == "constant" and alpha is not None else -1.0
+        self._hood = hood
         self.restart = START  # of all agents, where it is the same
         self.restarts = hood.array(np.int32, START) if hood and name == "own" else None
         self.gossip = hood.array(np.int32, START, (2,)) if hood and name == "gossip" else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
         self.settled = True  # gossip changed no agent's restart at the last step
+
+    @property
+    def own_restarts(self) -> NDArray[np.int32] | None:
+        """Those of the own agents."""
+        return None if self.restarts is None or self._hood is None else self._hood.mine(self.restarts)
+
+    @property
+    def own_gossip(self) -> NDArray[np.int32] | None:
+        """Those of the own agents, a row each."""
+        return None if self.gossip is None or self._hood is None else self._hood.mine(self.gossip).T
 
     @property
     def known(self) -> NDArray[np.int32] | None:

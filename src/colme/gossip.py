@@ -12,13 +12,14 @@ The rounds, W and c follow from the number of agents and the graph, so agents ne
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.jit import kernel
+from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
 
@@ -81,31 +82,47 @@ class Gossip(NamedTuple):
         """The weight in W of a neighbor of this degree."""
         return 1.0 / self.degree if self.regular else float(metropolis_weight(own_degree, degree))
 
-    def weights(self, graph: Graph) -> NDArray[np.float64]:
+    def weights(self, graph: Graph, hood: Neighborhood | None = None) -> NDArray[np.float64]:
         """The weight of every neighbor in W, in the order of graph.indices."""
         if self.regular:
             return np.full(len(graph.indices), 1.0 / self.degree)
         degree = graph.degrees
-        return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), degree[graph.indices]) + 1.0), np.float64)
+        seen = degree if hood is None else hood.seen("degree", degree)
+        return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0), np.float64)
+
+
+def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+    """The sum over all agents of numbers or rows of numbers, of which a worker has those of its own agents: the same
+    bits for any number of workers (`colme._core.team`)."""
+    sums = np.zeros((hood.n_pages, *own.shape[1:]))
+    for k in range(hood.n_pages):
+        sums[k] = own[k * hood.page : (k + 1) * hood.page].sum(axis=0, dtype=np.float64)
+    return hood.team.gather(sums).sum(axis=0)
+
+
+def mean_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+    """The mean, as `sum_over_agents`."""
+    return sum_over_agents(own, hood) / hood.n_agents
 
 
 @kernel
-def consensus_round(indptr, indices, weights, now, before, momentum, first, heard, negligible):
-    """One round for all agents: momentum (W z - before) + before, or W z in the first round. The result is written over
-    `before`. Returns the numbers sent to each neighbor, on average over all edges.
+def consensus_round(indptr, indices, weights, at, now, before, momentum, first, heard, negligible):
+    """One round for all own agents: momentum (W z - before) + before, or W z in the first round. The result is written
+    over `before`. Returns how many numbers were sent, over all edges in both directions.
 
-    indptr, indices  the graph: the neighbors of agent a are indices[indptr[a]:indptr[a + 1]]
+    indptr, indices  the rows of the own agents: the neighbors of a are at the places indices[indptr[a]:indptr[a + 1]]
     weights          the weight of each of these neighbors in W
-    now, before      (agents, columns): z after the last round and after the one before it
+    at               the place of the first own agent; 0 in a plain run
+    now, before      (visible agents, columns): z after the last round and after the one before it
     momentum, first  c; whether this is the first round
     heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
                      replaced by the agent itself
     negligible       numbers up to this size are set to zero and not sent"""
-    n, n_columns = now.shape
-    number, total = now.dtype.type, np.empty_like(now[0])
+    n_columns, number = now.shape[1], now.dtype.type
+    total = np.empty(n_columns, now.dtype)
     sent = 0
-    for a in range(n):
-        own = number(1.0)
+    for a in range(indptr.size - 1):
+        place, own = at + a, number(1.0)
         total[:] = number(0.0)
         for j in range(indptr[a], indptr[a + 1]):
             if heard is not None and not heard[j]:
@@ -116,35 +133,40 @@ def consensus_round(indptr, indices, weights, now, before, momentum, first, hear
                 total[c] += weight * now[indices[j], c]
         occupied = 0
         for c in range(n_columns):
-            occupied += 1 if now[a, c] != number(0.0) else 0
-            value = total[c] + own * now[a, c]
+            occupied += 1 if now[place, c] != number(0.0) else 0
+            value = total[c] + own * now[place, c]
             if not first:
-                value = momentum * (value - before[a, c]) + before[a, c]
-            before[a, c] = value if abs(value) > negligible else number(0.0)
+                value = momentum * (value - before[place, c]) + before[place, c]
+            before[place, c] = value if abs(value) > negligible else number(0.0)
         sent += occupied * (indptr[a + 1] - indptr[a])
-    return sent / max(indices.size, 1)
+    return sent
 
 
-def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
+def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None) -> NDArray[np.float64]:
     """How many agents each agent hears of in k = 1, 2, .. rounds (at least `gossip.enough_rounds`), (rounds, agents):
     one over the sum of the squared weights with which their numbers enter its z. On a star that is few however many
     rounds there are.
 
     Random signs, averaged like any other numbers, have that sum for their variance. Agents of a regular graph are taken
     to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
-    n = graph.n_agents
+    hood = Neighborhood(graph.n_agents) if hood is None else hood
+    n = hood.n_agents
     n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
-    now = np.eye(n) if n_probes == 0 else _signs(n, n_probes)
-    before, weights, squares = np.zeros_like(now), gossip.weights(graph), []
+    n_columns, own = n_probes or n, slice(hood.at, hood.at + hood.n_own)
+    now, before = (hood.lines(n_columns).reshape(hood.n_visible, n_columns) for _ in range(2))
+    now[own] = np.eye(hood.n_own, n, hood.first) if n_probes == 0 else _signs(hood, n_probes)
+    hood.refresh(now.reshape(-1))
+    weights, squares = gossip.weights(graph, hood), []
     rounds = max(gossip.rounds, gossip.enough_rounds)
     for k in range(rounds):
-        consensus_round(graph.indptr, graph.indices, weights, now, before, gossip.momentum, k == 0, None, 0.0)
+        consensus_round(graph.indptr, graph.indices, weights, hood.at, now, before, gossip.momentum, k == 0, None, 0.0)
         now, before = before, now
-        square = np.square(now)
+        hood.refresh(now.reshape(-1))
+        square = np.square(now[own])
         squares.append(square.sum(axis=1) if n_probes == 0 else square.mean(axis=1))
     each = np.array(squares)
     if gossip.regular:
-        each = each.mean(axis=1, keepdims=True)
+        each = np.array([[mean_over_agents(row, hood)] for row in each])
     heard = np.clip(1.0 / np.maximum(each, 1e-300), 1.0, float(n))
     if gossip.regular:
         random_graph = np.array([[gossip.agents_reached(k + 1)] for k in range(rounds)])
@@ -153,6 +175,9 @@ def agents_heard(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
     return heard
 
 
-def _signs(n_agents: int, n_probes: int) -> NDArray[np.float64]:
-    words = np.stack([random.words(0, random.PROBE, k, n=n_agents) for k in range(n_probes)], axis=1)
+def _signs(hood: Neighborhood, n_probes: int) -> NDArray[np.float64]:
+    """Random signs of the own agents."""
+    words = np.stack(
+        [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)], axis=1
+    )
     return np.where(words >> np.uint32(31) == 0, 1.0, -1.0)

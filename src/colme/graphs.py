@@ -12,9 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme._core.jit import kernel
+from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
+from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import GraphError, missing_extra, shorten, whole
+
+u64 = np.uint64
+
+AHEAD = 12
+"""Agents between the one that is looked at and the one whose neighbors are fetched into the cache."""
 
 Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: a device need not load numpy.random, 7 MB
 
@@ -190,6 +196,85 @@ def _explore(indptr, indices, component, side, waiting, degree_sum):
     return found
 
 
+def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
+    """Whether some component is bipartite, has edges, and all its agents have the maximal degree of the graph, whose
+    rows the workers of the team, all on one machine, share.
+
+    A large random graph has an odd cycle that a search from any agent finds after about sqrt(n) agents. All agents that
+    are linked to it are out of question; the workers find them in a few passes. The first one searches what is left."""
+    n = len(indptr) - 1
+    first, end = n * team.rank // team.size, n * (team.rank + 1) // team.size
+    degrees = np.diff(indptr[first : end + 1])
+    most = int(team.greatest(degrees.max(initial=0)))
+    if most == 0:
+        return False
+    known = team.zeros((n,), np.uint8)
+    known[first:end] = degrees != most
+    team.wait()
+    queue = np.empty(n if team.rank == 0 else 0, np.uint32)  # mostly never touched
+    if team.any(team.rank == 0 and _search(indptr, indices, 1, known, queue)):
+        return True
+    team.wait()
+    left = int(team.total(end - first - np.count_nonzero(known[first:end])))
+    while left > 0:
+        new = int(team.total(_spread(indptr, indices, first, end, known)))
+        left -= new
+        if new < left and 2 * new < n - left:  # neither half of the rest nor twice as many as before: a long way
+            break
+    team.wait()
+    return left > 0 and team.any(team.rank == 0 and _search(indptr, indices, n, known, queue))
+
+
+@kernel
+def _search(indptr, indices, most, known, queue):
+    """Whether some component is bipartite and consists of unknown agents (known: 0), for searches from so many unknown
+    agents at most. A search ends at an odd cycle or at a known agent; then all agents that it has seen are known (1).
+    Meanwhile 2 and 3 are their sides."""
+    n_roots = 0
+    for root in range(known.size):
+        if known[root] != 0:
+            continue
+        if n_roots == most:
+            break
+        n_roots += 1
+        known[root], queue[0] = 2, root
+        size, done, bipartite = 1, 0, True
+        while bipartite and done < size:
+            a = queue[done]
+            done += 1
+            other = 5 - known[a]
+            for k in range(indptr[a], indptr[a + 1]):
+                b = indices[k]
+                if known[b] == 0:
+                    known[b], queue[size] = other, b
+                    size += 1
+                elif known[b] != other:
+                    bipartite = False
+                    break
+        if bipartite:
+            return True
+        for i in range(size):
+            known[queue[i]] = 1
+    return False
+
+
+@kernel
+def _spread(indptr, indices, first, end, known):
+    """Those of the agents first..end-1 that have a known neighbor become known. Returns how many."""
+    new, last = 0, u64(indices.size - 2)
+    for a in range(u64(first), u64(end)):
+        if known[u64(a)] == 0:
+            soon = min(u64(indptr[min(u64(a) + u64(AHEAD), u64(end) - u64(1))]), last)
+            prefetch(known, (u64(indices[soon]),))
+            prefetch(known, (u64(indices[soon + u64(1)]),))
+            for k in range(u64(indptr[u64(a)]), u64(indptr[u64(a) + u64(1)])):
+                if known[u64(indices[u64(k)])] != 0:
+                    known[u64(a)] = 1
+                    new += 1
+                    break
+    return new
+
+
 @kernel
 def _scatter(low, high, indptr):
     """Neighbors of each agent in the order of the edge list."""
@@ -264,6 +349,30 @@ def default_degree(n_agents: int) -> int:
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
     """A random simple graph in which all agents have the same degree: uniform up to a bias that vanishes with n."""
+    n_agents, degree = _check_regular(n_agents, degree)
+    rows = random_regular_rows(n_agents, degree, _key(rng))
+    return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1), check=False)
+
+
+def random_regular_part(degree: int, key: int, hood: Neighborhood) -> GraphPart:
+    """The rows of a worker's own agents in `random_regular_graph(n_agents, degree, rng=key)`. The workers of a machine
+    make the graph together, in one array."""
+    n_agents, degree = _check_regular(hood.n_agents, degree)
+    team = hood.team.local
+    rows = random_regular_rows(n_agents, degree, key, team)
+    indptr = team.zeros((n_agents + 1,), np.int64)
+    if team.rank == 0:
+        indptr[:] = np.arange(0, n_agents * degree + 1, degree) if degree else 0
+    team.wait()
+    bipartite = has_bipartite_component(indptr, rows.reshape(-1), team)
+    own = rows[hood.own].reshape(-1)
+    if team.size < hood.team.size:  # each machine has made the whole graph and keeps a part
+        own = own.copy()
+    totals = GraphTotals(n_agents, n_agents * degree // 2, degree, bipartite)
+    return GraphPart(np.arange(hood.n_own + 1, dtype=np.int64) * degree, own, totals)
+
+
+def _check_regular(n_agents: Any, degree: Any) -> tuple[int, int]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if not 0 <= degree < n_agents:
         raise GraphError(
@@ -275,8 +384,7 @@ def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Grap
             f"a {degree}-regular graph on {n_agents} agents does not exist: n*d must be even "
             f"(n={n_agents}, d={degree}). Try n={n_agents + 1} or d={degree + 1}."
         )
-    rows = random_regular_rows(n_agents, degree, _key(rng))
-    return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1), check=False)
+    return n_agents, degree
 
 
 def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:

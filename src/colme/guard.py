@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
-from colme.gossip import Gossip, agents_heard, consensus_round
+from colme.gossip import Gossip, agents_heard, consensus_round, mean_over_agents
 from colme.graphs import Graph
 from colme.method import Agent, Method, Posterior, Round, State, World
 from colme.spectrum import stable_step
@@ -307,26 +307,45 @@ class GuardedState(State):
 
     def __init__(self, method: GuardedMethod, inner: State, world: World, graph: Graph):
         super().__init__(method, world)
-        gossip = Gossip.of(graph.n_agents, graph.n_edges, stable_step(graph))
-        self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph)
-        heard = np.broadcast_to(agents_heard(graph, gossip), (gossip.rounds, graph.n_agents))
-        self.judgment = Judgment(method, gossip, heard, graph.n_agents)
+        hood, whole, n = world.hood, graph.whole, world.n_agents
+        gossip = Gossip.of(whole.n_agents, whole.n_edges, stable_step(whole))
+        self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph, hood)
+        heard = np.broadcast_to(agents_heard(graph, gossip, hood), (gossip.rounds, n))
+        self.judgment = judgment = Judgment(method, gossip, heard, n)
+        self._seen, self._seen_before = judgment.now, judgment.before  # of all visible agents
+        if world.team.size > 1:
+            n_sums = judgment.own.shape[1]
+            self._seen, self._seen_before = (hood.lines(n_sums).reshape(hood.n_visible, n_sums) for _ in range(2))
+            judgment.now, judgment.before = (each[hood.at : hood.at + n] for each in (self._seen, self._seen_before))
         self.sent = 0  # numbers, to each neighbor
 
+    def restored(self) -> None:
+        self.inner.restored()
+        self.world.hood.refresh(self._seen.reshape(-1))
+
     def step(self, world: World) -> None:
-        judgment, graph = self.judgment, self._graph
+        judgment = self.judgment
         judgment.observe(world.newest)
         self.inner.step(world)
         gossiped = judgment.starts(world.t)
         judgment.end_step(self.inner, world.t, gossiped=gossiped)
         if gossiped:
-            consensus_round(
-                graph.indptr, graph.indices, self._edge_weights, judgment.now, judgment.before,
-                judgment.gossip.momentum, judgment.rounds == 0, world.arrived(len(graph.indices)), 0.0,
-            )  # fmt: skip
-            judgment.now, judgment.before = judgment.before, judgment.now
+            self._average(world)
             self.sent += judgment.own.shape[1]
             judgment.end_round(world.t)
+
+    def _average(self, world: World) -> None:
+        """A round of gossip, whose result all workers see."""
+        judgment, graph, hood = self.judgment, self._graph, world.hood
+        if judgment.rounds == 0:
+            hood.refresh(self._seen.reshape(-1))
+        consensus_round(
+            graph.indptr, graph.indices, self._edge_weights, hood.at, self._seen, self._seen_before,
+            judgment.gossip.momentum, judgment.rounds == 0, world.arrived(len(graph.indices)), 0.0,
+        )  # fmt: skip
+        self._seen, self._seen_before = self._seen_before, self._seen
+        judgment.now, judgment.before = judgment.before, judgment.now
+        hood.refresh(self._seen.reshape(-1))
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
@@ -339,7 +358,7 @@ class GuardedState(State):
     @property
     def trust(self) -> float:  # type: ignore[override]
         """lambda, on average over agents."""
-        return float(self.judgment.trust.mean())
+        return float(mean_over_agents(self.judgment.trust, self.world.hood))
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -368,15 +387,18 @@ class GuardedState(State):
         return self.inner.groups(graph)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        judgment = self.judgment
+        judgment, team = self.judgment, self.world.team
         known = ~np.isnan(judgment.mean)
-        if not judgment.has_intervals or not known.any():
+        if not judgment.has_intervals or not team.any(bool(known.any())):
             return math.nan
-        if (judgment.trust == 1.0).all() and (judgment.widening() == 1.0).all():
+        as_it_is = bool((judgment.trust == 1.0).all() and (judgment.widening() == 1.0).all())
+        if not team.any(not as_it_is):
             return self.inner.coverage(truth, level)
         found = self.posterior(level)
         assert found is not None
-        return float(((found.lower <= truth) & (truth <= found.upper))[known].mean())
+        held = known & (found.lower <= truth) & (truth <= found.upper)
+        n_held, n_known = team.total([np.count_nonzero(held), np.count_nonzero(known)]).tolist()
+        return float(n_held / n_known)
 
     def posterior(self, level: float) -> Posterior | None:
         found = self.inner.posterior(level)

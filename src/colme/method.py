@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.lazy_pruning import ReferenceMeans
-from colme._core.team import Neighborhood, Team
 from colme._core.structs import Configuration
+from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.moments import Moments
@@ -48,9 +48,11 @@ EVERYONE = "everyone"
 """An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
 
 
-def arrived(seed: int, t: int, n_slots: int, loss: float) -> NDArray[np.bool_]:
-    """Which messages of step t arrive if each gets lost with this probability."""
-    return np.asarray(random.uniform(random.words(seed, random.LOSS, t, n=n_slots)) >= loss)
+def arrived(seed: int, t: int, n_slots: int, loss: float, first: int = 0) -> NDArray[np.bool_]:
+    """Which messages of step t arrive, in the slots first, first + 1, .., if each gets lost with this probability."""
+    before = first % 64  # words begin at a multiple of 64
+    words = random.words(seed, random.LOSS, t, first=first - before, n=before + n_slots)
+    return np.asarray(random.uniform(words[before:]) >= loss)
 
 
 @dataclass
@@ -67,6 +69,7 @@ class World:
     exchange: type = np.float32  # the type in which neighbors hear estimates
     truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
+    judged: bool = True  # whether the metrics of this step are recorded
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
@@ -82,6 +85,7 @@ class World:
             self.hood.mine(self._all_means)[:] = self.mean
             self.mean = self.hood.mine(self._all_means)
         self.reference = ReferenceMeans(self.hood)
+        self._first_slot: int | None = None
         self._unit = 1.0 if self.sigma is None else float(self.team.greatest(np.max(self.sigma, initial=0.0)))
 
     @property
@@ -101,7 +105,11 @@ class World:
     def arrived(self, n_slots: int) -> NDArray[np.bool_] | None:
         """Which messages of this step arrive, slot by slot of the graph's rows (from the neighbor in the slot to the
         agent of the row); None: all."""
-        return None if self.loss == 0.0 else arrived(self.seed, self.t, n_slots, self.loss)
+        if self.loss == 0.0:
+            return None
+        if self._first_slot is None:  # the slots of the workers before; all methods of a run have the same graph
+            self._first_slot = int(self.team.gather(np.array([n_slots]))[: self.team.rank].sum())
+        return arrived(self.seed, self.t, n_slots, self.loss, self._first_slot)
 
     @property
     def newest(self) -> NDArray[np.float64]:
@@ -184,6 +192,9 @@ class State(ABC):
     @abstractmethod
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
+
+    def restored(self) -> None:  # noqa: B027  # most states have nothing to do
+        """Called after a checkpoint was put back: make anew what `saved` leaves out."""
 
     variance: Any = math.nan
     """The variance that the method claims for each estimate, where it has a posterior."""
@@ -324,6 +335,8 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """Gives up edges. If not, `State.graph` has the edges between agents that the method puts into one group."""
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
+    shared: ClassVar[bool] = False
+    """Its array form can be shared by threads or ranks (`colme._core.team`)."""
     tolerates_loss: ClassVar[bool] = False
     """Can be simulated where messages get lost; an array form then asks `World.arrived` which of them arrive."""
 

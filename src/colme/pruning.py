@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,17 @@ from colme._core.jit import at, kernel
 from colme._core.lazy_pruning import LazyPruning, ReferenceMeans
 from colme._core.neighbor_table import (
     CUT,
-    ISOLATED,
     LOST,
     WRONG,
     NeighborTable,
     agent_at,
     block_of,
     compress,
+    compress_values,
     cut,
     first_order,
     lay_out,
+    lay_out_values,
     tighten,
 )  # fmt: skip
 from colme._core.team import Neighborhood
@@ -63,7 +64,8 @@ class KeptEdges:
     class_  the true classes of the own agents
     """
 
-    saved = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
+    saved: ClassVar[tuple[str, ...]] = ("degree", "cut_now", "neighbors")
+    split: ClassVar[dict[str, str]] = {"neighbors": "degree"}
 
     def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
         self.hood = hood = Neighborhood(graph.n_agents) if hood is None else hood
@@ -85,6 +87,8 @@ class KeptEdges:
             self._seen_degree, self.cut_now, self.tally, classes,
         )  # fmt: skip
         self._tightened_at = math.inf  # ends of living edges
+        self._plan: Any = None  # brings the numbers of living neighbors from other machines; None: of all
+        self._planned_at = 2 * self.n_edges
 
     def prune(
         self,
@@ -109,6 +113,7 @@ class KeptEdges:
             self.lazy.check(self.table, center, radius, reference, t)
         else:
             self.lazy.skin = 0.0  # its list does not know of cuts made here
+            self.hood.fetch(*(center for center, _ in intervals))
             for center, radius in intervals:
                 _prune(self.table, center, radius, test)
         self._end_step()
@@ -130,21 +135,35 @@ class KeptEdges:
             self.tally[CUT] = 0
 
     def _end_step(self) -> None:
-        """Learn of the cuts of other workers."""
+        """Learn of the cuts of other workers, and whether the list of one is worn out."""
         if self.hood.team.size > 1:
-            self.tally[CUT] = self.hood.team.total(self.tally[CUT])
+            known = [self.tally[CUT], self.lazy.worn_out, self._alive_ends]
+            self.tally[CUT], worn_out, alive = self.hood.team.total(known)
+            self.lazy.worn_out = worn_out > 0
             if self.any_cut:
-                self.hood.refresh(self._seen_degree)
+                self.refresh(self._seen_degree)
+                if not self.hood.one_machine and alive < SHRUNK * self._planned_at:
+                    self._plan, self._planned_at = self.hood.plan(self.slots[: self.offsets[-1]]), alive
+
+    def refresh(self, *arrays: NDArray[Any]) -> None:
+        """Let all workers see what each wrote for its own agents, as far as edges live."""
+        self.hood.team.wait()
+        self.hood.fetch(*arrays, plan=self._plan)
 
     def tighten(self, flows: NDArray[np.float64] | None = None) -> bool:
         """Drop the slots of cut edges when they are many; flows of the slots move along. True if so: rows are no longer
         in the order of agents."""
-        alive = self._ends - (self._wrong_ends - self.tally.item(WRONG)) - self.tally.item(LOST)
+        alive = self._alive_ends
         if alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * alive:
             return False
         self._tightened_at = alive
         tighten(self.hood.at, self.slots, self.offsets, self.order, self.places, self.degree, flows)
         return True
+
+    @property
+    def _alive_ends(self) -> int:
+        """Ends of living edges at own agents."""
+        return self._ends - (self._wrong_ends - self.tally.item(WRONG)) - self.tally.item(LOST)
 
     @property
     def any_cut(self) -> bool:
@@ -185,6 +204,31 @@ class KeptEdges:
     def n_right(self) -> int:
         """Edges within a class, as they were at first."""
         return self.n_edges - self.n_wrong
+
+    @property
+    def neighbors(self) -> NDArray[np.uint32]:
+        """The numbers of the living neighbors, agent by agent: what a checkpoint keeps."""
+        return self.hood.numbers(self.graph().indices)
+
+    @neighbors.setter
+    def neighbors(self, numbers: NDArray[np.uint32]) -> None:
+        """Make the table anew, from degrees that were put back before."""
+        rows = Graph(np.concatenate([[0], np.cumsum(self.degree)]), self.hood.places(numbers), check=False)
+        slots, self.offsets[:], wrong = lay_out(rows, self.hood.at, self.table.class_)
+        self.slots[: len(slots)] = slots
+        self.order[:], self.places[:] = first_order(rows.n_agents)
+        lost = (self._ends - self._wrong_ends) - (len(numbers) - wrong)
+        self.tally[:] = wrong, lost, (self.degree == 0).sum(), self.cut_now.sum()
+        self.lazy.skin, self._tightened_at = 0.0, math.inf
+        self.hood.refresh(self._seen_degree)
+
+    def flows_of_edges(self, flows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The flows of the living edges, in the order of `neighbors`."""
+        return compress_values(self.hood.at, self.slots, self.offsets, self.places, self.degree, flows)
+
+    def put_flows(self, of_edges: NDArray[np.float64], flows: NDArray[np.float64]) -> None:
+        """The flows of slots from those of edges, right after `neighbors` were put back."""
+        lay_out_values(np.concatenate([[0], np.cumsum(self.degree)]), of_edges, self.offsets, flows)
 
     def graph(self) -> Graph:
         """The living edges of the own agents."""

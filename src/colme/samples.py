@@ -219,18 +219,18 @@ class ScenarioStream:
             raise SampleError(f"first={first}: a shard starts at a multiple of {LANES} agents. Try first=0.")
         shard = slice(first, None if n is None else first + n)
         seed = check_seed(seed)
-        population = scenario.populate(seed)
+        population = scenario.populate(seed, first=first, n=n)
         self.scenario, self.seed, self.first = scenario, seed, first
-        self.class_: NDArray[Any] | None = population.class_[shard]
-        self._entry = population.entry[shard]
-        self._offset = 0.0 if population.offset is None else population.offset[shard]
+        self.class_: NDArray[Any] | None = population.class_
+        self._entry = population.entry
+        self._offset = 0.0 if population.offset is None else population.offset
         self.loss = scenario.loss
         self.kurtosis = scenario.kurtosis
-        self.n_agents = len(population.class_[shard])
-        self._scale: Any = population.sigma if isinstance(population.sigma, float) else population.sigma[shard]
+        self.n_agents = len(population.class_)
+        self._scale: Any = population.sigma
         self.sigma: Any = self._scale if scenario.told_sigma is None else scenario.told_sigma
         self.width = scenario.width
-        self.joins = None if population.joins is None else population.joins[shard]
+        self.joins = population.joins
         rate = scenario.skip_rate
         self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else float(rate)
         self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
@@ -238,9 +238,12 @@ class ScenarioStream:
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         every = scenario.means + (scenario.shift_means or ())
         self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
-        if kind != BERNOULLI and max(every) - min(every) > FAR * np.max(population.sigma):
-            # float32 around the middle of a wide range would be too coarse for the others
-            self.origin = float(np.median(np.asarray(scenario.means)[population.entry]))
+        width = max(every) - min(every)
+        if kind != BERNOULLI and width > FAR * np.min(scenario.known_scale):
+            everyone = population if self.n_agents == scenario.n_agents else scenario.populate(seed)
+            if width > FAR * np.max(everyone.sigma):
+                # float32 around the middle of a wide range would be too coarse for the others
+                self.origin = float(np.median(np.asarray(scenario.means)[everyone.entry]))
         self._kind, self.key = kind, random.key_of(seed)
         self._era = 0
         self._location = self._means(1)

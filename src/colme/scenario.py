@@ -22,6 +22,8 @@ ASSIGNMENTS = ("equal", "random", "blocks")
 SHAPES = ("gaussian", "uniform")
 SMALLEST, LARGEST = 1e-30, 1e30
 """Sizes of numbers that float32 can tell apart, with room for sums."""
+_AT_ONCE = 2**17
+"""Agents that are looked up at a time."""
 
 
 def class_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
@@ -214,37 +216,48 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             return self.shift_means
         return self.means
 
-    def populate(self, seed: int) -> Population:
-        """The class of each agent under this seed, and the step at which it joins."""
+    def populate(self, seed: int, *, first: int = 0, n: int | None = None) -> Population:
+        """The class of each agent under this seed, and the step at which it joins: of all agents, or of a shard
+        first..first+n-1 of them (first a multiple of 64)."""
         seed = check_seed(seed)
-        n, n_classes = self.n_agents, len(self.means)
-        dtype = class_dtype(n_classes)
-        if self.assignment == "random":
-            weights = np.asarray(self.sizes or (1,) * n_classes, float)
-            edges = np.cumsum(weights)[:-1] / weights.sum()
-            draw = random.uniform(random.words(seed, random.ASSIGN, 0, n=n))
-            class_ = np.searchsorted(edges, draw, side="right").astype(dtype)
-        else:
-            sizes = self.sizes or [n * (k + 1) // n_classes - n * k // n_classes for k in range(n_classes)]
-            class_ = np.repeat(np.arange(n_classes, dtype=dtype), sizes)
-            if self.assignment == "equal":
-                class_ = class_[random.ranks(seed, random.ASSIGN, n)]
+        end = self.n_agents if n is None else max(first, min(first + n, self.n_agents))
+        entry = self._entries(seed, first, end)
         joins = None
         if self.late_share > 0 and self.late_step > 1:
-            late = random.ranks(seed, random.JOIN, n) < round(self.late_share * n)
-            joins = np.where(late, self.late_step, 1)
+            rank = random.ranks(seed, random.JOIN, self.n_agents, first=first, end=end)
+            joins = np.where(rank < round(self.late_share * self.n_agents), self.late_step, 1)
         scale = self.known_scale
         sigma: float | NDArray[np.float64]
         if not isinstance(scale, tuple):
             sigma = float(scale)
         else:
             per_class_or_agent = np.asarray(scale, float)
-            sigma = per_class_or_agent[class_] if len(scale) == n_classes else per_class_or_agent
+            sigma = per_class_or_agent[entry] if len(scale) == len(self.means) else per_class_or_agent[first:end]
         if self.spread > 0:
-            own = np.arange(n, dtype=class_dtype(n))
-            return Population(own, sigma, joins, class_, self.spread * self._offsets(seed))
+            own = np.arange(first, end, dtype=class_dtype(self.n_agents))
+            return Population(own, sigma, joins, entry, self.spread * self._offsets(seed, first, end))
         merged = self._merged()
-        return Population(class_ if merged is None else merged.astype(dtype)[class_], sigma, joins, class_)
+        return Population(entry if merged is None else merged.astype(entry.dtype)[entry], sigma, joins, entry)
+
+    def _entries(self, seed: int, first: int, end: int) -> NDArray[Any]:
+        """Which entry of `means` is that of each of the agents first..end-1."""
+        n, n_classes = self.n_agents, len(self.means)
+        dtype = class_dtype(n_classes)
+        if self.assignment == "random":
+            weights = np.asarray(self.sizes or (1,) * n_classes, float)
+            edges = np.cumsum(weights)[:-1] / weights.sum()
+            draw = random.uniform(random.words(seed, random.ASSIGN, 0, first=first, n=end - first))
+            return np.searchsorted(edges, draw, side="right").astype(dtype)
+        sizes = self.sizes or [n * (k + 1) // n_classes - n * k // n_classes for k in range(n_classes)]
+        ends = np.cumsum(sizes)
+        if self.assignment == "blocks":
+            return np.repeat(np.arange(n_classes, dtype=dtype), np.diff(np.clip(ends, first, end), prepend=first))
+        rank = random.ranks(seed, random.ASSIGN, n, first=first, end=end)
+        entry = np.empty(end - first, dtype)
+        for low in range(0, len(rank), _AT_ONCE):
+            some = slice(low, low + _AT_ONCE)
+            entry[some] = np.searchsorted(ends, rank[some], side="right")
+        return entry
 
     def _merged(self) -> NDArray[np.int64] | None:
         """The class of each entry of `means`: entries with the same mean and, where it is given per class, the same
@@ -256,12 +269,12 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             return None
         return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
 
-    def _offsets(self, seed: int) -> NDArray[np.float64]:
+    def _offsets(self, seed: int, first: int, end: int) -> NDArray[np.float64]:
         """Of every agent from the mean of its class, in standard deviations."""
-        first, second = (random.words(seed, random.SPREAD, t, n=self.n_agents) for t in range(2))
+        word, second = (random.words(seed, random.SPREAD, t, first=first, n=end - first) for t in range(2))
         if self.spread_shape == "uniform":
-            return np.asarray(math.sqrt(12.0) * (random.uniform(first) - 0.5), np.float64)
-        return np.asarray(random.box_muller(first, second)[0], np.float64)
+            return np.asarray(math.sqrt(12.0) * (random.uniform(word) - 0.5), np.float64)
+        return np.asarray(random.box_muller(word, second)[0], np.float64)
 
 
 @dataclass(frozen=True)

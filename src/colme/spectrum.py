@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colme._core.jit import kernel
 from colme.consensus import metropolis_weight
 from colme.errors import GraphError, MethodError, positive
-from colme.graphs import Graph, GraphTotals
+from colme.graphs import Graph, GraphTotals, has_bipartite_component
 
 DENSE = 1500
 """Up to this many agents the spectrum is computed from the dense matrix, exactly."""
@@ -115,6 +115,8 @@ def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
     """Whether lambda_max equals that bound: some component is bipartite and all its edges have that degree sum."""
     if isinstance(graph, GraphTotals):
         return graph.bipartite and largest == 2 * graph.max_degree
+    if largest == 2 * graph.max_degree:
+        return has_bipartite_component(graph.indptr, graph.indices)
     return bool((graph.explore()[1] == largest).any())
 
 

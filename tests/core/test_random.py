@@ -264,6 +264,29 @@ def test_ranks_is_a_permutation_that_the_seed_decides(n: int) -> None:
         assert not np.array_equal(first, ranks(12, JOIN, n))
 
 
+@pytest.mark.parametrize("n", [1, 65, 5000, 300_001])
+def test_ranks_are_the_order_of_keys_of_64_bits(n: int) -> None:
+    keys = words(12, ASSIGN, 0, n=n).astype(np.uint64) << np.uint64(32) | words(12, ASSIGN, 1, n=n)
+    expected = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(ranks(12, ASSIGN, n), expected)
+    cuts = sorted([0, 0, n // 3, min(n, n // 3 + 1), n // 2, n, n])
+    parts = [ranks(12, ASSIGN, n, first=first, end=end) for first, end in itertools.pairwise(cuts)]
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 5])
+def test_ranks_of_equal_words_go_by_the_second_word_and_then_by_number(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words of few bits."""
+    honest, n = random.words, 3000
+    few = lambda *args, **kwargs: honest(*args, **kwargs) >> np.uint32(32 - bits) << np.uint32(31 - bits)  # noqa: E731
+    monkeypatch.setattr(random, "words", few)
+    expected = np.lexsort((few(12, ASSIGN, 1, n=n), few(12, ASSIGN, 0, n=n)))
+    np.testing.assert_array_equal(ranks(12, ASSIGN, n), expected)
+    np.testing.assert_array_equal(ranks(12, ASSIGN, n, first=700, end=1900), expected[700:1900])
+
+
 def test_all_permutations_are_equally_likely() -> None:
     seen = np.zeros((3, 3, 3))
     for seed in range(3000):

@@ -115,7 +115,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no file"):
         colme.Trace.load(path)
     colme.simulate(CL, SCENARIO, steps=5, checkpoint=path)
-    with pytest.raises(CheckpointError, match="holds 'colme checkpoint 4' where 'colme trace 1' is needed"):
+    with pytest.raises(CheckpointError, match="holds 'colme checkpoint 5' where 'colme trace 1' is needed"):
         colme.Trace.load(path)
     colme.simulate(CL, SCENARIO, steps=5).save(path)
     data = path.read_bytes()

@@ -125,7 +125,7 @@ def add_neighbor(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, s
 
 @equation
 def later_restart(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
-    """The later of `latest` and the restart that the neighbor at place b told of a step ago, where restarts are gossip."""
+    """The later of `latest` and the restart of which the neighbor at place b told, where restarts are gossip."""
     if restarts is None:
         return latest
     return max(latest, restarts[1 - turn, b]) if listen else latest

@@ -194,6 +194,8 @@ class LazyPruning:
         self.threshold = 0.0
         self.version = 0  # of the reference that slacks refer to
         self.checks_left = 0.0  # until a full check costs less
+        self.worn_out = True  # that is so for some worker
+        self._plan: Any = None  # for the means of candidates at other machines
 
     @property
     def candidates(self) -> Candidates:
@@ -205,12 +207,13 @@ class LazyPruning:
         """Cut what the intervals part at step t, from the means of all visible agents."""
         own = reference.hood.mine(mean)[None, :]
         needed = slack_needed(reference.displacements(own, t).item(0), self.threshold, radius)
-        worn_out = reference.hood.team.any(self.checks_left <= 0.0)
-        if self.version != reference.version or not 0.0 <= needed < self.skin or worn_out:
+        if self.version != reference.version or not 0.0 <= needed < self.skin or self.worn_out:
             self.check_all(table, mean, own, 0, radius, reference, t)
             return
         n_edges = self.ends[bucket(needed, self.skin)]
         self.checks_left -= n_edges
+        reference.hood.fetch(mean, plan=self._plan)
+        self.worn_out = self.checks_left <= 0.0
         _check_some(table, mean, radius, self.edges, n_edges)
 
     def check_all(
@@ -219,6 +222,7 @@ class LazyPruning:
     ) -> None:  # fmt: skip
         """Cut what the intervals part by these means of all visible agents, and make the list anew. They are those of
         the given row; rows are the own agents' means of steps t, t + 1, .."""
+        reference.hood.fetch(mean)
         threshold = 2.0 * radius
         skin = self.share * threshold
         if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
@@ -229,10 +233,13 @@ class LazyPruning:
         filled, incomplete = reference.hood.team.greatest([n_found / len(self.found), float(not complete)])
         complete = not incomplete
         self.threshold, self.skin, self.version = threshold, skin if complete else 0.0, reference.version
+        self.worn_out = False
         if not complete:
             self.share *= 0.8
             return
         _sort_into_buckets(reference.means, threshold, skin, mean, radius, self.found, n_found, self.edges, self.ends)
+        if not reference.hood.one_machine:  # until the next full check, only means of candidates are needed
+            self._plan = reference.hood.plan(self.edges[: self.ends[-1]].ravel())
         if 2.0 * filled < 1.0:
             self.share = min(1.0, 1.1 * self.share)
         self.checks_left = FULL_CHECK * means.shape[1]

@@ -1,12 +1,13 @@
 """The neighbor table: the layout in which kernels read a graph that loses edges.
 
 A slot is one entry of the table: the place of one neighbor of one agent among the visible agents, which in a plain run
-is its number (`colme._core.team.Neighborhood`). A table has rows for the own agents of one worker. Rows are stored in blocks of 64; a block
-holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the largest degree in it:
+is its number (`colme._core.team.Neighborhood`). A table has rows for the own agents of one worker. Rows are stored in
+blocks of 64; a block holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the
+largest degree in it:
 
     neighbor number j of row 64 B + l   ->   slots[offsets[B] + 64 j + l]
 
-A slot that is empty or cut points to its own agent, at its place, whose difference to itself is zero: no kernel asks whether an edge
+A slot that is empty or cut points to its own agent, whose difference to itself is zero: no kernel asks whether an edge
 is alive, and cutting writes two numbers. The neighbors of an agent never change their order, so neither does a sum's
 rounding.
 
@@ -29,8 +30,8 @@ from colme.graphs import Graph
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
 
 WRONG, LOST, ISOLATED, CUT = range(4)
-"""The tally of the own agents: ends of living edges between classes, ends of cut edges within a class, agents without an
-edge, and edges cut at this step."""
+"""The tally of the own agents: ends of living edges between classes, ends of cut edges within a class, agents without
+an edge, and edges cut at this step."""
 LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
 
 
@@ -101,8 +102,8 @@ def _lay_out(indptr, indices, at, offsets, slots, class_):
 
 @kernel
 def tighten(at, slots, offsets, order, places, degree, flows):
-    """Drop the slots of cut edges, in place, where `degree` is that of the own agents, the first at place `at`: rows sorted by degree, the largest first, within each chunk. Flows, where
-    there are any, stay with their slots."""
+    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
+    there are any, stay with their slots. Degrees are those of the own agents, the first of which is at place `at`."""
     n, n_rows = u64(degree.size), u64(order.size)
     old_first = u64(0)
     for chunk in range((n_rows + u64(CHUNK - 1)) >> u64(10)):
@@ -193,8 +194,8 @@ def cut(table, a, b):
 
 
 @kernel
-def _compress(at, slots, offsets, places, indptr, indices):
-    """The living edges, agent by agent."""
+def _compress(at, slots, offsets, places, indptr, indices, of_slots, of_edges):
+    """The living edges, agent by agent; if slots have values, also those."""
     n = u64(indptr.size - 1)
     for a in range(n):
         row = agent_at(places, u64(a))
@@ -204,6 +205,8 @@ def _compress(at, slots, offsets, places, indptr, indices):
             b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
             if b != u32(u64(at) + u64(a)):
                 indices[k] = b
+                if of_slots is not None:
+                    of_edges[k] = of_slots[first + (u64(j) << u64(6)) + (row & u64(63))]
                 k += u64(1)
 
 
@@ -211,11 +214,37 @@ def compress(
     at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
     """The living edges as compressed rows, by own agent: indptr, and the places of neighbors."""
+    indptr, indices = _rows(degree)
+    _compress(at, slots, offsets, places, indptr, indices, None, None)
+    return indptr, indices
+
+
+def compress_values(
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any],
+    values: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """The values of slots, in the order of `compress`."""
+    indptr, indices = _rows(degree)
+    out = np.empty(len(indices))
+    _compress(at, slots, offsets, places, indptr, indices, values, out)
+    return out
+
+
+def _rows(degree: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     indptr = np.zeros(degree.size + 1, np.int64)
     np.cumsum(degree, out=indptr[1:])
-    indices = np.empty(indptr[-1], np.uint32)
-    _compress(at, slots, offsets, places, indptr, indices)
-    return indptr, indices
+    return indptr, np.empty(indptr[-1], np.uint32)
+
+
+@kernel
+def lay_out_values(indptr, values, offsets, out):
+    """Values of edges, agent by agent, at the slots of a table whose row a is agent a."""
+    n = u64(indptr.size - 1)
+    out[:] = 0.0
+    for a in range(n):
+        _, _, first, _ = block_of(offsets, u64(a) >> u64(6), n)
+        for k in range(u64(indptr[a + u64(1)] - indptr[a])):
+            out[first + (u64(k) << u64(6)) + (u64(a) & u64(63))] = values[u64(indptr[a]) + u64(k)]
 
 
 def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:

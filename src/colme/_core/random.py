@@ -26,6 +26,8 @@ VALUE, VALUE_2, SKIP, ASSIGN, JOIN, GRAPH, LOSS, SPREAD, LINK, PROBE = range(10)
 _LOW = 0xFFFFFFFF
 FEW = 2**14
 """Words that NumPy makes in less time than it takes to load a compiled kernel."""
+_AT_ONCE, _HIGH_BITS = 2**17, 16
+"""Words that are made at a time, and bits by which keys are told apart before they are sorted."""
 
 
 @equation
@@ -154,7 +156,58 @@ def words(seed: int, stream: int, t: int, *, first: int = 0, n: int) -> NDArray[
     return out
 
 
-def ranks(seed: int, stream: int, n: int) -> NDArray[np.int64]:
-    """A uniform random permutation of 0..n-1 that depends on (seed, stream, n) only."""
-    keys = words(seed, stream, 0, n=n).astype(u64) << u64(32) | words(seed, stream, 1, n=n)
-    return np.argsort(keys, kind="stable")
+def ranks(seed: int, stream: int, n: int, *, first: int = 0, end: int | None = None) -> NDArray[np.uint32]:
+    """A uniform random permutation of 0..n-1 that depends on (seed, stream, n) only; n < 2^32. Or a part of it, its
+    places first..end-1.
+
+    Place k holds the agent with the k-th smallest key, two random words; agents with equal keys are in order. What is
+    sorted is the first word with the agent in the low bits, 8 bytes, of those that may come to these places."""
+    end = n if end is None else end
+    if first >= end:
+        return np.empty(0, u32)
+    if (first, end) == (0, n):
+        return _agents_by_key(seed, stream, n, 0, 2**_HIGH_BITS, n)
+    begins = _first_places(seed, stream, n)
+    low, high = int(np.searchsorted(begins, first, "right")) - 1, int(np.searchsorted(begins, end, "left"))
+    begin, stop = int(begins[low]), int(begins[high])
+    return _agents_by_key(seed, stream, n, low, high, stop - begin)[first - begin : end - begin]
+
+
+def _first_places(seed: int, stream: int, n: int) -> NDArray[np.int64]:
+    """The place of the first key with each value of its high bits."""
+    counts = np.zeros(2**_HIGH_BITS, np.int64)
+    for start in range(0, n, _AT_ONCE):
+        word = words(seed, stream, 0, first=start, n=min(_AT_ONCE, n - start))
+        counts += np.bincount(word >> u32(32 - _HIGH_BITS), minlength=len(counts))
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _agents_by_key(seed: int, stream: int, n: int, low: int, high: int, size: int) -> NDArray[np.uint32]:
+    """Those of the agents 0..n-1 whose keys have high bits low..high-1, so many, in the order of their keys."""
+    packed, done = np.empty(size, u64), 0
+    for start in range(0, n, _AT_ONCE):
+        word = words(seed, stream, 0, first=start, n=min(_AT_ONCE, n - start))
+        chosen = np.flatnonzero((word >> u32(32 - _HIGH_BITS)) - u32(low) < high - low)
+        packed[done : done + len(chosen)] = word[chosen].astype(u64) << u64(32) | (chosen + start).astype(u64)
+        done += len(chosen)
+    packed.sort()
+    same = [np.empty(0, np.int64)]
+    for start in range(0, size, _AT_ONCE):
+        word_0 = packed[start : start + _AT_ONCE + 1] >> u64(32)
+        same.append(start + np.flatnonzero(word_0[1:] == word_0[:-1]))
+    tied = np.union1d(np.concatenate(same), np.concatenate(same) + 1)
+    agents = packed.astype(u32)
+    second = _words_of(agents[tied], seed, stream, 1)
+    agents[tied] = agents[tied][np.lexsort((agents[tied], second, packed[tied] >> u64(32)))]
+    return agents
+
+
+def _words_of(agents: NDArray[np.uint32], seed: int, stream: int, t: int) -> NDArray[np.uint32]:
+    """One word for each of these agents."""
+    out, order = np.empty(len(agents), u32), np.argsort(agents)
+    for block in np.array_split(order, max(1, len(order) // 2**16)):
+        if len(block):
+            first = int(agents[block[0]]) // 64 * 64
+            some = words(seed, stream, t, first=first, n=int(agents[block[-1]]) + 1 - first)
+            out[block] = some[agents[block] - u32(first)]
+    return out

@@ -3,6 +3,13 @@
 An object lists the names of its attributes in `saved`. A value is a number, a text, a truth value, None, an array, a
 list, tuple or dict of these, or another object with `saved`. There are two forms:
 
+Where workers share a run (`colme._core.team`), each saves its own agents, and others may continue. An array then has
+one row per own agent, unless `split` of the object, a dictionary, says otherwise for its name:
+
+``COMMON``       the same for all workers
+``"degree"``     as many rows per agent as the attribute `degree` says, agent by agent
+``"row"``        a pool of rows, to which the attribute `row` of each agent points (-1: to none)
+
 ``to_arrays``, ``from_arrays``  flat, for .npz files: {"edges.slots": array, ..}; numbers are arrays without dimensions,
                                 attributes that are None are left out, and lists, tuples
                                 and dicts are MessagePack as bytes
@@ -37,11 +44,36 @@ def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+COMMON = "common"
+
+
+def splits(thing: Any, prefix: str) -> dict[str, str]:
+    """How the arrays of `to_arrays` are split among workers, where it is not one row per agent; attributes that an
+    array is split by are named as `to_arrays` does."""
+    found: dict[str, str] = {}
+    for name in thing.saved:
+        value = getattr(thing, name)
+        if hasattr(value, "saved"):
+            found |= splits(value, f"{prefix}.{name}")
+            continue
+        rule = getattr(thing, "split", {}).get(name)
+        if rule is not None:
+            found[f"{prefix}.{name}"] = rule if rule == COMMON else f"{prefix}.{rule}"
+        elif not isinstance(value, np.ndarray) or value.ndim == 0 or value.size == 0:
+            found[f"{prefix}.{name}"] = COMMON
+    return found
+
+
 def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
     """Put back what `to_arrays` read. Arrays of unchanged shape are filled in place, as others may hold them too.
 
     Raises KeyError where an array is missing, and ValueError where a value does not fit."""
     for name in thing.saved:
+        given = getattr(type(thing), name, None)
+        if isinstance(given, property) and given.fset is not None:  # made from other attributes, half of them put back
+            if f"{prefix}.{name}" in arrays:
+                setattr(thing, name, arrays[f"{prefix}.{name}"])
+            continue
         value = getattr(thing, name)
         if value is None:
             continue

@@ -1,8 +1,8 @@
-"""Teams: workers that make one run together, each for a block of the agents, and get the same bits however many they are.
+"""Teams: workers that make one run together, each for a block of the agents, with the same bits for any number of them.
 
-Workers are threads of one process (`colme.sim.threads`) or ranks of MPI (`colme.sim.ranks`). Each executes the same code for
-its own agents. What they exchange goes through the methods of `Team`, which all workers call in the same order, and
-through arrays of a `Neighborhood`, which hold the numbers of all agents that a worker can see.
+Workers are threads of one process (`colme.sim.threads`) or ranks of MPI (`colme.sim.ranks`). Each executes the same
+code for its own agents. What they exchange goes through the methods of `Team`, which all workers call in the same
+order, and through arrays of a `Neighborhood`, which hold the numbers of all agents that a worker can see.
 
 Sums of floating-point numbers depend on the order of additions. Here it is always the same: agents are added up within
 pages of a fixed size, and the pages in order. A block is some pages, so a page never belongs to two workers.
@@ -28,8 +28,20 @@ class Team:
 
     rank, size = 0, 1
 
+    @property
+    def local(self) -> Team:
+        """The workers on this machine."""
+        return self
+
+    def neighborhood(self, hood: Neighborhood, indices: NDArray[np.uint32]) -> Neighborhood:
+        """The neighborhood of own agents with these neighbors, whose numbers become places in its arrays."""
+        return hood
+
+    def check_same(self, configuration: Any) -> None:
+        """Refuse workers that are to do something else than the first."""
+
     def wait(self) -> None:
-        """Until all workers are here. What each wrote before, all see afterwards."""
+        """Until all workers on this machine are here. What each wrote before, all of them see afterwards."""
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array that all workers on this machine write to and see."""
@@ -120,9 +132,33 @@ class Neighborhood(Block):
         """The own agents of an array of visible ones."""
         return array[..., self.at : self.at + self.n_own]
 
+    def my_lines(self, lines: NDArray[Any]) -> NDArray[Any]:
+        """Those of `lines`, a row each."""
+        return lines.reshape(self.n_visible, -1)[self.at : self.at + self.n_own]
+
+    def numbers(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The numbers of the agents at these places."""
+        return places
+
+    def places(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The places of these agents."""
+        return numbers
+
     def refresh(self, *arrays: NDArray[Any]) -> None:
         """Let all workers see what each wrote for its own agents."""
         self.team.wait()
+
+    def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
+        """Bring the numbers of agents on other machines, or those in a plan; all workers here have written theirs."""
+
+    def plan(self, places: NDArray[Any]) -> Any:
+        """A plan for the agents at these places, for `fetch`; None where all agents are on this machine."""
+        return None
+
+    @property
+    def one_machine(self) -> bool:
+        """All agents are on this machine."""
+        return True
 
     def seen(self, name: str, own: NDArray[Any]) -> NDArray[Any]:
         """Numbers of the own agents as an array of visible ones; `name` tells it from others that are in use."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
+from colme._core.saved_state import COMMON
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
@@ -25,7 +26,7 @@ from colme.census.posterior import (
 from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
 from colme.census.variance_function import CONSTANT, is_constant
-from colme.gossip import agents_heard, consensus_round
+from colme.gossip import agents_heard, consensus_round, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
@@ -39,20 +40,21 @@ variance. The fits of other agents start from it."""
 
 
 @kernel
-def misjudged_edges(indptr, indices, group, class_):
-    """Of the edges between classes, the share whose ends are in one group; of those within, in two groups. Zero where
-    there are none."""
+def misjudged_edges(indptr, indices, at, group, class_):
+    """The number of edges between classes, of those whose ends are in one group, of edges within classes, and of those
+    whose ends are in two groups: at own agents, whose first one has the place `at`, in both directions."""
     between = wrong = within = lost = 0
-    for a in range(group.size):
+    for a in range(indptr.size - 1):
+        place = at + a
         for j in range(indptr[a], indptr[a + 1]):
             b = indices[j]
-            if class_[a] != class_[b]:
+            if class_[place] != class_[b]:
                 between += 1
-                wrong += 1 if group[a] == group[b] else 0
+                wrong += 1 if group[place] == group[b] else 0
             else:
                 within += 1
-                lost += 1 if group[a] != group[b] else 0
-    return wrong / max(between, 1), lost / max(within, 1)
+                lost += 1 if group[place] != group[b] else 0
+    return between, wrong, within, lost
 
 
 class PosteriorSummary(NamedTuple):
@@ -70,24 +72,28 @@ class CensusState(State):
     saved: ClassVar[tuple[str, ...]] = (
         "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "detector", "sent",
     )  # fmt: skip
+    split: ClassVar[dict[str, str]] = {"codes": COMMON}
 
     def __init__(self, method: Census, world: World, graph: Graph):
         super().__init__(method, world)
-        n = world.n_agents
-        self._graph, self._world, self._fit_all = graph, world, method.fits == "own"
-        self.schedule = Schedule.of(method, n, graph.n_edges, stable_step(graph), world.sigma)
+        n, hood, whole = world.n_agents, world.hood, graph.whole
+        self._graph, self._world, self._hood, self._fit_all = graph, world, hood, method.fits == "own"
+        self.schedule = Schedule.of(method, whole.n_agents, whole.n_edges, stable_step(whole), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
-        self.weights: NDArray[Any] = self.schedule.gossip.weights(graph).astype(world.exchange)
-        self.heard = agents_heard(graph, self.schedule.gossip)
+        self.weights: NDArray[Any] = self.schedule.gossip.weights(graph, hood).astype(world.exchange)
+        self.heard = agents_heard(graph, self.schedule.gossip, hood)
+        self._class = hood.seen("class", world.class_)
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
         self.codes = np.empty(0, np.int64)  # the bin or channel of each column
         self.masses: NDArray[Any] = np.empty((n, 0), world.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
+        self._rooms: list[NDArray[np.float64]] = []
+        self._seen = self._seen_before = self.masses  # z(k) and z(k - 1) of all visible agents
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
-        self.sent = 0.0  # numbers, to each neighbor
+        self.sent = 0  # numbers, by all agents to all their neighbors
         self.sampling = SamplingNoise(n, self.schedule.sigma)
         self.detector = ChangeDetector(n) if method.restart else None
         self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
@@ -113,24 +119,52 @@ class CensusState(State):
         parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
         check = self.schedule.checks_variances(world.t, self.began)
         parts += self.sampling.contributions(self.fitted.frame if check else None)
-        self.codes = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
-        self.masses, self.previous = (np.zeros((n, len(self.codes)), world.exchange) for _ in range(2))
+        used = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
+        self.codes = used if world.team.size == 1 else np.unique(world.team.gather(used))
+        self._make_room()
+        self.masses[:] = 0.0
         for agents, codes, masses in parts:
             self.masses[agents[:, None], np.searchsorted(self.codes, codes)] = masses
+        self._hood.refresh(self._seen.reshape(-1))
         self.grid = np.full(n, -1)
         agents, codes, _ = parts[0]
         self.grid[agents] = Bins.of(self.codes, self.unit).grid[np.searchsorted(self.codes, codes[:, 0])]
         self.began, self.rounds = world.t, 0
 
+    def _make_room(self) -> None:
+        """Arrays for a census, in the room of the last one if it is large enough."""
+        hood, exchange, n_columns = self._hood, self._world.exchange, len(self.codes)
+        size = hood.n_visible * n_columns
+        if not self._rooms or size > self._rooms[0].view(exchange).size:
+            self._rooms = []
+            self.masses = self.previous = self._seen = self._seen_before = np.empty((0, 0), exchange)
+            width = -(-n_columns * np.dtype(exchange).itemsize // 8)
+            self._rooms = [hood.lines(width + width // 4) for _ in range(2)]
+        self._seen, self._seen_before = (
+            room.view(exchange)[:size].reshape(hood.n_visible, n_columns) for room in self._rooms
+        )
+        own = slice(hood.at, hood.at + self._world.n_agents)
+        self.masses, self.previous = self._seen[own], self._seen_before[own]
+
+    def restored(self) -> None:
+        masses, previous = self.masses, self.previous
+        self._make_room()
+        if len(self.codes):
+            self.masses[:], self.previous[:] = masses, previous
+        self._hood.refresh(self._seen.reshape(-1))
+
     def _average(self, world: World) -> None:
         """Equation (3)."""
-        graph = self._graph
-        self.sent += consensus_round(
-            graph.indptr, graph.indices, self.weights, self.masses, self.previous,
+        graph, hood = self._graph, self._hood
+        sent = consensus_round(
+            graph.indptr, graph.indices, self.weights, hood.at, self._seen, self._seen_before,
             world.exchange(self.schedule.gossip.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
             NEGLIGIBLE,
         )  # fmt: skip
         self.masses, self.previous = self.previous, self.masses
+        self._seen, self._seen_before = self._seen_before, self._seen
+        hood.refresh(self._seen.reshape(-1))
+        self.sent += int(hood.team.total(sent))
         self.rounds += 1
 
     def _complete_census(self) -> None:
@@ -142,27 +176,31 @@ class CensusState(State):
 
     def _fit(self, factor: Any = 1.0) -> FittedMixtures:
         """Equation (4), of the census under way; `factor` of the noise that was binned."""
-        reached, n = self.schedule.gossip.agents_reached(self.rounds), self._world.n_agents
+        hood, masses = self._hood, self.masses
+        reached, n, n_all = self.schedule.gossip.agents_reached(self.rounds), len(masses), hood.n_agents
         bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
         function = self.sampling.function
         if self._fit_all:
             return FittedMixtures.of_agents(
-                self.masses, bins, reached, n, np.arange(n), self.grid, heard=part, factor=factor, function=function
+                masses, bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor, function=function
             )
-        average, difference = self.masses.mean(axis=0, dtype=np.float64), np.empty(n)
-        disagreement(self.masses, average, bins.center, reached, difference)
+        average, difference = mean_over_agents(masses, hood), np.empty(n)
+        disagreement(masses, average, bins.center, reached, difference)
         differ = np.flatnonzero(difference > AGREEMENT)
-        rows = np.concatenate([average[None].astype(self.masses.dtype), self.masses[differ]])
+        rows = np.concatenate([average[None].astype(masses.dtype), masses[differ]])
         row = np.zeros(n, np.int64)
         row[differ] = np.arange(1, len(rows))
         # the average histogram is that of all agents, and so are histograms like it
         part = np.append(1.0, np.broadcast_to(part, n)[differ])
-        factor = np.append(np.mean(factor), np.broadcast_to(factor, n)[differ])
+        shared_factor = mean_over_agents(factor, hood) if np.ndim(factor) else factor
+        factor = np.append(shared_factor, np.broadcast_to(factor, n)[differ])
         constant = is_constant(function)
-        shared = CONSTANT if constant.mean() > 0.5 else function[~constant].mean(axis=0)
+        n_constant, shared = int(hood.team.total(np.count_nonzero(constant))), CONSTANT
+        if n_constant <= 0.5 * n_all:
+            shared = sum_over_agents(np.where(constant[:, None], 0.0, function), hood) / (n_all - n_constant)
         return FittedMixtures.of_agents(
-            rows, bins, reached, n, row, self.grid, heard=part, factor=factor,
-            function=np.concatenate([shared[None], function[differ]]), warm_start=True,
+            rows, bins, reached, n_all, row, self.grid, heard=part, factor=factor,
+            function=np.concatenate([shared[None], function[differ]]), warm_start=True, team=hood.team,
         )  # fmt: skip
 
     def summary(self) -> PosteriorSummary:
@@ -207,13 +245,14 @@ class CensusState(State):
     @property
     def numbers(self) -> float:  # type: ignore[override]
         """Numbers sent to each neighbor per step so far."""
-        return self.sent / max(self._world.t, 1)
+        return self.sent / max(2 * self._graph.whole.n_edges, 1) / max(self._world.t, 1)
 
     @property
     def n_groups(self) -> float:  # type: ignore[override]
         """Components of an agent's mixture, on average over agents."""
         prior = self.summary().prior
-        return float(prior.n_components[np.maximum(prior.row, 0)].mean())
+        total = self._hood.team.total(prior.n_components[np.maximum(prior.row, 0)].sum())
+        return int(total) / self._hood.n_agents
 
     def posterior(self, level: float) -> Posterior:
         ends = posterior_interval(level, self.own_mean, self.noise, self.summary().prior)
@@ -223,17 +262,17 @@ class CensusState(State):
         out = np.empty(len(truth))
         posterior_cdf(truth, self.own_mean, self.noise, self.summary().prior, out)
         out = out[~np.isnan(out)]
-        return float((np.abs(out - 0.5) <= 0.5 * level).mean()) if len(out) else math.nan
+        within = np.count_nonzero(np.abs(out - 0.5) <= 0.5 * level)
+        n_within, n_known = self._hood.team.total([within, len(out)]).tolist()
+        return n_within / n_known if n_known else math.nan
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return self.summary().group
 
     def graph(self) -> Graph:
         """The edges between neighbors of the same group."""
-        a, b = np.repeat(np.arange(self._graph.n_agents), self._graph.degrees), self._graph.indices
-        same = self.groups(self._graph)[a] == self.groups(self._graph)[b]
-        counts = np.bincount(a[same], minlength=self._graph.n_agents)
-        return Graph(np.concatenate([[0], np.cumsum(counts)]), self._graph.indices[same], check=False)
+        graph, group = self._graph, self.summary().group
+        return graph.kept(np.repeat(group, graph.degrees) == self._hood.seen("group", group)[graph.indices])
 
     @property
     def wrong_share(self) -> float:  # type: ignore[override]
@@ -248,10 +287,13 @@ class CensusState(State):
     def _misjudged(self) -> tuple[float, float]:
         summary = self.summary()
         if self._shares is None or self._shares[0] is not summary:
-            graph = self._graph
-            self._shares = summary, misjudged_edges(graph.indptr, graph.indices, summary.group, self._world.class_)
+            graph, hood = self._graph, self._hood
+            group = hood.seen("group", summary.group)
+            counts = misjudged_edges(graph.indptr, graph.indices, hood.at, group, self._class)
+            between, wrong, within, lost = hood.team.total(counts).tolist()
+            self._shares = summary, (wrong / max(between, 1), lost / max(within, 1))
         return self._shares[1]
 
     @property
     def isolated(self) -> int:
-        return int((self._graph.degrees == 0).sum())
+        return int(self._hood.team.total(np.count_nonzero(self._graph.degrees == 0)))

@@ -66,6 +66,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     irrevocable: ClassVar[bool] = False
     cuts_edges: ClassVar[bool] = False
     tolerates_loss: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
     trusting: ClassVar[bool] = True
     has_intervals: ClassVar[bool] = True
     guard_refresh: ClassVar[float] = 1.02

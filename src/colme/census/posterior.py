@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
+from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
 from colme.census.mixture import (
     MAX_COMPONENTS,
@@ -79,6 +80,7 @@ class FittedMixtures:
     """Mixtures, one per row, and the row that each agent uses as its prior."""
 
     saved: ClassVar[tuple[str, ...]] = (*MixturePrior._fields, "frame")
+    split: ClassVar[dict[str, str]] = dict.fromkeys(MixturePrior._fields[1:], "row")
 
     row: NDArray[np.int64]
     """(agents): -1 for an agent without a prior."""
@@ -114,6 +116,14 @@ class FittedMixtures:
             np.tile(CONSTANT, (n_rows, 1)), np.full(n_rows, np.inf), np.zeros((n_agents, 2)),
         )  # fmt: skip
 
+    def without(self, n_rows: int) -> FittedMixtures:
+        """These mixtures, each the prior of one agent, without the first ones."""
+        if n_rows == 0:
+            return self
+        kept = FittedMixtures(*(getattr(self, name)[n_rows:] for name in self.saved))
+        kept.row = np.where(kept.row >= 0, kept.row - n_rows, -1)
+        return kept
+
     @classmethod
     def of_rows(
         cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, heard: Any = 1.0, factor: Any = 1.0,
@@ -142,10 +152,13 @@ class FittedMixtures:
     def of_agents(
         cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: NDArray[np.int64],
         grid: NDArray[np.int64], *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
-        warm_start: bool = False,
+        warm_start: bool = False, team: Team = ALONE,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
-        deviating grid get a mixture of that grid alone, and agents of none more readily belong to no component."""
+        deviating grid get a mixture of that grid alone, and agents of none more readily belong to no component.
+
+        The workers of a team each have the first row and the rows of their own agents. Where these start from a row
+        that only another worker has, it is exchanged."""
         heard, factor = (np.broadcast_to(np.asarray(each, np.float64), len(masses)) for each in (heard, factor))
         function = np.broadcast_to(function, (len(masses), len(CONSTANT)))
         fitted = cls.of_rows(
@@ -159,16 +172,20 @@ class FittedMixtures:
             _deviating_grids(masses, bins, reached, float(n_agents), fitted.prior, share)
             share[~is_constant(fitted.function)] = 0.0
         parts, n_rows = [fitted.prior], len(masses)
-        for g in np.flatnonzero((share > 0.0).any(axis=0)):
+        for g in np.flatnonzero(team.total((share > 0.0).any(axis=0))):
             agents = np.flatnonzero((grid == g) & (share[row, g] > 0.0))
             rows, which = np.unique(row[agents], return_inverse=True)
+            own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
+            given = [own, reached * share[rows, g], heard[rows], factor[rows], function[rows]]
+            foreign = 0
+            if warm_start and team.size > 1:
+                foreign, given = _with_first_row(given, rows, team)
             if not len(rows):
                 continue
-            own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
             apart = cls.of_rows(
-                own, bins, reached * share[rows, g], n_agents, heard=heard[rows], factor=factor[rows],
-                function=function[rows], warm_start=warm_start,
-            )  # fmt: skip
+                given[0], bins, given[1], n_agents, heard=given[2], factor=given[3], function=given[4],
+                warm_start=warm_start,
+            ).without(foreign)  # fmt: skip
             found = apart.row[which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
@@ -186,6 +203,20 @@ class FittedMixtures:
             return fitted
         joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
         return cls(*(fitted.row, *joined, fitted.frame))
+
+
+def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Team) -> tuple[int, list[NDArray[Any]]]:
+    """What a fit needs of some rows, and before them, if it is not among them, the row with which all workers of the
+    team would start: the first one of all, or else that of the first agent. Returns whether it was added."""
+    widths = [math.prod(each.shape[1:]) for each in given]
+    mine = np.column_stack([rows[:1], *(each[:1].reshape(-1, w) for each, w in zip(given, widths, strict=True))])
+    offered = team.gather(mine.astype(np.float64))
+    chosen = offered[:1] if not (offered[:, 0] == 0.0).any() else offered[offered[:, 0] == 0.0][:1]
+    if not len(rows) or np.array_equal(mine[:, 1:], chosen[:, 1:]):
+        return 0, given
+    first = np.split(chosen[0, 1:], np.cumsum(widths)[:-1])
+    return 1, [np.concatenate([one.astype(each.dtype).reshape(1, *each.shape[1:]), each])
+               for one, each in zip(first, given, strict=True)]  # fmt: skip
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from colme import __version__
-from colme.cli.messages import say
+from colme.cli.messages import only_first_rank_speaks, say
 from colme.errors import ColmeError, ColumnError, ExperimentError, printable
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
@@ -84,6 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     if "--debug" in arguments:  # anywhere on the line
         arguments = ["--debug", *(each for each in arguments if each != "--debug")]
+    if any(each.startswith("--ranks") for each in arguments):
+        only_first_rank_speaks()
     debug = arguments[:1] == ["--debug"] or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
     try:
         code = colme.main(args=arguments, prog_name="colme", standalone_mode=False)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
+from colme._core.team import ALONE, Team
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, plain_row, say, wide_option
 from colme.cli.parameters import (
@@ -53,6 +56,9 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True,
               help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
 @click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
+@click.option("--ranks", is_flag=False, flag_value=0, type=click.IntRange(0, 10**6), metavar="[N]",
+              help="Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun "
+                   "have started.")  # fmt: skip
 @click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0, show_default=True,
               metavar="SECONDS", help="Time between two checkpoints of a long run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
@@ -61,7 +67,8 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @field_flags
 def command(
     experiment: str, results: str, jobs: int | None, seeds: str | None, dry_run: bool, force: bool, backend: str,
-    scheduler: str | None, checkpoint_every: float, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
+    scheduler: str | None, ranks: int | None, checkpoint_every: float, quiet: bool, wide: bool, form: str,
+    changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Run an experiment: a TOML file, or the name of one that comes with colme.
 
@@ -76,7 +83,46 @@ def command(
       colme run cl_colme
       colme run experiments/clocks.toml -j 8 --results /data/results
       colme run my.toml --n-agents 1000,10000 --seeds 3 --dry-run
+      colme run big.toml --ranks 4
+      mpiexec -n 64 colme run big.toml --ranks
     """
+    if ranks:
+        _launch(ranks, experiment)
+    with _team(ranks) as team:
+        if team is not None:
+            _run(experiment, results, jobs, seeds, dry_run, force, backend, scheduler, checkpoint_every, quiet, wide,
+                 form, changes, team)  # fmt: skip
+
+
+def _launch(ranks: int, experiment: str) -> None:
+    """Start the ranks with the arguments of this process, and end as they end."""
+    from colme.lab.runs.ranks import command_of, launch
+
+    given = sys.argv[1:]
+    place = next(i for i, each in enumerate(given) if each == "--ranks" or each.startswith("--ranks="))
+    rest = given[place + (2 if given[place] == "--ranks" else 1) :]
+    code = launch(ranks, [*given[:place], *rest, "--ranks"])
+    if code not in (0, 1, 2, 130):
+        how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
+        say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "
+            f"Finished runs are kept. To continue from the last checkpoint: {command_of(given)}")  # fmt: skip
+        code = 1
+    sys.exit(code)
+
+
+def _team(ranks: int | None) -> AbstractContextManager[Any]:
+    if ranks is None:
+        return nullcontext(ALONE)
+    from colme.lab.runs.ranks import ranks_team
+
+    return ranks_team()
+
+
+def _run(
+    experiment: str, results: str, jobs: int | None, seeds: str | None, dry_run: bool, force: bool, backend: str,
+    scheduler: str | None, checkpoint_every: float, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
+    team: Team,
+) -> None:  # fmt: skip
     if seeds is not None:
         changes |= {"seeds": parse_seeds(seeds)}
     source = known_source(experiment, results)
@@ -97,7 +143,7 @@ def command(
     _announce(plan)
     try:
         carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
-                  progress=not quiet)  # fmt: skip
+                  progress=not quiet, team=team)  # fmt: skip
     except Stopped:
         left = sum(not plan.store.is_complete(each.name) for each in plan.missing)
         raise KeyboardInterrupt(

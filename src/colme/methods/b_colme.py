@@ -51,6 +51,7 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
     label: ClassVar[str] = "B-colME"
     color: ClassVar[str] = "#CC79A7"
     paper: ClassVar[str] = GALANTE
+    shared: ClassVar[bool] = True
 
     depth: int = 4
 
@@ -171,7 +172,7 @@ class Relay:
     2 r d: less memory and far less traffic for the few hops that are of use.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("theirs", "mine", "total", "moment", "step")
+    saved: ClassVar[tuple[str, ...]] = ("own_theirs", "own_mine", "total", "moment", "step")
 
     def __init__(self, hood: Neighborhood, depth: int, *, by_hops: bool):
         width = -(-depth // 4) * 4
@@ -183,16 +184,25 @@ class Relay:
         self.moment = np.zeros(n_agents if by_hops else 0)
         self.step = 0
 
+    @property
+    def own_theirs(self) -> NDArray[np.float64]:
+        """Those of the own agents, a row each."""
+        return self.hood.my_lines(self.theirs)
+
+    @property
+    def own_mine(self) -> NDArray[np.float64]:
+        return self.hood.my_lines(self.mine)
+
     def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
         self.step += 1
-        relay(*rows, self.hood.at, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count, self.total,
-              self.moment if len(self.moment) else None)  # fmt: skip
+        relay(*rows, self.hood.at, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count,
+              self.total, self.moment if len(self.moment) else None)  # fmt: skip
         self.theirs, self.mine = self.mine, self.theirs
         self.hood.refresh(self.theirs)
 
 
 class BState(PruningState):
-    saved: ClassVar[tuple[str, ...]] = ("edges", "estimate", "neighbors", "samples", "reached", "unsettled", "age")
+    saved: ClassVar[tuple[str, ...]] = ("edges", "estimate", "samples", "reached", "unsettled", "own_age")
 
     def __init__(self, method: BColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -207,6 +217,19 @@ class BState(PruningState):
         self.samples = Relay(world.hood, method.depth, by_hops=False)
         self.reached = Relay(world.hood, method.depth, by_hops=self.by_agents)
         self.unsettled = self._delay = method.depth + 1  # steps until the numbers of agents reached stand still
+
+    @property
+    def own_age(self) -> NDArray[np.int32]:
+        return self.world.hood.mine(self.age)
+
+    def restored(self) -> None:
+        hood, edges = self.world.hood, self.edges
+        forget_parted(self.starts, self.neighbors, hood.at, np.ones_like(edges.cut_now), edges.slots, edges.offsets,
+                      edges.places)  # fmt: skip
+        for each in (self.samples, self.reached):
+            hood.refresh(each.theirs, each.mine)
+        if len(self.age):
+            hood.refresh(self.age)
 
     def step(self, world: World) -> None:
         self.prune(world)

@@ -67,8 +67,6 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
 class CState(ConsensusState):
     """Specific to C-colME: Metropolis' weights, updated where edges are cut."""
 
-    saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "weights")
-
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)

@@ -32,6 +32,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colme._core.team import Neighborhood
 from colme.consensus import Clock, add_pull, next_estimate
@@ -111,13 +112,24 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
 class CLState(ConsensusState):
     """Specific to CL-colME: all neighbors have the same weight, or flows."""
 
-    saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "flows")
+    saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "flows_of_edges")
+    split: ClassVar[dict[str, str]] = {"flows_of_edges": "edges.degree"}
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.step_size = method.step_size(stable_step(graph.whole))
         if method.consensus == "flow":
             self.flows = np.zeros(len(self.edges.slots))
+
+    @property
+    def flows_of_edges(self) -> NDArray[np.float64] | None:
+        """What a checkpoint keeps of the flows."""
+        return None if self.flows is None else self.edges.flows_of_edges(self.flows)
+
+    @flows_of_edges.setter
+    def flows_of_edges(self, flows: NDArray[np.float64]) -> None:
+        assert self.flows is not None
+        self.edges.put_flows(flows, self.flows)
 
 
 class CLAgent(ConsensusAgent):

@@ -29,6 +29,7 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
+    shared: ClassVar[bool] = True
     metropolis: ClassVar[bool] = False
     """Neighbors are weighed by Metropolis' weights, not all alike."""
 
@@ -64,7 +65,7 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
 class ConsensusState(PruningState):
     """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
 
-    saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "heard")
+    saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "own_heard")
 
     step_size = 1.0
     weights: NDArray[Any] | None = None
@@ -83,6 +84,16 @@ class ConsensusState(PruningState):
         self.spare: NDArray[Any] = world.hood.array(world.exchange, np.nan)
         self._pages = page_sums(world.hood.n_pages)
         self.edges.tighten()
+
+    @property
+    def own_heard(self) -> NDArray[Any]:
+        """What the neighbors hear of the own agents."""
+        return self.world.hood.mine(self.heard)
+
+    def restored(self) -> None:
+        known = self.clock.known
+        self.world.hood.refresh(self.heard, *([] if known is None else known))
+        self.rows_moved()
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -127,9 +138,10 @@ class ConsensusState(PruningState):
         clock, team = self.clock, world.team
         unsettled = team.any(not clock.settled)  # waits, so that all see what was averaged
         clock.settled = not unsettled
-        world.hood.refresh(self.heard, *([] if clock.known is None else [clock.known[clock.turn]]))
-        out[0, :2] = mean_error(team.gather(self._pages))
-        out[0, 2:5] = self.edges.counts()
+        self.edges.refresh(self.heard, *([] if clock.known is None else [clock.known[clock.turn]]))
+        if world.judged:
+            out[0, :2] = mean_error(team.gather(self._pages))
+            out[0, 2:5] = self.edges.counts()
 
     def average(
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
@@ -137,7 +149,7 @@ class ConsensusState(PruningState):
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
         edges, lazy, clock = self.edges, self.edges.lazy, self.clock
-        truth = NOT_KNOWN if world.truth is None else world.truth
+        truth = NOT_KNOWN if world.truth is None or not (world.judged or world.team.size == 1) else world.truth
         if edges.tighten(self.flows):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(

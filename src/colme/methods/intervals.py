@@ -190,9 +190,7 @@ class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
 
     def radii(self, world: World, graph: Graph) -> Radii:
         looks, whole = world.looks, graph.whole
-        bound = self.bound_for(
-            whole.n_agents, whole.n_edges, world.kurtosis, max_degree=whole.max_degree, looks=looks
-        )
+        bound = self.bound_for(whole.n_agents, whole.n_edges, world.kurtosis, max_degree=whole.max_degree, looks=looks)
         if self.needs_moments:
             return MomentRadii(bound, self.statistics)
         scale = self.scale_for(world.sigma, world.width)

@@ -18,6 +18,7 @@ class Local(Method, frozen=True, kw_only=True, tag="local"):
     label: ClassVar[str] = "local"
     color: ClassVar[str] = "#777777"
     baseline: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
     tolerates_loss: ClassVar[bool] = True
 
     @property

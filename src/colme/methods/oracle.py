@@ -25,6 +25,7 @@ class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
     label: ClassVar[str] = "oracle"
     color: ClassVar[str] = "#009E73"
     baseline: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
     tolerates_loss: ClassVar[bool] = True
 
     def start(self, world: World, graph: Graph) -> OracleState:

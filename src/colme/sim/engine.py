@@ -17,23 +17,24 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.files import read_arrays, write_arrays
-from colme._core.saved_state import from_arrays, to_arrays
-from colme._core.team import Neighborhood
-from colme.errors import CheckpointError, shorten
+from colme._core.saved_state import from_arrays, splits, to_arrays
+from colme._core.team import Neighborhood, Team
+from colme.errors import CheckpointError
 from colme.graphs import Graph, GraphPart, GraphTotals
 from colme.methods import ManySteps, Method, State, World
 from colme.metrics import LEVEL, OF_METHOD, Judge
 from colme.moments import Moments
 from colme.samples import Stream
+from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
 from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.trace import Final, Trace
 from colme.spectrum import smoothness
 
-CHECKPOINT = "colme checkpoint 4"
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""
+ASK_EVERY = 0.1
+"""Seconds after which the workers of a team ask each other whether to save or stop."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ class Run:
         self.sampler = Sampler(stream, self.world, self.judge, steps, block)
         self._tables = np.full((len(methods), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
-        if checkpoint is not None and checkpoint.exists():
+        if checkpoint is not None and hood.team.size > 1:
+            with together(hood):
+                check_room(checkpoint, self.nbytes)
+        # where the first worker sees one: others may see the folder of another machine a little later
+        if checkpoint is not None and hood.team.any(hood.team.rank == 0 and checkpoint.exists()):
             self._resume(checkpoint)
 
     @property
@@ -107,26 +112,35 @@ class Run:
         """Bytes held by the arrays of the run, without what was recorded."""
         return _array_bytes([self.world, self.sampler, *self.states], set())
 
-    def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event) -> list[Trace]:
-        """Run to the end and return one trace per method."""
-        world = self.world
+    def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event, *, final: bool = True) -> list[Trace]:
+        """Run to the end and return one trace per method; without `final`, that of a team has no final state."""
+        world, team = self.world, self.world.team
         saved_at = told_at = time.monotonic()
         if tell is not None and world.t > 0:
             tell(Progress(self.seed, world.t, self.n_steps))
+        started, began, ask_at = saved_at, world.t, world.t + 1
         while world.t < self.n_steps:
             self.advance(world.t + 1, self.n_steps)
             t, now = world.t, time.monotonic()
             if tell is not None and (now - told_at > TELL_EVERY or t == self.n_steps):
                 tell(Progress(self.seed, t, self.n_steps))
                 told_at = now
-            if self._checkpoint is not None and now - saved_at > self._every:
+            if t < ask_at:
+                continue
+            due = self._checkpoint is not None and now - saved_at > self._every
+            pace = (now - started) / (t - began)
+            # workers stop and save at the same step; the first one says when, and when to ask again
+            asked = [stop.is_set(), due and team.rank == 0, _steps_in(ASK_EVERY, pace, team)]
+            stops, saves, wait = team.greatest(asked)
+            ask_at = t + 1 if team.size == 1 else t + max(1, int(wait))
+            if saves:
                 self.save()
                 saved_at = now
-            if stop.is_set() and t < self.n_steps:
+            if stops and t < self.n_steps:
                 self.save()
                 raise Interrupted
         self.save()
-        return self._traces()
+        return self._traces(final=final or team.size == 1)
 
     def step(self, t: int) -> None:
         """Step t, which must follow the last one."""
@@ -139,6 +153,7 @@ class Run:
             last = min(last, max(first, self.recorder.next_step()))
         n_steps = sampler.sample(first, last)
         means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
+        world.judged = len(due) > 0
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean = first, means[0]
             if makes_many_steps(state):
@@ -184,32 +199,27 @@ class Run:
         """Write the checkpoint, if there is one."""
         if self._checkpoint is None:
             return
-        arrays = {"t": np.array(self.world.t), "mean": self.world.mean}
+        own: dict[str, NDArray[Any]] = {"mean": self.world.mean}
         if self.world.count is not None:
-            arrays["count"] = self.world.count
+            own["count"] = self.world.count
         if self.world.moments is not None:
-            arrays |= to_arrays(self.world.moments, "moments")
-        arrays |= self.recorder.snapshot()
+            own |= to_arrays(self.world.moments, "moments")
+        split: dict[str, str] = {}
         for number, state in enumerate(self.states):
-            arrays |= to_arrays(state, f"state{number}")
-        write_arrays(self._checkpoint, CHECKPOINT, {"configuration": self.configuration}, arrays)
+            own |= to_arrays(state, f"state{number}")
+            split |= splits(state, f"state{number}")
+        common = {"t": np.array(self.world.t)} | self.recorder.snapshot()
+        write_checkpoint(self._checkpoint, self.hood, self.configuration, common, own, split)
 
     def _resume(self, path: Path) -> None:
-        head, arrays = read_arrays(path, CHECKPOINT)
-        theirs, ours = head.get("configuration", {}), self.configuration
-        different = [key for key in ours if theirs.get(key) != ours[key]]
-        if different:
-            key = different[0]
-            raise CheckpointError(
-                f"{path.name} belongs to another run: its {key} is {shorten(theirs.get(key))}, here it is "
-                f"{shorten(ours[key])}. Use another checkpoint or delete it."
-            )
-        try:
-            self._take_over(path, arrays)
-        except (KeyError, ValueError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
+        arrays = read_checkpoint(path, self.hood, self.configuration)
+        with together(self.hood):
+            try:
+                self._take_over(path, arrays)
+            except (KeyError, ValueError) as error:
+                if isinstance(error, CheckpointError):
+                    raise
+                raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
 
     def _take_over(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         if arrays["t"] > self.n_steps:
@@ -225,18 +235,20 @@ class Run:
         self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
             from_arrays(state, f"state{number}", arrays)
+            state.restored()
         if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
             of_run = self.sampler.measure_again()
             for table, state in zip(self._tables, self.states, strict=True):
                 table[0] = self._judged(state)
             self._record(np.zeros(1, np.int64), of_run)
 
-    def _traces(self) -> list[Trace]:
+    def _traces(self, *, final: bool) -> list[Trace]:
         traces = []
         for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
-            metrics, final = self.recorder.metrics(number), self._final(state)
+            known: Any = self._final(state) if final else None
+            metrics = self.recorder.metrics(number)
             traces.append(
-                Trace(method, self.seed, self.recorder.steps, **metrics, final=final, configuration=self.configuration)
+                Trace(method, self.seed, self.recorder.steps, **metrics, final=known, configuration=self.configuration)
             )
         return traces
 
@@ -255,14 +267,19 @@ class Run:
         if team.size == 1:
             return final
         known = [each.name for each in fields(Final) if isinstance(getattr(final, each.name), np.ndarray)]
-        collected = {name: team.collect(getattr(final, name)) for name in known}
-        degrees, indices = team.collect(graph.degrees), team.collect(graph.indices)
+        collected: dict[str, Any] = {name: team.collect(getattr(final, name)) for name in known}
+        degrees, indices = team.collect(graph.degrees), team.collect(self.hood.numbers(graph.indices))
         if degrees is None or indices is None:
             return final
         whole = Graph(np.concatenate([[0], np.cumsum(degrees)]), indices, check=False)
         if not len(collected["groups"]):
             collected["groups"] = whole.components()
         return replace(final, graph=whole, **collected)
+
+
+def _steps_in(seconds: float, pace: float, team: Team) -> float:
+    """Steps in so many seconds, as the first worker sees it."""
+    return seconds / max(pace, 1e-9) if team.rank == 0 else 0.0
 
 
 def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:

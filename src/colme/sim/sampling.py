@@ -33,9 +33,9 @@ FEW_CLASSES = 4
 def update_means(samples, means, before, t, wanted, truth, tolerance, class_, first, page, errors, totals):
     """means[i] = local means of step t + i, from samples[i] and the means `before`, which may all be the same arrays.
 
-    Where `wanted`, adds to the sums of step t + i, by page of `page` agents (`colme._core.squared_errors`): errors[k, i]
-    squared errors and counts, and totals[k, i] means by class. Agents may come in parts, of whole chunks; the first one
-    of this part is agent `first` of the block."""
+    Where `wanted`, adds to the sums of step t + i, by page of `page` agents (`colme._core.squared_errors`): squared
+    errors and counts to errors[k, i], means by class to totals[k, i]. Agents may come in parts, of whole chunks; the
+    first one of this part is agent `first` of the block."""
     n, n_classes = u64(means.shape[1]), u64(totals.shape[2])
     own, lanes = chunk_like(means), lanes_like(means)
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
@@ -121,7 +121,7 @@ class Sampler:
                 self._sample_ahead(first, self._to - first)
             else:
                 self._sample_in_parts(first)
-            self.world.hood.refresh(self.world.seen_mean)
+            self.world.team.wait()  # so that the others see the means
         return min(last + 1, self._to) - first
 
     def means(self, first: int, n_steps: int) -> NDArray[np.float64]:

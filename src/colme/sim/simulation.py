@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import HAVE_NUMBA
+from colme._core.team import ALONE, Team
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph
 from colme.methods import Method
@@ -24,6 +25,7 @@ from colme.scenario import Scenario, check_seed
 from colme.sim.engine import Interrupted, Progress, Run
 from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_run
 from colme.sim.recorder import Record, recorded_steps
+from colme.sim.threads import run_threads
 from colme.sim.trace import Trace, Traces
 
 Source = Scenario | Recording | NDArray[np.float64]
@@ -45,6 +47,8 @@ class Options(TypedDict, total=False):
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: float
     n_jobs: int | None
+    threads: int | None
+    ranks: Any
 
 
 @overload
@@ -73,6 +77,8 @@ def simulate(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     n_jobs: int | None = None,
+    threads: int | None = None,
+    ranks: Any = None,
     **unknown: Any,
 ) -> Trace | Traces:
     """Run one or more methods on a scenario, or on your own array of samples (steps, agents).
@@ -92,7 +98,11 @@ def simulate(
     progress          a function of `Progress`, called about ten times a second; True shows a bar
     checkpoint        a file (with `seeds`: a folder) that is written every `checkpoint_every` seconds, on Ctrl-C and at
                       the end. If it exists, the run continues from it, also to more steps than it had.
-    n_jobs            seeds run at once (default: the cores)
+    n_jobs            seeds run at once (default: the cores, over `threads`)
+    threads           threads that share each run (default 1): worth it from about 100,000 agents on
+    ranks             a communicator of mpi4py whose ranks share each run, all of them calling `simulate` with the same
+                      arguments. They all get the metrics; the first one the final state of all agents, each other one
+                      that of its own. The results have the same bits for any number of threads and ranks
     """
     for name in unknown:
         one_of(name, (*Options.__annotations__, "seeds"), "option of simulate", RunError)
@@ -106,6 +116,10 @@ def simulate(
         if checkpoint_every == 0
         else positive(checkpoint_every, "checkpoint_every", "checkpoint_every=60", RunError)
     )
+    if threads is not None:
+        threads = whole(threads, "threads", "threads=2", RunError, high=1024)
+        if ranks is not None:
+            raise RunError(f"threads={threads} with ranks: one of them shares a run. Start more ranks instead.")
     if n_jobs is not None:
         n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError, high=1024)
     if graph is not None and degree is not None:
@@ -135,32 +149,53 @@ def simulate(
     if graph_seed is not None:
         graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed, "graph_seed")), None
 
-    def prepare(one_seed: int) -> Run:
+    def prepare(one_seed: int, team: Team = ALONE) -> Run:
         return prepare_run(
             methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
             record=record, precision=precision, smoothness=bool(smoothness), checkpoint_every=checkpoint_every,
-            checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder,
+            checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder, team=team,
         )  # fmt: skip
 
-    n_jobs = min(len(all_seeds), n_jobs or available_cores())
-    with _reporter(progress, n_steps * len(all_seeds)) as tell:
-        results = _run_all(prepare, all_seeds, tell, n_jobs)
+    if ranks is not None:
+        results = _run_in_ranks(prepare, all_seeds, progress, n_steps, ranks)
+    else:
+        n_jobs = min(len(all_seeds), n_jobs or max(1, available_cores() // (threads or 1)))
+        with _reporter(progress, n_steps * len(all_seeds)) as tell:
+            results = _run_all(prepare, all_seeds, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
     return Traces([results[s][m] for m in range(len(methods)) for s in range(len(all_seeds))])
 
 
+def _run_in_ranks(
+    prepare: Callable[[int, Team], Run], seeds: list[int], progress: Callable[[Progress], None] | bool | None,
+    n_steps: int, ranks: Any,
+) -> list[list[Trace]]:  # fmt: skip
+    """One seed after the other, each shared by all ranks; the first one reports progress."""
+    from colme.sim.ranks import RankTeam, stop_on_interrupt
+
+    team = RankTeam(ranks)
+    with _reporter(progress if team.rank == 0 else None, n_steps * len(seeds)) as tell, stop_on_interrupt() as stop:
+        try:
+            return [prepare(seed, team).go(tell, stop) for seed in seeds]
+        except Interrupted:
+            raise KeyboardInterrupt from None
+
+
 def _run_all(
-    prepare: Callable[[int], Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int
+    prepare: Callable[..., Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int, threads: int
 ) -> list[list[Trace]]:  # fmt: skip
     """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
     stop between two steps, so that a checkpoint is never taken halfway."""
-    ready = {seeds[0]: prepare(seeds[0])}  # errors of configuration surface here, before any thread starts
+    # errors of configuration surface here, before any thread starts
+    ready = {seeds[0]: prepare(seeds[0])} if threads == 1 else {}
     stop = threading.Event()
 
     def work(seed: int) -> list[Trace]:
         if stop.is_set():
             raise Interrupted
+        if threads > 1:
+            return run_threads(threads, lambda team: prepare(seed, team).go(tell if team.rank == 0 else None, stop))
         run = ready.pop(seed, None) or prepare(seed)
         return run.go(tell, stop)
 

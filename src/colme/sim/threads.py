@@ -19,7 +19,8 @@ class _Meeting:
     """What the threads of a team share."""
 
     def __init__(self, size: int):
-        self.barrier, self.places = threading.Barrier(size), [None] * size  # type: list[Any]
+        self.barrier = threading.Barrier(size)
+        self.places: list[Any] = [None] * size
 
 
 class ThreadTeam(Team):
@@ -76,7 +77,7 @@ def run_threads(size: int, work: Callable[[Team], T]) -> T:
             result = one(0)
         except BaseException as error:
             failures.append(error)
-        failures += [error for each in others if (error := each.exception()) is not None]
+        failures += [each for each in (other.exception() for other in others) if each is not None]
     for failure in sorted(failures, key=lambda each: isinstance(each, threading.BrokenBarrierError)):
         raise failure
     return result

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from colme._core.team import ALONE, Team
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
 from colme.lab.experiments.graph_files import digest_of
 from colme.lab.experiments.planning import PlannedTiming, Timing
@@ -77,25 +78,37 @@ def attend(parent: int) -> None:
     threading.Thread(target=end_with_the_parent, daemon=True).start()
 
 
-def perform(task: Task) -> RunOutcome:
-    """Do one run, unless it is complete by now. Never raises: an error becomes the outcome."""
+def perform(task: Task, team: Any = ALONE) -> RunOutcome:
+    """Do one run, unless it is complete by now. Never raises: an error becomes the outcome.
+
+    team    ranks that share the run, of which this is the first (`colme.lab.runs.ranks`)"""
     with _busy if task.parent is not None else contextlib.nullcontext():
         try:
-            return _perform(task)
+            return _perform(task, team)
         except Interrupted:
             return RunOutcome(task.name, "interrupted")
         except ColmeError as error:
             return RunOutcome(task.name, "failed", str(error))
-        except MemoryError:
+        except MemoryError as error:
+            if team.size > 1:
+                _abort(team, error)
             reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
             return RunOutcome(task.name, "failed", reason)
         except Exception as error:  # a user's own method may raise anything; the other runs must go on
+            if team.size > 1:
+                _abort(team, error)
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = " ".join(f"{type(error).__name__}: {error}".split())
             return RunOutcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
 
 
-def _perform(task: Task) -> RunOutcome:
+def _abort(team: Any, error: BaseException) -> None:
+    from colme.lab.runs.ranks import abort  # it imports this module
+
+    abort(team, error)
+
+
+def _perform(task: Task, team: Any) -> RunOutcome:
     store, stop = RunStore(task.folder), threading.Event()
     heart = Heart(task, stop)
     if heart.should_stop():
@@ -108,7 +121,11 @@ def _perform(task: Task) -> RunOutcome:
             if "timing" in task.configuration:
                 head, trace = run_timing(task, heart)
             else:
-                head, trace = run_setting(task, checkpoint, heart.tell, stop)
+                if team.size > 1:
+                    from colme.lab.runs.ranks import hand_out  # it imports this module
+
+                    hand_out(team, task, checkpoint)
+                head, trace = run_setting(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
     return RunOutcome(task.name, "done")
@@ -143,7 +160,7 @@ class Heart:
 
 
 def run_setting(
-    task: Task, checkpoint: Path, tell: Callable[[Progress], None], stop: threading.Event
+    task: Task, checkpoint: Path, tell: Callable[[Progress], None] | None, stop: threading.Event, team: Team = ALONE
 ) -> tuple[dict[str, Any], Any]:
     """(run.json, trace) of a run, continued from its checkpoint if there is one."""
     setting = decode_setting(task.configuration, task.modules, task.graph_file)
@@ -152,27 +169,28 @@ def run_setting(
     warm = time.perf_counter() - started
     wall, cpu = time.perf_counter(), time.thread_time()
     try:
-        run = _prepare(setting, checkpoint, task.checkpoint_every)
+        run = _prepare(setting, checkpoint, task.checkpoint_every, team)
     except CheckpointError:  # damaged, or of another version: start from the first step
-        checkpoint.unlink(missing_ok=True)
-        run = _prepare(setting, checkpoint, task.checkpoint_every)
+        if team.rank == 0:
+            checkpoint.unlink(missing_ok=True)
+        run = _prepare(setting, checkpoint, task.checkpoint_every, team)
     first = run.world.t
-    (trace,) = run.go(tell, stop)
+    (trace,) = run.go(tell, stop, final=False)
     timings = {
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": time.thread_time() - cpu,
         "steps": setting.setup.steps - first,
         "warm_up_seconds": warm,
-    }
+    } | ({"workers": team.size} if team.size > 1 else {})
     columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
     head = {"configuration": task.configuration, "versions": versions(), "timings": timings}
     return head, _table(columns, task.name)
 
 
-def _prepare(setting: Setting, checkpoint: Path, checkpoint_every: float) -> Any:
+def _prepare(setting: Setting, checkpoint: Path, checkpoint_every: float, team: Team) -> Any:
     return prepare_run(
         [setting.method], setting.scenario, steps=setting.setup.steps, seed=setting.seed, **setting.options(),
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every, team=team,
     )  # fmt: skip
 
 

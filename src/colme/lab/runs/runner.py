@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from colme._core.files import write_whole
+from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.graph_files import is_graph_file
@@ -27,6 +28,7 @@ from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of,
 from colme.lab.runs.perform import RunOutcome, Task, attend, perform
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
+from colme.sim.prepare import check_team
 from colme.sim.simulation import available_cores
 
 BACKENDS = ("loky", "threading", "dask", "ray")
@@ -127,12 +129,16 @@ def carry_out(
     scheduler: str | None = None,
     checkpoint_every: float = 30.0,
     progress: Callable[[Work], None] | bool = False,
+    team: Team = ALONE,
 ) -> None:
-    """Do the missing runs."""
+    """Do the missing runs; with a team of ranks, one after the other, each shared by all of them."""
     one_of(backend, BACKENDS, "backend", RunError)
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError, high=1024)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
+    alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
+    if team.size > 1:
+        _check_ranks(plan, team, timing=alone)
     store = plan.store
     if not plan.missing:
         if store.folder.exists():
@@ -144,8 +150,7 @@ def carry_out(
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
-    alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
-    parallel = not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
+    parallel = team.size == 1 and not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
     stop_file = store.work / f"stop-{secrets.token_hex(4)}"
     tasks = [
         Task(
@@ -160,13 +165,21 @@ def carry_out(
             if parallel:
                 outcomes = _hand_out(tasks, min(jobs, len(tasks)), backend, scheduler)
             else:
-                outcomes = [perform(task) for task in tasks]
+                outcomes = [perform(task, team) for task in tasks]
         finally:
             stop_file.unlink(missing_ok=True)
     if interrupted.is_set():
         raise Stopped
     store.tidy()
     _report_failures(outcomes, plan)
+
+
+def _check_ranks(plan: RunPlan, team: Team, *, timing: bool) -> None:
+    """Refuse, before any work, what ranks cannot share."""
+    if timing:
+        raise RunError("a timing cannot be shared by ranks: it compares times on one core. Run it without --ranks.")
+    for each in plan.missing:
+        check_team([each.setting.method], each.setting.scenario, team, smoothness=False)
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:

@@ -1,0 +1,358 @@
+"""Ranks of MPI that make one run together, as a team (`colme._core.team`).
+
+Ranks on one machine share arrays (windows of MPI): what one writes, the others read, without a copy. Between machines
+only the numbers of agents move that have a neighbor on the other one (`Halo`). Every rank has a block of the agents,
+and the blocks of a machine follow each other, so a machine has one range of the agents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import textwrap
+import threading
+import weakref
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colme._core.jit import HAVE_NUMBA, LANES, kernel
+from colme._core.team import Neighborhood, Team
+from colme.errors import RunError, missing_extra
+
+PRETEND = "COLME_RANKS_PER_MACHINE"
+"""An environment variable, for tests: so many ranks count as one machine."""
+
+
+def mpi() -> Any:
+    """mpi4py's MPI, or the sentence that says why there is none."""
+    try:
+        from mpi4py import MPI
+    except ModuleNotFoundError:
+        raise missing_extra("mpi4py", "mpi", "a run in ranks") from None
+    except (ImportError, RuntimeError) as error:  # it looks for an MPI when it is imported
+        reason = textwrap.shorten(str(error), 120, placeholder=" ..")
+        raise RunError(
+            f"mpi4py finds no MPI ({reason}): there must be one beside it. Try: pip install mpich (on Windows: "
+            "impi-rt), or load your cluster's MPI module."
+        ) from None
+    return MPI
+
+
+class RankTeam(Team):
+    """The ranks of a communicator, in the order of their machines.
+
+    local     the ranks on this machine, as a team
+    machine   the number of this machine, of `n_machines`
+    """
+
+    def __init__(self, comm: Any):
+        MPI = self._mpi = mpi()
+        machine = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        if PRETEND in os.environ:
+            machine = comm.Split(comm.rank // int(os.environ[PRETEND]))
+        leader = machine.bcast(comm.rank)
+        self.comm = comm.Split(0, leader * comm.size + machine.rank)
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self._check_versions()
+        leaders = sorted(set(self.comm.allgather(leader)))
+        self.machine, self.n_machines = leaders.index(leader), len(leaders)
+        self.machines: list[int] = [leaders.index(each) for each in self.comm.allgather(leader)]
+        """The machine of each rank."""
+        self._local = None if self.n_machines == 1 else _LocalTeam(self, machine)
+        self._shared = _SharedArrays(MPI, machine)
+        self.machine_comm = machine
+
+    def _check_versions(self) -> None:
+        """Refuse ranks whose software may compute other bits."""
+        from colme import __version__
+
+        versions = self.comm.allgather((__version__, np.__version__, HAVE_NUMBA))
+        for rank, theirs in enumerate(versions):
+            if theirs != versions[0]:
+                first, other = (f"colme {v}, NumPy {n}{'' if jit else ', no numba'}" for v, n, jit in
+                                (versions[0], theirs))  # fmt: skip
+                raise RunError(f"rank 0 has {first}, rank {rank} {other}: all must have the same. Install the same.")
+
+    def check_same(self, configuration: Any) -> None:
+        """Refuse ranks that are to run something else than the first."""
+        theirs = self.comm.allgather(zlib.crc32(repr(configuration).encode()))
+        for rank, each in enumerate(theirs):
+            if each != theirs[0]:
+                raise RunError(f"rank {rank} was called with other arguments than rank 0: all must have the same. Set "
+                               "them before the ranks differ.")  # fmt: skip
+
+    @property
+    def local(self) -> Team:
+        return self if self._local is None else self._local
+
+    def neighborhood(self, hood: Neighborhood, indices: NDArray[np.uint32]) -> Neighborhood:
+        return hood if self.n_machines == 1 else Halo(hood, indices)
+
+    def wait(self) -> None:
+        self._shared.wait()
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return self._shared.zeros(shape, dtype)
+
+    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return _gather(self.comm, rows)
+
+    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        return _collect(self.comm, rows)
+
+    def total(self, counts: Any) -> NDArray[np.int64]:
+        return _reduce(self.comm, counts, np.int64, self._mpi.SUM)
+
+    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+        return _reduce(self.comm, numbers, np.float64, self._mpi.MAX)
+
+
+class _LocalTeam(Team):
+    """The ranks of one machine of several."""
+
+    def __init__(self, team: RankTeam, comm: Any):
+        self._team, self.comm = weakref.proxy(team), comm
+        self.rank, self.size, self._mpi = comm.rank, comm.size, team._mpi
+
+    def wait(self) -> None:
+        self._team.wait()
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return self._team.zeros(shape, dtype)
+
+    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return _gather(self.comm, rows)
+
+    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        return _collect(self.comm, rows)
+
+    def total(self, counts: Any) -> NDArray[np.int64]:
+        return _reduce(self.comm, counts, np.int64, self._mpi.SUM)
+
+    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+        return _reduce(self.comm, numbers, np.float64, self._mpi.MAX)
+
+
+def _reduce(comm: Any, values: Any, dtype: Any, operation: Any) -> NDArray[Any]:
+    mine = np.array(values, dtype)
+    out = np.empty_like(mine)
+    comm.Allreduce(mine, out, operation)
+    return out
+
+
+def _counts(comm: Any, rows: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """The numbers of all ranks' rows, and the bytes of a row."""
+    counts = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([len(rows)], np.int64), counts)
+    return counts, int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
+
+
+def _gather(comm: Any, rows: NDArray[Any]) -> NDArray[Any]:
+    counts, width = _counts(comm, rows)
+    out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype)
+    comm.Allgatherv(_bytes(rows), [_bytes(out), counts * width])
+    return out
+
+
+def _collect(comm: Any, rows: NDArray[Any]) -> NDArray[Any] | None:
+    counts, width = _counts(comm, rows)
+    out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype) if comm.rank == 0 else None
+    comm.Gatherv(_bytes(rows), None if out is None else [_bytes(out), counts * width], 0)
+    return out
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class _SharedArrays:
+    """Arrays in windows that all ranks of a machine share.
+
+    A window can only be freed by all ranks together. Each notes which of its arrays are no longer used, and the next
+    allocation frees those that no rank uses."""
+
+    def __init__(self, MPI: Any, comm: Any):
+        self._mpi, self._comm = MPI, comm
+        self._windows: dict[int, Any] = {}
+        self._unused: set[int] = set()
+        self._number = 0
+        self._fence = self._allocate(LANES)
+
+    def _allocate(self, size: int) -> Any:
+        window = self._mpi.Win.Allocate_shared(size if self._comm.rank == 0 else 0, 1, comm=self._comm)
+        window.Lock_all()
+        return window
+
+    def wait(self) -> None:
+        self._fence.Sync()
+        self._comm.Barrier()
+        self._fence.Sync()
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        self._free()
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        window = self._allocate(max(size, 1))
+        memory, _ = window.Shared_query(0)
+        array = np.ndarray(shape, dtype, buffer=memory)
+        rank, n_ranks = self._comm.rank, self._comm.size
+        plain = np.frombuffer(memory, np.uint8, size) if size else np.empty(0, np.uint8)
+        plain[size * rank // n_ranks : size * (rank + 1) // n_ranks] = 0  # each touches its part first
+        self._windows[self._number] = window
+        weakref.finalize(array, self._unused.add, self._number)
+        self._number += 1
+        self.wait()
+        return array
+
+    def _free(self) -> None:
+        unused = set.intersection(*self._comm.allgather(set(self._unused)))
+        for number in sorted(unused):
+            window = self._windows.pop(number)
+            window.Unlock_all()
+            window.Free()
+        self._unused -= unused
+
+
+class Halo(Neighborhood):
+    """The neighborhood where agents are on several machines.
+
+    Arrays hold the agents of this machine, then its halo: those of other machines with a neighbor here, by number.
+    `refresh` sends the numbers of own agents to the machines that have them in their halo."""
+
+    def __init__(self, hood: Neighborhood, indices: NDArray[np.uint32]):
+        """`indices`: the neighbors of the own agents, by number; they become places."""
+        team = hood.team
+        assert isinstance(team, RankTeam)
+        self.__dict__.update(vars(hood))
+        self._seen = {}
+        machine_of, ends = np.array(team.machines), np.array(self.ends)
+        mine = np.flatnonzero(machine_of == team.machine)
+        self.machine_first, machine_end = int(ends[mine[0]]), int(ends[mine[-1] + 1])
+        self.at = self.first - self.machine_first
+        needed = team.zeros((self.n_agents,), np.uint8)
+        needed[indices] = 1
+        team.wait()
+        halo = np.flatnonzero(needed)
+        halo = halo[(halo < self.machine_first) | (halo >= machine_end)]
+        n_machine = -(-(machine_end - self.machine_first) // LANES) * LANES
+        self.n_visible = n_machine + len(halo)
+        del needed
+        place = team.zeros((self.n_agents,), np.uint32)
+        if team.local.rank == 0:
+            place[self.machine_first : machine_end] = np.arange(machine_end - self.machine_first)
+            place[halo] = n_machine + np.arange(len(halo))
+        team.wait()
+        _look_up(indices, place)
+        team.wait()
+        del place
+        self._halo, self._n_machine, self._n_here = halo, n_machine, machine_end - self.machine_first
+        self._ranks, self._full = team, Plan(team, halo, n_machine + np.arange(len(halo)), ends)
+
+    @property
+    def one_machine(self) -> bool:
+        return False
+
+    def plan(self, places: NDArray[Any]) -> Plan:
+        """A plan that brings only those agents of the halo that are at these places, of any rank on this machine."""
+        team = self._ranks
+        used = team.zeros((len(self._halo) + 1,), np.uint8)
+        used[places[places >= self._n_machine] - self._n_machine] = 1
+        team.wait()
+        found = np.flatnonzero(used)
+        team.wait()
+        return Plan(team, self._halo[found], self._n_machine + found, np.array(self.ends))
+
+    def numbers(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        here = places < self._n_machine
+        out = places + np.uint32(self.machine_first)
+        out[~here] = self._halo[places[~here] - np.uint32(self._n_machine)]
+        return out
+
+    def places(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        out = self._n_machine + np.searchsorted(self._halo, numbers)
+        here = (numbers >= self.machine_first) & (numbers < self.machine_first + self._n_here)
+        return np.where(here, numbers - np.int64(self.machine_first), out).astype(np.uint32)
+
+    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> NDArray[Any]:
+        array = self.team.zeros((*rows, self.n_visible), dtype)
+        if fill != 0:
+            if self.team.local.rank == 0:
+                array[...] = fill
+            self.team.wait()
+        return array
+
+    def refresh(self, *arrays: NDArray[Any]) -> None:
+        self.fetch(*arrays)
+
+    def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
+        for array in arrays:
+            if array.ndim == 2 and array.shape[1] == self.n_visible and array.shape[0] != self.n_visible:
+                self.fetch(*array, plan=plan)
+            else:
+                (plan or self._full).exchange(array.reshape(self.n_visible, -1), self.at)
+        self.team.wait()
+
+
+class Plan:
+    """Which numbers are sent to whom, and where those that come belong.
+
+    The agents of a rank are received on every other machine by one rank there; the ranks of a machine take turns."""
+
+    def __init__(self, team: RankTeam, halo: NDArray[np.int64], places: NDArray[np.int64], ends: NDArray[np.int64]):
+        """`halo`: the agents that this machine needs, by number, and their places; `ends`: of all ranks' blocks."""
+        bounds, local = np.searchsorted(halo, ends), team.local
+        sources = [rank for rank in range(team.size) if team.machines[rank] != team.machine
+                   and rank % local.size == local.rank and bounds[rank] < bounds[rank + 1]]  # fmt: skip
+        wanted = {rank: halo[bounds[rank] : bounds[rank + 1]] - ends[rank] for rank in sources}
+        asked = team.comm.alltoall([wanted.get(rank) for rank in range(team.size)])
+        targets = [rank for rank, want in enumerate(asked) if want is not None]
+        nothing = np.empty(0, np.int64)
+        self._send = np.concatenate([asked[rank] for rank in targets] or [nothing])
+        self._send_counts = np.array([len(asked[rank]) for rank in targets], np.int64)
+        self._receive_counts = np.array([len(wanted[rank]) for rank in sources], np.int64)
+        self._receive = np.concatenate([places[bounds[rank] : bounds[rank + 1]] for rank in sources] or [nothing])
+        self._channel = team.comm.Create_dist_graph_adjacent(sources, targets, reorder=False)
+
+    @property
+    def n_sent(self) -> int:
+        """Agents whose numbers this rank sends, counted once per machine that gets them."""
+        return len(self._send)
+
+    def exchange(self, lines: NDArray[Any], at: int) -> None:
+        """Send the rows of own agents, the first of which is row `at`, and put those that come into their places."""
+        width = lines.shape[1] * lines.dtype.itemsize
+        out = lines[at + self._send]
+        came = np.empty((len(self._receive), lines.shape[1]), lines.dtype)
+        self._channel.Neighbor_alltoallv(
+            [_bytes(out), (self._send_counts * width, _starts(self._send_counts) * width)],
+            [_bytes(came), (self._receive_counts * width, _starts(self._receive_counts) * width)],
+        )
+        lines[self._receive] = came
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(counts, dtype=np.int64) - counts
+
+
+@kernel
+def _look_up(indices, place):
+    for k in range(indices.size):
+        indices[k] = place[indices[k]]
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, where it can; mpiexec sends it to all ranks."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
