@@ -39,7 +39,8 @@ class Lists:
 
 def arrays_of(edges: KeptEdges) -> list[NDArray[Any]]:
     """The table's arrays; the first one are the slots."""
-    return [getattr(edges, name) for name in edges.saved]
+    names = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
+    return [getattr(edges, name) for name in names]
 
 
 def copy_of(edges: KeptEdges) -> list[NDArray[Any]]:
