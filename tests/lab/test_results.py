@@ -529,3 +529,10 @@ def test_zero_can_be_expected(tmp_path: Path) -> None:
     expected = {"where": {"level": "agent"}, "metric": "lost_edges", "t": 20, "value": 0.0}
     row, _ = measured(tmp_path, expected)
     assert row["expected"] == 0.0 and row["measured"] >= 0 and not math.isfinite(row["ratio"])
+
+
+def test_if_all_runs_were_resumed_only_the_times_are_missing(sweep: xarray.Dataset) -> None:
+    resumed = sweep.assign(cpu_seconds=sweep["cpu_seconds"] * np.nan)
+    for row, timed in zip(final_rows(resumed), final_rows(sweep), strict=True):
+        assert np.isnan(row["seconds"]) and np.isnan(row["time_ratio"])
+        assert {**row, "seconds": 0, "time_ratio": 0} == {**timed, "seconds": 0, "time_ratio": 0}

@@ -50,6 +50,7 @@ def test_every_method_has_the_same_bits_for_any_number_of_ranks_and_machines(
     assert digests_in_ranks(n_ranks, per_machine, **given) == digests(scenario, names)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_continued_by_another_number_of_ranks_has_the_same_bits(tmp_path: Path) -> None:
     names = ["laplacian", "flow"]
     path = str(tmp_path / "run.npz")
@@ -92,11 +93,12 @@ def test_the_death_of_a_rank_ends_the_job_with_the_command_that_continues_it(tmp
 
 
 @pytest.mark.parametrize(("text", "arguments", "code", "words"), [
-    (EXPERIMENT.format(steps=5, agents=1500), (), 1, "3 workers share 1500 agents: each must have at least 1024"),
+    pytest.param(EXPERIMENT.format(steps=5, agents=1500), (), 1,
+                 "3 workers share 1500 agents: each must have at least 1024", marks=pytest.mark.slow),
     (EXPERIMENT.format(steps=5, agents=4000) + '[[methods]]\nmethod = "colme"\n', (), 1,
      "colME cannot be shared by threads or ranks: it needs all agents in one place"),
     (EXPERIMENT.format(steps=5, agents=4000), ("--steps", "many"), 2, "steps='many': it must be a whole number"),
-    ("steps = ", (), 2, "big.toml"),
+    pytest.param("steps = ", (), 2, "big.toml", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_what_ranks_cannot_do_is_said_once(
     text: str, arguments: tuple[str, ...], code: int, words: str, tmp_path: Path

@@ -44,7 +44,7 @@ def test_a_recording_and_a_given_graph_can_be_shared() -> None:
         assert digest(alone) == digest(shared), method
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2)])
 def test_a_run_is_continued_by_another_number_of_threads(before: int, after: int, tmp_path: Path) -> None:
     names = ["laplacian", "flow", "c", "b"]
     path = tmp_path / "run.npz"

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
+def _wait_until_up(name: str) -> None:
+    """A new cable is not up at once."""
+    end = time.monotonic() + 30
+    show = ["ip", "-n", name, "-br", "link", "show", DEVICE]
+    while " UP " not in subprocess.check_output(show, text=True) and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def two_machines(folder: Path) -> Iterator[TwoMachines]:
     """Namespaces with a cable between them, until the block ends."""
@@ -64,6 +73,8 @@ def two_machines(folder: Path) -> Iterator[TwoMachines]:
             _ip("-n", name, "addr", "add", f"{address}/24", "dev", DEVICE)
             for device in ("lo", DEVICE):
                 _ip("-n", name, "link", "set", device, "up")
+        for name in names:
+            _wait_until_up(name)
         yield TwoMachines(names, folder)
     finally:
         for name in names:

@@ -153,6 +153,11 @@ class CensusState(State):
             self.masses[:], self.previous[:] = masses, previous
         self._hood.refresh(self._seen.reshape(-1))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy: its masses are no longer views of its room."""
+        vars(self).update(state)
+        self.restored()
+
     def _average(self, world: World) -> None:
         """Equation (3)."""
         graph, hood = self._graph, self._hood

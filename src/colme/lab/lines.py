@@ -33,8 +33,8 @@ class Line:
     """Dimension -> place for all that were fixed, the method among them: `data.isel(line.places)`."""
 
 
-def check(data: Any, variable: str, *needed: str) -> xarray.DataArray:
-    """The variable of the dataset, or a refusal."""
+def check(data: Any, variable: str, *needed: str, unknown: bool = False) -> xarray.DataArray:
+    """The variable of the dataset, or a refusal; with `unknown`, it may be NaN everywhere."""
     if not isinstance(data, xarray.Dataset):
         raise ColmeError(f"data={shorten(data)}: it must be an xarray.Dataset. Try traces.to_xarray().")
     one_of(variable, map(str, data.data_vars), "metric")
@@ -45,7 +45,7 @@ def check(data: Any, variable: str, *needed: str) -> xarray.DataArray:
                 f"{variable} has dimensions {_sizes(array)}: {name!r} must be one of them and not empty. "
                 + (f"Try data.expand_dims({name}=[0])." if name == "seed" else f"Choose data with {name!r}.")
             )
-    if not array.notnull().any():
+    if not unknown and not array.notnull().any():
         raise ColmeError(
             f"{variable} is NaN everywhere ({_sizes(array)}): there is nothing to draw. Errors need known true means, "
             "shares of edges need known classes."

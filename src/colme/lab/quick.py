@@ -27,6 +27,7 @@ def simulate_flags(
     changes: dict[str, Any],
     *,
     jobs: int | None = None,
+    threads: int | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Found:
@@ -52,7 +53,7 @@ def simulate_flags(
         first = [each for each in planned if each.setting.seed == every_seed[0]]
         traces = simulate(
             [each.setting.method for each in first], scenario_, steps=setup.steps, seeds=every_seed, n_jobs=jobs,
-            progress=progress, **first[0].setting.options(),
+            threads=threads, progress=progress, **first[0].setting.options(),
         )  # fmt: skip
         found += [(each, list(traces.select(method=each.setting.method))) for each in first]
     return found

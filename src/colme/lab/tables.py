@@ -92,7 +92,7 @@ def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE, paired: bool 
     one, ratios are NaN.
 
     paired   compare each line with the line of the baseline that has the same parameters, where it has them"""
-    seconds = check(data, "cpu_seconds")
+    seconds = check(data, "cpu_seconds", unknown=True)  # if all runs were resumed
     drawn = _rows(data)  # the same lines as in the other tables
     found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
     work = {line.label: data["agent_steps"].isel(line.places) if "agent_steps" in data else 1.0 for line in drawn}

@@ -118,10 +118,10 @@ def together(block: Block) -> Any:
     except CheckpointError as error:
         failure = error
     if block.team.size > 1:
-        words = np.frombuffer(str(failure or "").encode(), np.uint8)
-        said = block.team.gather(words)
-        if len(said) and failure is None:
-            failure = CheckpointError("another worker failed: " + said.tobytes().decode("utf-8", "replace"))
+        words = np.frombuffer(f"{failure}\n".encode() if failure else b"", np.uint8)
+        said = block.team.gather(words).tobytes().decode()
+        if said and failure is None:
+            failure = CheckpointError(said.partition("\n")[0])
     if failure is not None:
         raise failure
 

@@ -101,8 +101,9 @@ class Run:
         self._tables = np.full((len(methods), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and hood.team.size > 1:
+            size = int(hood.team.total(sum(array.nbytes for array in self._own_arrays().values())))
             with together(hood):
-                check_room(checkpoint, self.nbytes)
+                check_room(checkpoint, size)
         # where the first worker sees one: others may see the folder of another machine a little later
         if checkpoint is not None and hood.team.any(hood.team.rank == 0 and checkpoint.exists()):
             self._resume(checkpoint)
@@ -199,17 +200,22 @@ class Run:
         """Write the checkpoint, if there is one."""
         if self._checkpoint is None:
             return
+        split: dict[str, str] = {}
+        for number, state in enumerate(self.states):
+            split |= splits(state, f"state{number}")
+        common = {"t": np.array(self.world.t)} | self.recorder.snapshot()
+        write_checkpoint(self._checkpoint, self.hood, self.configuration, common, self._own_arrays(), split)
+
+    def _own_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps of the own agents."""
         own: dict[str, NDArray[Any]] = {"mean": self.world.mean}
         if self.world.count is not None:
             own["count"] = self.world.count
         if self.world.moments is not None:
             own |= to_arrays(self.world.moments, "moments")
-        split: dict[str, str] = {}
         for number, state in enumerate(self.states):
             own |= to_arrays(state, f"state{number}")
-            split |= splits(state, f"state{number}")
-        common = {"t": np.array(self.world.t)} | self.recorder.snapshot()
-        write_checkpoint(self._checkpoint, self.hood, self.configuration, common, own, split)
+        return own
 
     def _resume(self, path: Path) -> None:
         arrays = read_checkpoint(path, self.hood, self.configuration)

@@ -43,29 +43,60 @@ def mpi() -> Any:
     return MPI
 
 
-class RankTeam(Team):
-    """The ranks of a communicator, in the order of their machines.
-
-    local     the ranks on this machine, as a team
-    machine   the number of this machine, of `n_machines`
-    """
+class _CommTeam(Team):
+    """The ranks of a communicator."""
 
     def __init__(self, comm: Any):
-        MPI = self._mpi = mpi()
-        machine = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._mpi, self.comm = mpi(), comm
+        self.rank, self.size = comm.rank, comm.size
+
+    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+        counts, width = self._counts(rows)
+        out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype)
+        self.comm.Allgatherv(_bytes(rows), [_bytes(out), counts * width])
+        return out
+
+    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+        counts, width = self._counts(rows)
+        out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype) if self.rank == 0 else None
+        self.comm.Gatherv(_bytes(rows), None if out is None else [_bytes(out), counts * width], 0)
+        return out
+
+    def _counts(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+        """The numbers of all ranks' rows, and the bytes of a row."""
+        counts = np.empty(self.size, np.int64)
+        self.comm.Allgather(np.array([len(rows)], np.int64), counts)
+        return counts, int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
+
+    def total(self, counts: Any) -> NDArray[np.int64]:
+        return self._reduce(np.array(counts, np.int64), self._mpi.SUM)
+
+    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+        return self._reduce(np.array(numbers, np.float64), self._mpi.MAX)
+
+    def _reduce(self, mine: NDArray[Any], operation: Any) -> NDArray[Any]:
+        out = np.empty_like(mine)
+        self.comm.Allreduce(mine, out, operation)
+        return out
+
+
+class RankTeam(_CommTeam):
+    """The ranks of a communicator, in the order of their machines; `machine` is the number of this one."""
+
+    def __init__(self, comm: Any):
+        MPI = mpi()
+        here = comm.Split_type(MPI.COMM_TYPE_SHARED)
         if PRETEND in os.environ:
-            machine = comm.Split(comm.rank // int(os.environ[PRETEND]))
-        leader = machine.bcast(comm.rank)
-        self.comm = comm.Split(0, leader * comm.size + machine.rank)
-        self.rank, self.size = self.comm.rank, self.comm.size
+            here = comm.Split(comm.rank // int(os.environ[PRETEND]))
+        leader = here.bcast(comm.rank)  # names the machine
+        super().__init__(comm.Split(0, leader * comm.size + here.rank))
         self._check_versions()
-        leaders = sorted(set(self.comm.allgather(leader)))
-        self.machine, self.n_machines = leaders.index(leader), len(leaders)
-        self.machines: list[int] = [leaders.index(each) for each in self.comm.allgather(leader)]
+        leaders = self.comm.allgather(leader)
+        self.machines: list[int] = [sorted(set(leaders)).index(each) for each in leaders]
         """The machine of each rank."""
-        self._local = None if self.n_machines == 1 else _LocalTeam(self, machine)
-        self._shared = _SharedArrays(MPI, machine)
-        self.machine_comm = machine
+        self.machine, self.n_machines = self.machines[self.rank], max(self.machines) + 1
+        self._shared = _SharedArrays(MPI, here)
+        self._local = None if self.n_machines == 1 else _LocalTeam(here, self._shared)
 
     def _check_versions(self) -> None:
         """Refuse ranks whose software may compute other bits."""
@@ -79,7 +110,6 @@ class RankTeam(Team):
                 raise RunError(f"rank 0 has {first}, rank {rank} {other}: all must have the same. Install the same.")
 
     def check_same(self, configuration: Any) -> None:
-        """Refuse ranks that are to run something else than the first."""
         theirs = self.comm.allgather(zlib.crc32(repr(configuration).encode()))
         for rank, each in enumerate(theirs):
             if each != theirs[0]:
@@ -99,71 +129,19 @@ class RankTeam(Team):
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         return self._shared.zeros(shape, dtype)
 
-    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return _gather(self.comm, rows)
 
-    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
-        return _collect(self.comm, rows)
+class _LocalTeam(_CommTeam):
+    """The ranks on one machine of several."""
 
-    def total(self, counts: Any) -> NDArray[np.int64]:
-        return _reduce(self.comm, counts, np.int64, self._mpi.SUM)
-
-    def greatest(self, numbers: Any) -> NDArray[np.float64]:
-        return _reduce(self.comm, numbers, np.float64, self._mpi.MAX)
-
-
-class _LocalTeam(Team):
-    """The ranks of one machine of several."""
-
-    def __init__(self, team: RankTeam, comm: Any):
-        self._team, self.comm = weakref.proxy(team), comm
-        self.rank, self.size, self._mpi = comm.rank, comm.size, team._mpi
+    def __init__(self, comm: Any, shared: _SharedArrays):
+        super().__init__(comm)
+        self._shared = shared
 
     def wait(self) -> None:
-        self._team.wait()
+        self._shared.wait()
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        return self._team.zeros(shape, dtype)
-
-    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return _gather(self.comm, rows)
-
-    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
-        return _collect(self.comm, rows)
-
-    def total(self, counts: Any) -> NDArray[np.int64]:
-        return _reduce(self.comm, counts, np.int64, self._mpi.SUM)
-
-    def greatest(self, numbers: Any) -> NDArray[np.float64]:
-        return _reduce(self.comm, numbers, np.float64, self._mpi.MAX)
-
-
-def _reduce(comm: Any, values: Any, dtype: Any, operation: Any) -> NDArray[Any]:
-    mine = np.array(values, dtype)
-    out = np.empty_like(mine)
-    comm.Allreduce(mine, out, operation)
-    return out
-
-
-def _counts(comm: Any, rows: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """The numbers of all ranks' rows, and the bytes of a row."""
-    counts = np.empty(comm.size, np.int64)
-    comm.Allgather(np.array([len(rows)], np.int64), counts)
-    return counts, int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
-
-
-def _gather(comm: Any, rows: NDArray[Any]) -> NDArray[Any]:
-    counts, width = _counts(comm, rows)
-    out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype)
-    comm.Allgatherv(_bytes(rows), [_bytes(out), counts * width])
-    return out
-
-
-def _collect(comm: Any, rows: NDArray[Any]) -> NDArray[Any] | None:
-    counts, width = _counts(comm, rows)
-    out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype) if comm.rank == 0 else None
-    comm.Gatherv(_bytes(rows), None if out is None else [_bytes(out), counts * width], 0)
-    return out
+        return self._shared.zeros(shape, dtype)
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -289,12 +267,17 @@ class Halo(Neighborhood):
         self.fetch(*arrays)
 
     def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
+        chosen: Plan = plan or self._full
         for array in arrays:
-            if array.ndim == 2 and array.shape[1] == self.n_visible and array.shape[0] != self.n_visible:
-                self.fetch(*array, plan=plan)
-            else:
-                (plan or self._full).exchange(array.reshape(self.n_visible, -1), self.at)
+            for rows in self._rows(array):
+                chosen.exchange(rows, self.at)
         self.team.wait()
+
+    def _rows(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        """An array as rows by agent; one that has agents on its second axis becomes several."""
+        if array.ndim == 2 and array.shape[1] == self.n_visible and array.shape[0] != self.n_visible:
+            return [row[:, None] for row in array]
+        return [array.reshape(self.n_visible, -1)]
 
 
 class Plan:
@@ -323,12 +306,14 @@ class Plan:
         return len(self._send)
 
     def exchange(self, lines: NDArray[Any], at: int) -> None:
-        """Send the rows of own agents, the first of which is row `at`, and put those that come into their places."""
+        """Send the rows of own agents, the first of which is row `at`, and put those that come into their places.
+
+        Sampling and pruning while the numbers are under way was tried (`Ineighbor_alltoallv`): it gained nothing."""
         width = lines.shape[1] * lines.dtype.itemsize
-        out = lines[at + self._send]
+        out = _bytes(lines[at + self._send])
         came = np.empty((len(self._receive), lines.shape[1]), lines.dtype)
         self._channel.Neighbor_alltoallv(
-            [_bytes(out), (self._send_counts * width, _starts(self._send_counts) * width)],
+            [out, (self._send_counts * width, _starts(self._send_counts) * width)],
             [_bytes(came), (self._receive_counts * width, _starts(self._receive_counts) * width)],
         )
         lines[self._receive] = came

@@ -21,6 +21,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """CPU time per run as bars, quartiles over the seeds as whiskers, and the ratio to the first line of CL-colME."""
+    lines.check(data, "cpu_seconds")
     table = time_table(data)
     unit, name = (1e3, "milliseconds") if table["median"].max() < 0.5 else (1.0, "seconds")
     with canvas(ax, size=(5.2, 0.75 + 0.3 * len(table))) as ax:
