@@ -109,6 +109,15 @@ def test_what_ranks_cannot_do_is_said_once(
     assert "Traceback" not in done.stderr
 
 
+def test_an_mpi4py_without_an_mpi_gets_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "big.toml").write_text(EXPERIMENT.format(steps=5, agents=4000))
+    command = [sys.executable, "-m", "colme", "run", "big.toml", "--ranks"]
+    without = os.environ | {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=without)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("Error: mpi4py finds no MPI") and "Try: pip install mpich" in done.stderr
+
+
 SCRIPT = """
 import colme, sys
 from mpi4py import MPI

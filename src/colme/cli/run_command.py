@@ -141,6 +141,8 @@ def _run(
              spare=SPARE_OF_RUNS, wide=wide)  # fmt: skip
         return
     _announce(plan)
+    if team.size > 1 and plan.missing:
+        say(f"{team.size} ranks share each run. If one of them dies, run the same command to continue.")
     try:
         carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
                   progress=not quiet, team=team)  # fmt: skip

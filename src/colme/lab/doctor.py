@@ -22,7 +22,7 @@ EXTRAS = {
     "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
     "graph": ("networkx",),
     "node": ("cryptography", "eclipse-zenoh", "tomli-w"),
-    "mpi": ("mpi4py",),
+    "mpi": ("mpi4py", "mpich"),
     "mqtt": ("paho-mqtt",),
     "sklearn": ("narwhals", "pyarrow", "scikit-learn", "scipy"),
 }
