@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colme.gossip import Gossip, agents_heard, consensus_round
+from colme._core.team import Neighborhood
+from colme.gossip import Gossip, agents_heard, consensus_round, line_room
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.spectrum import stable_step
 
@@ -28,22 +29,28 @@ def rounds(graph: Graph, weights: NDArray[Any], masses: NDArray[Any], momentum: 
 @pytest.mark.parametrize("number", [np.float32, np.float64])
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("regular", [False, True])
-def test_rounds_are_those_of_the_matrix(regular: bool, lossy: bool, number: Any) -> None:
+@pytest.mark.parametrize("n_columns", [5, 8, 33])
+def test_rounds_are_those_of_the_matrix(n_columns: int, regular: bool, lossy: bool, number: Any) -> None:
+    """With one weight for all neighbors, or one for each; rows of any length are some whole lines of the cache."""
     graph = random_regular_graph(30, 4, rng=0) if regular else gnp_random_graph(30, 0.2, rng=0)
     rng = np.random.default_rng(1)
-    masses = rng.random((30, 5))
+    masses = rng.random((30, n_columns))
     weights = np.full(len(graph.indices), 0.25 if regular else 1 / (graph.max_degree + 1))
     heard = rng.random(len(graph.indices)) < 0.7 if lossy else None
     momentum = 1 + 1 / 3
-    now, before = masses.astype(number), np.zeros_like(masses, number)
+    now, before = (line_room(Neighborhood(30), n_columns, number) for _ in range(2))
+    now[:30, :n_columns] = masses
+    given = number(weights[0]) if regular else weights.astype(number)
     for k in range(4):
         sent = consensus_round(
-            graph.indptr, graph.indices, weights.astype(number), 0, now, before, number(momentum), k == 0, heard, 0.0
-        )
+            graph.indptr, graph.indices, given, 0, now, before, number(momentum), k == 0, heard, 0.0
+        )  # fmt: skip
         now, before = before, now
+    assert not now[:, n_columns:].any()
+    now = now[:30, :n_columns]
     wanted = rounds(graph, weights, masses, momentum, heard, 4)
     np.testing.assert_allclose(now, wanted, rtol=0, atol=1e-14 if number is np.float64 else 3e-6)
-    assert sent == 5 * len(graph.indices)
+    assert sent == n_columns * len(graph.indices)
     if not lossy:
         np.testing.assert_allclose(now.mean(axis=0), masses.mean(axis=0), atol=1e-6)
 

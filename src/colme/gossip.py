@@ -18,11 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.jit import kernel
+from colme._core.jit import at as value_at
+from colme._core.jit import LINE, lanes_like, per_line, prefetch, slp_kernel
 from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
 
+u64 = np.uint64
+
+AHEAD = 2
+"""Agents ahead of the present one whose neighbors' rows are loaded already."""
 EXACT = 256
 """Agents up to which `agents_heard` follows every agent's weight instead of random signs."""
 PROBES = 64
@@ -82,21 +87,23 @@ class Gossip(NamedTuple):
         """The weight in W of a neighbor of this degree."""
         return 1.0 / self.degree if self.regular else float(metropolis_weight(own_degree, degree))
 
-    def weights(self, graph: Graph, hood: Neighborhood | None = None) -> NDArray[np.float64]:
-        """The weight of every neighbor in W, in the order of graph.indices."""
+    def weights(self, graph: Graph, hood: Neighborhood | None = None, dtype: Any = np.float64) -> Any:
+        """The weight of every neighbor in W, in the order of graph.indices; one number if all are the same."""
         if self.regular:
-            return np.full(len(graph.indices), 1.0 / self.degree)
+            return dtype(1.0 / self.degree)
         degree = graph.degrees
         seen = degree if hood is None else hood.seen("degree", degree)
-        return np.asarray(1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0), np.float64)
+        return (1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)).astype(dtype)
 
 
 def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
     """The sum over all agents of numbers or rows of numbers, of which a worker has those of its own agents: the same
     bits for any number of workers (`colme._core.team`)."""
-    sums = np.zeros((hood.n_pages, *own.shape[1:]))
-    for k in range(hood.n_pages):
-        sums[k] = own[k * hood.page : (k + 1) * hood.page].sum(axis=0, dtype=np.float64)
+    sums, whole = np.zeros((hood.n_pages, *own.shape[1:])), len(own) // hood.page
+    pages = own[: whole * hood.page].reshape(whole, hood.page, *own.shape[1:])
+    pages.sum(axis=1, dtype=np.float64, out=sums[:whole])
+    if whole < hood.n_pages:
+        sums[whole] = own[whole * hood.page :].sum(axis=0, dtype=np.float64)
     return hood.team.gather(sums).sum(axis=0)
 
 
@@ -105,40 +112,58 @@ def mean_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
     return sum_over_agents(own, hood) / hood.n_agents
 
 
-@kernel
+def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> NDArray[Any]:
+    """Zeros for `consensus_round`, (visible agents, at least so many columns): each row is some whole lines."""
+    n_lines = -(-n_columns * np.dtype(dtype).itemsize // LINE)
+    return hood.lines(n_lines * LINE // 8).view(dtype).reshape(hood.n_visible, -1)
+
+
+@slp_kernel
 def consensus_round(indptr, indices, weights, at, now, before, momentum, first, heard, negligible):
     """One round for all own agents: momentum (W z - before) + before, or W z in the first round. The result is written
     over `before`. Returns how many numbers were sent, over all edges in both directions.
 
     indptr, indices  the rows of the own agents: the neighbors of a are at the places indices[indptr[a]:indptr[a + 1]]
-    weights          the weight of each of these neighbors in W
+    weights          the weight of each of these neighbors in W, or one number for all
     at               the place of the first own agent; 0 in a plain run
-    now, before      (visible agents, columns): z after the last round and after the one before it
+    now, before      (visible agents, columns), of `line_room`: z after the last round and after the one before it
     momentum, first  c; whether this is the first round
     heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
                      replaced by the agent itself
     negligible       numbers up to this size are set to zero and not sent"""
-    n_columns, number = now.shape[1], now.dtype.type
-    total = np.empty(n_columns, now.dtype)
+    number, n, n_columns = now.dtype.type, u64(indptr.size - 1), u64(now.shape[1])
+    width = u64(per_line(now))
+    total = lanes_like(now)
     sent = 0
-    for a in range(indptr.size - 1):
-        place, own = at + a, number(1.0)
-        total[:] = number(0.0)
-        for j in range(indptr[a], indptr[a + 1]):
-            if heard is not None and not heard[j]:
-                continue
-            weight = weights[j]
-            own -= weight
-            for c in range(n_columns):
-                total[c] += weight * now[indices[j], c]
+    for a in range(n):
+        place, begin, end = u64(at) + u64(a), u64(indptr[a]), u64(indptr[u64(a) + u64(1)])
+        soon = min(u64(a) + u64(AHEAD), n - u64(1))
+        for j in range(u64(indptr[soon]), u64(indptr[soon + u64(1)])):
+            for line in range(n_columns // width):
+                prefetch(now, (u64(indices[j]), u64(line) * width))
         occupied = 0
-        for c in range(n_columns):
-            occupied += 1 if now[place, c] != number(0.0) else 0
-            value = total[c] + own * now[place, c]
-            if not first:
-                value = momentum * (value - before[place, c]) + before[place, c]
-            before[place, c] = value if abs(value) > negligible else number(0.0)
-        sent += occupied * (indptr[a + 1] - indptr[a])
+        for line in range(n_columns // width):
+            column, own = u64(line) * width, number(1.0)
+            for c in range(per_line(now)):
+                total[c] = number(0.0)
+            for j in range(begin, end):
+                if heard is not None and not heard[j]:
+                    continue
+                weight, b = value_at(weights, j), u64(indices[j])
+                own -= weight
+                for c in range(per_line(now)):  # unrolled, for its length is known while compiling
+                    total[c] += weight * now[b, column + u64(c)]
+            for c in range(per_line(now)):
+                mine = now[place, column + u64(c)]
+                occupied += 1 if mine != number(0.0) else 0
+                value = total[c] + own * mine
+                if not first:
+                    old = before[place, column + u64(c)]
+                    value = momentum * (value - old) + old
+                total[c] = value if abs(value) > negligible else number(0.0)
+            for c in range(per_line(now)):
+                before[place, column + u64(c)] = total[c]
+        sent += occupied * (end - begin)
     return sent
 
 
@@ -153,8 +178,8 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     n = hood.n_agents
     n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
     n_columns, own = n_probes or n, slice(hood.at, hood.at + hood.n_own)
-    now, before = (hood.lines(n_columns).reshape(hood.n_visible, n_columns) for _ in range(2))
-    now[own] = np.eye(hood.n_own, n, hood.first) if n_probes == 0 else _signs(hood, n_probes)
+    now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
+    now[own, :n_columns] = np.eye(hood.n_own, n, hood.first) if n_probes == 0 else _signs(hood, n_probes)
     hood.refresh(now.reshape(-1))
     weights, squares = gossip.weights(graph, hood), []
     rounds = max(gossip.rounds, gossip.enough_rounds)
@@ -162,7 +187,7 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         consensus_round(graph.indptr, graph.indices, weights, hood.at, now, before, gossip.momentum, k == 0, None, 0.0)
         now, before = before, now
         hood.refresh(now.reshape(-1))
-        square = np.square(now[own])
+        square = np.square(now[own, :n_columns])
         squares.append(square.sum(axis=1) if n_probes == 0 else square.mean(axis=1))
     each = np.array(squares)
     if gossip.regular:

@@ -37,11 +37,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
-from colme.gossip import Gossip, agents_heard, consensus_round, mean_over_agents
+from colme._core.jit import at, equation, helper, kernel, select
+from colme._core.normal import exponential
+from colme._core.team import Neighborhood
+from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
 from colme.method import Agent, Method, Posterior, Round, State, World
 from colme.spectrum import stable_step
+
+u64 = np.uint64
 
 GRID = np.array([0.0, 0.03, 0.1, 0.3, 0.6, 1.0])
 """The weights that lambda may have."""
@@ -117,7 +121,7 @@ class TrustFilter:
 
 @kernel
 def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, trust):
-    p, moved, in_order = np.empty(GRID.size), np.empty(GRID.size), np.empty(MEMORY)
+    p, moved, remembered = np.empty(GRID.size), np.empty(GRID.size), np.empty(MEMORY)
     move, fall = 0.5 * (1.0 - math.exp(-MOVE * log_time)), 1.0 - math.exp(-FALL * log_time)
     last = GRID.size - 1
     for a in range(sums.shape[0]):
@@ -133,23 +137,21 @@ def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, 
         surprise = MEDIAN
         if judged:
             surprise = (A - mean * D) ** 2 / max(noise * D + (square - mean * mean) * D * D, _TINY)
+        beyond = 0
         for i in range(MEMORY):
-            in_order[i] = surprise if i == slot else surprises[a, i]
-        in_order.sort()
-        temper = in_order[MEMORY // 2] / MEDIAN
-        temper = temper if temper > SURPRISING else 1.0
+            remembered[i] = surprise if i == slot else surprises[a, i]
+            beyond += 1 if remembered[i] > SURPRISING * MEDIAN else 0
+        temper = _median(remembered) / MEDIAN if beyond > MEMORY // 2 else 1.0
+        least = np.inf
         for i in range(GRID.size):
             below, above = probability[a, max(i - 1, 0)], probability[a, min(i + 1, last)]
             moved[i] = (1.0 - fall) * ((1.0 - 2.0 * move) * probability[a, i] + move * below + move * above)
+            p[i] = (GRID[i] * GRID[i] * D - 2.0 * GRID[i] * A) / (2.0 * temper * noise)
+            least = min(least, p[i])
         moved[0] += fall
-        largest = -np.inf
-        for i in range(GRID.size):
-            change = GRID[i] * GRID[i] * D - 2.0 * GRID[i] * A
-            p[i] = math.log(max(moved[i], _TINY)) - change / (2.0 * temper * noise)
-            largest = max(largest, p[i])
         everything = mean = 0.0
         for i in range(GRID.size):
-            p[i] = math.exp(p[i] - largest)
+            p[i] = max(moved[i], _TINY) * exponential(max(least - p[i], -700.0))
             everything += p[i]
         for i in range(GRID.size):
             p[i] /= everything
@@ -162,6 +164,57 @@ def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, 
             surprises[a, slot] = surprise
             total[a, 0] += D
             total[a, 1] += Q
+
+
+@helper
+def _median(values):
+    """Of an odd number of values, which are sorted."""
+    for i in range(1, values.size):
+        value, j = values[i], i
+        while j > 0 and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+    return values[values.size // 2]
+
+
+@equation
+def judged_sums(sample: Any, mean: Any, count: Any, estimate: Any, variance: Any) -> Any:
+    """What a sample adds to A, D, Q, V and C, given the mean of the samples before it, their number, the estimate and
+    its claimed variance; NaN without a sample, or before there is a mean."""
+    away, d = sample - mean, estimate - mean
+    g, shown = away * d, away * away / (count + 1.0)
+    return g, d * d, g * g, shown, select(abs(variance) < np.inf, variance, shown)
+
+
+@equation
+def aged(weight: Any, since: Any, t: Any) -> Any:
+    """A weight below one may be falling as 1 / t: reduce it at step t for evidence from step `since`."""
+    return select(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
+
+
+@equation
+def blended(own: Any, other: Any, trust: Any) -> Any:
+    """own + trust (other - own): the other itself, without rounding, where it is trusted."""
+    return select(trust == 1.0, other, own + trust * (other - own))
+
+
+@equation
+def guarded_estimate(mean: Any, estimate: Any, trust: Any) -> Any:
+    """What a guarded agent reports: without a sample of its own, the estimate."""
+    return select(mean == mean, blended(mean, estimate, trust), estimate)
+
+
+@equation
+def widening(A: Any, D: Any, Q: Any, V: Any, C: Any, trust: Any, n_heard: Any) -> Any:
+    """The factor by which intervals must be widened, at least 1, by recent sums over so many agents."""
+    D, Q, V, C = np.maximum(D, 0.0), np.maximum(Q, 0.0), np.maximum(V, 0.0), np.maximum(C, 0.0)
+    shown = V - 2.0 * trust * A + trust * trust * D
+    claimed = (1.0 - trust) * np.sqrt(V) + trust * np.sqrt(C)
+    claimed = claimed * claimed
+    error = np.sqrt(2.0 / n_heard * (V * V) + 4.0 * (trust * trust) * Q)
+    too_narrow = shown - claimed > 2.0 * error
+    return np.sqrt(select(too_narrow, shown / np.maximum(claimed, _TINY), 1.0))
 
 
 class Judgment:
@@ -193,15 +246,10 @@ class Judgment:
 
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
-        away, d = sample - self.mean, self.estimate - self.mean
-        g = away * d
-        shown = away * away / (self.count + 1.0)
-        known = ~np.isnan(g)
-        judged = known & self.judges
-        claimed = np.where(np.isfinite(self.variance), self.variance, shown)
-        sums = np.stack([g, d * d, g * g, shown, claimed][: self.own.shape[1]], axis=-1)
-        self._add(judged, sums)
-        self.square = np.where(known, self.square + self.count * shown, self.square)
+        sums = judged_sums(sample, self.mean, self.count, self.estimate, self.variance)
+        known = ~np.isnan(sums[0])
+        self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
+        self.square = np.where(known, self.square + self.count * sums[3], self.square)
 
     def _add(self, judged: NDArray[np.bool_], sums: NDArray[np.float64]) -> None:
         self.own[judged] += sums[judged]
@@ -239,10 +287,11 @@ class Judgment:
             self._read(self.learned, self.last, t)
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
-        """A weight below one may be falling as 1 / t: reduce it for evidence from step `since`."""
-        if t <= HESITATION and not self.filter.trusting:
-            weight = 0.5 * weight
-        self.trust[:] = np.where(weight < 1.0, weight * (max(since - 1, 1) / t), weight)
+        """lambda at step t, by this weight, which was learned from evidence of step `since`."""
+        self.trust[:] = aged(self._hesitant(weight, t), since, t)
+
+    def _hesitant(self, weight: NDArray[np.float64], t: int) -> NDArray[np.float64]:
+        return 0.5 * weight if t <= HESITATION and not self.filter.trusting else weight
 
     @property
     def _n_heard(self) -> NDArray[np.float64]:
@@ -251,24 +300,29 @@ class Judgment:
 
     def widening(self) -> NDArray[np.float64]:
         """The factor by which intervals must be widened, at least 1."""
-        A, D, Q, V, C = np.maximum(self.recent.T, np.array([[-np.inf], [0.0], [0.0], [0.0], [0.0]]))
-        shown = V - 2.0 * self.trust * A + self.trust**2 * D
-        claimed = ((1.0 - self.trust) * np.sqrt(V) + self.trust * np.sqrt(C)) ** 2
-        error = np.hypot(np.sqrt(2.0 / self._n_heard) * V, 2.0 * self.trust * np.sqrt(Q))
-        too_narrow = shown - claimed > 2.0 * error
-        return np.sqrt(np.where(too_narrow, shown / np.maximum(claimed, _TINY), 1.0))
+        return np.asarray(widening(*self.recent.T, self.trust, self._n_heard))
 
     def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
-        n = self.count.astype(np.float64)
-        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
-        trust = self.weights
-        own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
-        own = np.where(trust < 1.0, own, 0.0)
+        trust, own = self.weights, self._own_reach(level)
         factor, estimate = self.widening(), self.guarded
         below = factor * (own + trust * (self.estimate - lower))
         above = factor * (own + trust * (upper - self.estimate))
         return estimate - below, estimate + above
+
+    def _own_reach(self, level: float) -> NDArray[np.float64]:
+        """The part of Student's interval of the own mean that enters half of an interval of this level."""
+        n, trust = self.count.astype(np.float64), self.weights
+        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
+        return np.where(trust < 1.0, own, 0.0)
+
+    def points_to_hold(self, truth: NDArray[np.float64], level: float) -> tuple[Any, Any]:
+        """Where the truth lies in the interval that `interval` moved and widened: it is in it if the method's own
+        interval ends below the first point at the lower end, and beyond the second at the upper end."""
+        away, own = (truth - self.guarded) / self.widening(), self._own_reach(level)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.estimate + (away + own) / self.weights, self.estimate + (away - own) / self.weights
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -278,12 +332,7 @@ class Judgment:
     @property
     def guarded(self) -> NDArray[np.float64]:
         """The estimates that guarded agents report."""
-        return np.where(np.isnan(self.mean), self.estimate, blended(self.mean, self.estimate, self.weights))
-
-
-def blended(own: Any, other: Any, trust: Any) -> NDArray[np.float64]:
-    """own + trust (other - own): the other itself, without rounding, where it is trusted."""
-    return np.where(trust == 1.0, other, own + trust * (other - own))
+        return np.asarray(guarded_estimate(self.mean, self.estimate, self.weights))
 
 
 def student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -300,6 +349,103 @@ def student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
 
 
+class ArrayJudgment(Judgment):
+    """The judgment of all agents of an array: the same equations, in kernels."""
+
+    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], hood: Neighborhood):
+        super().__init__(method, gossip, heard, hood.n_own)
+        n_sums = self.own.shape[1]
+        self.own = np.zeros((n_sums, hood.n_own)).T  # each sum of all agents together: they are added to at every step
+        self.seen, self.seen_before = (line_room(hood, n_sums, np.float64) for _ in range(2))
+        """z(k) and z(k - 1) of all visible agents."""
+        self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
+        self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
+        self._reported, self._factor = np.empty((2, hood.n_own))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy: its averages are views of its own room again."""
+        vars(self).update(state)
+        self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
+
+    def swap(self) -> None:
+        """After a round: what was `before` is what was averaged now."""
+        self.now, self.before, self.seen, self.seen_before = self.before, self.now, self.seen_before, self.seen
+
+    def observe(self, sample: Any) -> None:
+        _judge(
+            sample, self.mean, self.count, self.estimate, self.variance, self.judges, self.own.T, self.square
+        )  # fmt: skip
+
+    def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
+        _keep(
+            form.own_mean, form.own_count, form.estimate, form.variance, t, self.filter.trusting, self.mean, self.count,
+            self.estimate, self.variance, self.square, self.first, self.judges,
+        )  # fmt: skip
+        if not gossiped:
+            self._read(self.learned, self.last, t)
+
+    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+        _age(self._hesitant(weight, t), since, t, self.trust)
+
+    def widening(self) -> NDArray[np.float64]:
+        _widen(self.recent, self.trust, self._n_heard, self._factor)
+        return self._factor
+
+    @property
+    def guarded(self) -> NDArray[np.float64]:
+        _report(self.mean, self.estimate, self.trust, self._reported)
+        return self._reported
+
+
+@kernel
+def _judge(sample, mean, count, estimate, variance, judges, own, square):
+    """`Judgment.observe`; own[i] = sum i of all agents."""
+    for a in range(u64(mean.size)):
+        g, dd, gg, shown, claimed = judged_sums(sample[a], mean[a], count[a], estimate[a], variance[a])
+        known = g == g
+        square[a] += count[a] * shown if known else 0.0
+        judged = known and judges[a]
+        own[0, a] += g if judged else 0.0
+        own[1, a] += dd if judged else 0.0
+        own[2, a] += gg if judged else 0.0
+        if own.shape[0] > SUMS:
+            own[3, a] += shown if judged else 0.0
+            own[4, a] += claimed if judged else 0.0
+
+
+@kernel
+def _keep(
+    own_mean, own_count, own_estimate, own_variance, t, trusting, mean, count, estimate, variance, square, first, judges
+):
+    """`Judgment.end_step`: what the method has now (own_..), and what is kept of it for the next samples."""
+    for a in range(u64(mean.size)):
+        n = at(own_count, a)
+        square[a] = 0.0 if n < count[a] else square[a]  # it began anew, at a detected change
+        first[a] = t if count[a] == 0 and n > 0 else first[a]
+        judges[a] = not trusting or t + 1 - first[a] > NEWCOMER * t
+        mean[a], count[a] = own_mean[a], n
+        estimate[a], variance[a] = own_estimate[a], at(own_variance, a)
+
+
+@kernel
+def _age(weight, since, t, trust):
+    for a in range(u64(trust.size)):
+        trust[a] = aged(weight[a], since, t)
+
+
+@kernel
+def _widen(recent, trust, n_heard, out):
+    for a in range(u64(trust.size)):
+        A, D, Q, V, C = recent[a, 0], recent[a, 1], recent[a, 2], recent[a, 3], recent[a, 4]
+        out[a] = widening(A, D, Q, V, C, trust[a], n_heard[a])
+
+
+@kernel
+def _report(mean, estimate, trust, out):
+    for a in range(u64(trust.size)):
+        out[a] = guarded_estimate(mean[a], estimate[a], trust[a])
+
+
 class GuardedState(State):
     """Array form: the state of a method, and the guard around it."""
 
@@ -311,17 +457,12 @@ class GuardedState(State):
         gossip = Gossip.of(whole.n_agents, whole.n_edges, stable_step(whole))
         self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph, hood)
         heard = np.broadcast_to(agents_heard(graph, gossip, hood), (gossip.rounds, n))
-        self.judgment = judgment = Judgment(method, gossip, heard, n)
-        self._seen, self._seen_before = judgment.now, judgment.before  # of all visible agents
-        if world.team.size > 1:
-            n_sums = judgment.own.shape[1]
-            self._seen, self._seen_before = (hood.lines(n_sums).reshape(hood.n_visible, n_sums) for _ in range(2))
-            judgment.now, judgment.before = (each[hood.at : hood.at + n] for each in (self._seen, self._seen_before))
+        self.judgment = ArrayJudgment(method, gossip, heard, hood)
         self.sent = 0  # numbers, to each neighbor
 
     def restored(self) -> None:
         self.inner.restored()
-        self.world.hood.refresh(self._seen.reshape(-1))
+        self.world.hood.refresh(self.judgment.seen.reshape(-1))
 
     def step(self, world: World) -> None:
         judgment = self.judgment
@@ -338,14 +479,13 @@ class GuardedState(State):
         """A round of gossip, whose result all workers see."""
         judgment, graph, hood = self.judgment, self._graph, world.hood
         if judgment.rounds == 0:
-            hood.refresh(self._seen.reshape(-1))
+            hood.refresh(judgment.seen.reshape(-1))
         consensus_round(
-            graph.indptr, graph.indices, self._edge_weights, hood.at, self._seen, self._seen_before,
+            graph.indptr, graph.indices, self._edge_weights, hood.at, judgment.seen, judgment.seen_before,
             judgment.gossip.momentum, judgment.rounds == 0, world.arrived(len(graph.indices)), 0.0,
         )  # fmt: skip
-        self._seen, self._seen_before = self._seen_before, self._seen
-        judgment.now, judgment.before = judgment.before, judgment.now
-        hood.refresh(self._seen.reshape(-1))
+        judgment.swap()
+        hood.refresh(judgment.seen.reshape(-1))
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
@@ -394,9 +534,8 @@ class GuardedState(State):
         as_it_is = bool((judgment.trust == 1.0).all() and (judgment.widening() == 1.0).all())
         if not team.any(not as_it_is):
             return self.inner.coverage(truth, level)
-        found = self.posterior(level)
-        assert found is not None
-        held = known & (found.lower <= truth) & (truth <= found.upper)
+        lowest, highest = (self.inner.cdf(points) for points in judgment.points_to_hold(truth, level))
+        held = known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level)
         n_held, n_known = team.total([np.count_nonzero(held), np.count_nonzero(known)]).tolist()
         return float(n_held / n_known)
 

@@ -230,6 +230,10 @@ class State(ABC):
         """Posterior intervals, for methods that have them."""
         return None
 
+    def cdf(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The posterior probability that each true mean lies below a value; NaN: there is none."""
+        return np.full(len(value), math.nan)
+
 
 class NeighborState(State):
     """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics."""

@@ -17,8 +17,8 @@ from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
     posterior_cdf,
-    posterior_mean,
     posterior_quantiles,
+    posteriors,
 )
 from colme.census.variance_function import CONSTANT
 from tests.support.mixtures import drawn_means
@@ -43,14 +43,16 @@ def test_the_posterior_is_bayes(x: float, noise: float) -> None:
     weight = prior * np.exp(-0.5 * (x - true) ** 2 / noise)
     weight /= weight.sum()
     means, noises, row = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
-    estimate, group, probability, out = np.empty(1), np.zeros(1, np.int64), np.empty(1), np.empty(1)
-    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
-    assert estimate[0] == pytest.approx(weight @ true, abs=1e-9)
+    found, out = posteriors(means, noises, prior_of(row)), np.empty(1)
+    assert found.estimate[0] == pytest.approx(weight @ true, abs=1e-9)
+    assert found.variance[0] == pytest.approx(weight @ (true - weight @ true) ** 2, rel=1e-6)
     members = (
         share * np.exp(-0.5 * (x - location) ** 2 / (noise + variance)) / np.sqrt(2.0 * np.pi * (noise + variance))
     )
-    assert group[0] == 100 + members.argmax()
-    assert probability[0] == pytest.approx(members.max() / (members.sum() + OUTLIERS))
+    assert found.group[0] == 100 + members.argmax()
+    assert found.probability[0] == pytest.approx(members.max() / (members.sum() + OUTLIERS))
+    kept = (members @ (variance / (variance + noise)) + OUTLIERS) / (members.sum() + OUTLIERS)
+    assert found.kept[0] == pytest.approx(kept)
     mass = np.cumsum(weight) - 0.5 * weight
     for value in (-3.0, 0.1, x):
         posterior_cdf(np.array([value]), means, noises, prior_of(row), out)
@@ -81,10 +83,10 @@ def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: flo
 
 def test_without_a_prior_the_posterior_is_that_of_the_local_mean() -> None:
     means, noises, row = np.array([1.0, np.nan, 2.0]), np.array([4.0, 1.0, np.inf]), np.full(3, -1)
-    estimate, group, probability, out = np.empty(3), np.ones(3, np.int64), np.empty(3), np.empty(3)
-    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
-    np.testing.assert_array_equal(estimate, means)
-    assert probability.tolist() == [0.0, 0.0, 0.0]
+    found, out = posteriors(means, noises, prior_of(row)), np.empty(3)
+    np.testing.assert_array_equal(found.estimate, means)
+    np.testing.assert_array_equal(found.variance, noises)
+    assert found.probability.tolist() == [0.0, 0.0, 0.0] and found.kept.tolist() == [1.0, 1.0, 1.0]
     posterior_quantiles(0.95, means, noises, prior_of(row), out)
     np.testing.assert_allclose(out, [1.0 + 2.0 * 1.6448536269514722, np.nan, np.inf])
     posterior_quantiles(0.05, means, noises, prior_of(row), out)
@@ -95,12 +97,11 @@ def test_without_a_prior_the_posterior_is_that_of_the_local_mean() -> None:
 
 @given(x=st.floats(-50.0, 50.0), noise=st.floats(1e-6, 100.0))
 def test_estimates_lie_between_the_components_and_the_local_mean(x: float, noise: float) -> None:
-    estimate, group, probability = np.empty(1), np.zeros(1, np.int64), np.empty(1)
     means, noises, row = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
-    posterior_mean(means, noises, prior_of(row), estimate, group, probability)
+    found = posteriors(means, noises, prior_of(row))
     ends = np.append(PRIOR[1], x)
-    assert ends.min() - 1e-9 <= estimate[0] <= ends.max() + 1e-9
-    assert 0.0 <= probability[0] <= 1.0
+    assert ends.min() - 1e-9 <= found.estimate[0] <= ends.max() + 1e-9
+    assert 0.0 <= found.probability[0] <= 1.0
 
 
 def test_small_histograms_get_a_single_component() -> None:
@@ -136,8 +137,7 @@ def test_few_agents_pull_a_mean_far_away_no_more_than_one_at_the_limit() -> None
     one = (np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 3.0))
     limit = np.array([LIMIT])
     prior = MixturePrior(np.zeros(n, np.int64), *one, np.array([1]), np.zeros(1), FIRST_GROUP, CONSTANT[None], limit)
-    estimate, group, probability, middle = np.empty(n), np.zeros(n, np.int64), np.empty(n), np.empty(n)
-    posterior_mean(x, np.ones(n), prior, estimate, group, probability)
+    estimate, middle = posteriors(x, np.ones(n), prior).estimate, np.empty(n)
     np.testing.assert_allclose(x - estimate, [0.25, -1.0, 1.25, 1.25])
     posterior_quantiles(0.5, x, np.ones(n), prior, middle)
     np.testing.assert_allclose(middle, estimate, atol=1e-9)

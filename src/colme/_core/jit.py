@@ -42,6 +42,8 @@ LANES = 64
 """Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
 CHUNK = 1024
 """Agents per chunk, 16 blocks: what a kernel works out before it writes it down, while the fastest cache holds it."""
+LINE = 64
+"""Bytes of a line of the cache."""
 
 try:
     if os.environ.get("COLME_NUMBA", "1") == "0":
@@ -128,6 +130,12 @@ def chunk_like(array: Any) -> Any:
     return np.empty(CHUNK, array.dtype)
 
 
+def per_line(array: Any) -> Any:
+    """How many numbers of the array's type a line of the cache holds: in a kernel a constant, by which loops of that
+    length are unrolled."""
+    return LINE // array.dtype.itemsize
+
+
 def wide_vectors() -> None:
     """In a kernel: use vector registers of 512 bits where the processor has them; compilers hesitate to.
 
@@ -135,13 +143,13 @@ def wide_vectors() -> None:
 
 
 def bits_to_float(bits: Any) -> Any:
-    """The float32 with the bits of an int32 (or an array of them)."""
-    return bits.view(np.float32)
+    """The float32 with the bits of an int32, the float64 with those of an int64 (or an array of them)."""
+    return bits.view(np.float32 if bits.dtype.itemsize == 4 else np.float64)
 
 
 def float_to_bits(value: Any) -> Any:
-    """The int32 with the bits of a float32 (or an array of them)."""
-    return value.view(np.int32)
+    """The int32 with the bits of a float32, the int64 with those of a float64 (or an array of them)."""
+    return value.view(np.int32 if value.dtype.itemsize == 4 else np.int64)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Any:
@@ -337,11 +345,13 @@ if HAVE_NUMBA:
 
     @intrinsic
     def _float_of(typing_context, bits):
-        return types.float32(bits), lambda context, builder, signature, args: builder.bitcast(args[0], ir.FloatType())
+        found, kind = (types.float32, ir.FloatType()) if bits.bitwidth == 32 else (types.float64, ir.DoubleType())
+        return found(bits), lambda context, builder, signature, args: builder.bitcast(args[0], kind)
 
     @intrinsic
     def _int_of(typing_context, value):
-        return types.int32(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(32))
+        found = types.int32 if value.bitwidth == 32 else types.int64
+        return found(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(found.bitwidth))
 
     @intrinsic
     def _prefetch(typing_context, array, place):
@@ -375,6 +385,11 @@ if HAVE_NUMBA:
     @overload(chunk_like, inline="always")
     def _chunk_like(array):
         return lambda array: carray(_chunk_on_stack(array), CHUNK)
+
+    @overload(per_line, inline="always")
+    def _per_line(array):
+        constant = LINE * 8 // array.dtype.bitwidth
+        return lambda array: constant
 
     @overload(wide_vectors, inline="always")
     def _wide_vectors():

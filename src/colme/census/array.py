@@ -6,33 +6,35 @@ The equations are numbered as in `colme.census.method`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
+from colme._core.jit import LINE, kernel
 from colme._core.saved_state import COMMON
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
-    borrowing,
+    Posteriors,
+    find_posteriors,
     posterior_cdf,
     posterior_interval,
-    posterior_mean,
 )
 from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
 from colme.census.variance_function import CONSTANT, is_constant
-from colme.gossip import agents_heard, consensus_round, mean_over_agents, sum_over_agents
+from colme.gossip import agents_heard, consensus_round, line_room, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
 
 if TYPE_CHECKING:
     from colme.census.method import Census
+
+u64 = np.uint64
 
 AGREEMENT = 0.05
 """Agents share the fit of the average histogram if their own differs from it by less than this part of the sampling
@@ -41,29 +43,17 @@ variance. The fits of other agents start from it."""
 
 @kernel
 def misjudged_edges(indptr, indices, at, group, class_):
-    """The number of edges between classes, of those whose ends are in one group, of edges within classes, and of those
-    whose ends are in two groups: at own agents, whose first one has the place `at`, in both directions."""
-    between = wrong = within = lost = 0
-    for a in range(indptr.size - 1):
-        place = at + a
-        for j in range(indptr[a], indptr[a + 1]):
-            b = indices[j]
-            if class_[place] != class_[b]:
-                between += 1
-                wrong += 1 if group[place] == group[b] else 0
-            else:
-                within += 1
-                lost += 1 if group[place] != group[b] else 0
-    return between, wrong, within, lost
-
-
-class PosteriorSummary(NamedTuple):
-    """The posterior of every agent: the priors, posterior means, most probable groups and their probabilities."""
-
-    prior: MixturePrior
-    estimate: NDArray[np.float64]
-    group: NDArray[np.int64]
-    probability: NDArray[np.float64]
+    """Of the edges between classes, how many have ends in one group; of those within classes, how many have ends in two
+    groups: at own agents, whose first one has the place `at`, in both directions."""
+    wrong = lost = 0
+    for a in range(u64(indptr.size - 1)):
+        place = u64(at) + u64(a)
+        for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
+            b = u64(indices[j])
+            apart, others = int(group[place] != group[b]), int(class_[place] != class_[b])
+            wrong += others & (1 - apart)  # no branch: nobody could guess which way it goes
+            lost += apart & (1 - others)
+    return wrong, lost
 
 
 class CensusState(State):
@@ -80,7 +70,7 @@ class CensusState(State):
         self._graph, self._world, self._hood, self._fit_all = graph, world, hood, method.fits == "own"
         self.schedule = Schedule.of(method, whole.n_agents, whole.n_edges, stable_step(whole), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
-        self.weights: NDArray[Any] = self.schedule.gossip.weights(graph, hood).astype(world.exchange)
+        self.weights = self.schedule.gossip.weights(graph, hood, world.exchange)
         self.heard = agents_heard(graph, self.schedule.gossip, hood)
         self._class = hood.seen("class", world.class_)
         self.began = 0  # the step at which the last census started
@@ -96,11 +86,16 @@ class CensusState(State):
         self.sent = 0  # numbers, by all agents to all their neighbors
         self.sampling = SamplingNoise(n, self.schedule.sigma)
         self.detector = ChangeDetector(n) if method.restart else None
-        self._summary: tuple[int, PosteriorSummary] | None = None  # at which step
-        self._shares: tuple[PosteriorSummary, tuple[float, float]] | None = None  # of which posterior
+        self._alone = graph.degrees == 0
+        self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
+        self._noise = np.empty(n)  # the sampling variances of the own means
+        self._prior, self._posteriors = self.fitted.prior, Posteriors.room(n)
+        self._noise_at = self._posterior_at = self._shares_at = -1  # the steps that these are of
+        self._shares = math.nan, math.nan
+        self._n_edges: NDArray[np.int64] | None = None  # between classes, and within
 
     def step(self, world: World) -> None:
-        self._summary = None
+        self._noise_at = self._posterior_at = -1
         if self.detector is not None:
             self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.sampling.factor))
         self.sampling.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
@@ -122,7 +117,7 @@ class CensusState(State):
         used = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
         self.codes = used if world.team.size == 1 else np.unique(world.team.gather(used))
         self._make_room()
-        self.masses[:] = 0.0
+        self._hood.my_lines(self._seen)[:] = 0.0
         for agents, codes, masses in parts:
             self.masses[agents[:, None], np.searchsorted(self.codes, codes)] = masses
         self._hood.refresh(self._seen.reshape(-1))
@@ -134,16 +129,14 @@ class CensusState(State):
     def _make_room(self) -> None:
         """Arrays for a census, in the room of the last one if it is large enough."""
         hood, exchange, n_columns = self._hood, self._world.exchange, len(self.codes)
-        size = hood.n_visible * n_columns
-        if not self._rooms or size > self._rooms[0].view(exchange).size:
+        width = -(-n_columns // (LINE // np.dtype(exchange).itemsize)) * (LINE // np.dtype(exchange).itemsize)
+        size = hood.n_visible * width
+        if not self._rooms or size > self._rooms[0].size:
             self._rooms = []
             self.masses = self.previous = self._seen = self._seen_before = np.empty((0, 0), exchange)
-            width = -(-n_columns * np.dtype(exchange).itemsize // 8)
-            self._rooms = [hood.lines(width + width // 4) for _ in range(2)]
-        self._seen, self._seen_before = (
-            room.view(exchange)[:size].reshape(hood.n_visible, n_columns) for room in self._rooms
-        )
-        own = slice(hood.at, hood.at + self._world.n_agents)
+            self._rooms = [line_room(hood, width, exchange).reshape(-1) for _ in range(2)]
+        self._seen, self._seen_before = (room[:size].reshape(hood.n_visible, width) for room in self._rooms)
+        own = slice(hood.at, hood.at + self._world.n_agents), slice(n_columns)
         self.masses, self.previous = self._seen[own], self._seen_before[own]
 
     def restored(self) -> None:
@@ -187,7 +180,8 @@ class CensusState(State):
         function = self.sampling.function
         if self._fit_all:
             return FittedMixtures.of_agents(
-                masses, bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor, function=function
+                np.ascontiguousarray(masses), bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor,
+                function=function,
             )
         average, difference = mean_over_agents(masses, hood), np.empty(n)
         disagreement(masses, average, bins.center, reached, difference)
@@ -208,18 +202,18 @@ class CensusState(State):
             function=np.concatenate([shared[None], function[differ]]), warm_start=True, team=hood.team,
         )  # fmt: skip
 
-    def summary(self) -> PosteriorSummary:
-        """Equation (5), as of the current step."""
-        t, n = self._world.t, self._world.n_agents
-        if self._summary is None or self._summary[0] != t:
+    def summary(self) -> tuple[MixturePrior, Posteriors]:
+        """Equation (5), as of the current step: the priors, and the posterior of every agent."""
+        if self._posterior_at != self._world.t:
             fitted = self.fitted
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
-            prior = fitted.prior._replace(row=np.where(self._graph.degrees == 0, -1, fitted.row))
-            found = PosteriorSummary(prior, np.empty(n), np.zeros(n, np.int64), np.empty(n))
-            posterior_mean(self.own_mean, self.noise, *found)
-            self._summary = t, found
-        return self._summary[1]
+            self._prior = fitted.prior
+            if self._alone.any():
+                self._prior = fitted.prior._replace(row=np.where(self._alone, -1, fitted.row))
+            find_posteriors(self.own_mean, self.noise, self._prior, self._posteriors)
+            self._posterior_at = self._world.t
+        return self._prior, self._posteriors
 
     @property
     def own_mean(self) -> NDArray[np.float64]:
@@ -234,18 +228,18 @@ class CensusState(State):
     @property
     def variance(self) -> NDArray[np.float64]:
         """The posterior variance of every true mean."""
-        kept, variance = np.empty((2, self._world.n_agents))
-        borrowing(self.own_mean, self.noise, self.summary().prior, self.summary().estimate, kept, variance)
-        return variance
+        return self.summary()[1].variance
 
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        return self.sampling.of_means()
+        if self._noise_at != self._world.t:
+            self._noise, self._noise_at = self.sampling.of_means(), self._world.t
+        return self._noise
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
-        return self.summary().estimate
+        return self.summary()[1].estimate
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -255,28 +249,32 @@ class CensusState(State):
     @property
     def n_groups(self) -> float:  # type: ignore[override]
         """Components of an agent's mixture, on average over agents."""
-        prior = self.summary().prior
-        total = self._hood.team.total(prior.n_components[np.maximum(prior.row, 0)].sum())
-        return int(total) / self._hood.n_agents
+        row, n_components = self.summary()[0].row, self._prior.n_components
+        each = n_components[:1] if len(n_components) == 1 else n_components[np.maximum(row, 0)]
+        return int(self._hood.team.total(each.sum() * (len(row) // len(each)))) / self._hood.n_agents
 
     def posterior(self, level: float) -> Posterior:
-        ends = posterior_interval(level, self.own_mean, self.noise, self.summary().prior)
-        return Posterior(self.summary().probability, *ends)
+        prior, found = self.summary()
+        return Posterior(found.probability, *posterior_interval(level, self.own_mean, self.noise, prior))
+
+    def cdf(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        out = np.empty(len(value))
+        posterior_cdf(value, self.own_mean, self.noise, self.summary()[0], out)
+        return out
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        out = np.empty(len(truth))
-        posterior_cdf(truth, self.own_mean, self.noise, self.summary().prior, out)
-        out = out[~np.isnan(out)]
-        within = np.count_nonzero(np.abs(out - 0.5) <= 0.5 * level)
-        n_within, n_known = self._hood.team.total([within, len(out)]).tolist()
+        below = self.cdf(truth)
+        n_known = len(below) - np.count_nonzero(np.isnan(below))
+        within = np.count_nonzero(np.abs(below - 0.5) <= 0.5 * level)
+        n_within, n_known = self._hood.team.total([within, n_known]).tolist()
         return n_within / n_known if n_known else math.nan
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.summary().group
+        return self.summary()[1].group.astype(np.int64)
 
     def graph(self) -> Graph:
         """The edges between neighbors of the same group."""
-        graph, group = self._graph, self.summary().group
+        graph, group = self._graph, self.summary()[1].group
         return graph.kept(np.repeat(group, graph.degrees) == self._hood.seen("group", group)[graph.indices])
 
     @property
@@ -290,15 +288,17 @@ class CensusState(State):
         return self._misjudged()[1]
 
     def _misjudged(self) -> tuple[float, float]:
-        summary = self.summary()
-        if self._shares is None or self._shares[0] is not summary:
+        if self._shares_at != self._world.t:
             graph, hood = self._graph, self._hood
-            group = hood.seen("group", summary.group)
+            if self._n_edges is None:  # all agents in one group: all edges between classes are wrong
+                between, _ = misjudged_edges(graph.indptr, graph.indices, hood.at, np.zeros_like(self._class), self._class)
+                self._n_edges = np.maximum(hood.team.total([between, len(graph.indices) - between]), 1)
+            group = hood.seen("group", self.summary()[1].group)
             counts = misjudged_edges(graph.indptr, graph.indices, hood.at, group, self._class)
-            between, wrong, within, lost = hood.team.total(counts).tolist()
-            self._shares = summary, (wrong / max(between, 1), lost / max(within, 1))
-        return self._shares[1]
+            wrong, lost = (hood.team.total(counts) / self._n_edges).tolist()
+            self._shares, self._shares_at = (wrong, lost), self._world.t
+        return self._shares
 
     @property
     def isolated(self) -> int:
-        return int(self._hood.team.total(np.count_nonzero(self._graph.degrees == 0)))
+        return self._n_alone

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
-from colme.census.normal import normal_density
+from colme._core.normal import normal_density
 from colme.census.variance_function import excess_noise, variance_at
 
 i64 = np.int64  # a plain number in a call would make numba compile the callee for that very number

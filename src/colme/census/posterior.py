@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import helper, kernel
+from colme._core.jit import LANES, helper, kernel, lanes_like, select
 from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
 from colme.census.mixture import (
@@ -33,9 +33,11 @@ from colme.census.mixture import (
     moments_of,
     range_of,
 )
-from colme.census.normal import normal_cdf, normal_density, normal_quantile
+from colme._core.normal import cumulative, exponential, normal_cdf, normal_density, normal_quantile
 from colme.census.uncertainty import added_variance
 from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
+
+u64 = np.uint64
 
 FEW = 500.0
 """A histogram of fewer agents, unless they are all there are, is fitted by a single component."""
@@ -323,40 +325,107 @@ def _deviating_grids(masses, bins, reached, n_agents, prior, share):
                     share[row, g] = mass / total
 
 
-@kernel
-def posterior_mean(mean, noise, prior, estimate, group, probability):
-    """Equation (5) for every agent: the posterior mean, the group of the most probable component, its probability."""
-    p = np.empty(MAX_COMPONENTS + 1)
-    for a in range(mean.size):
-        x, s2, row = mean[a], noise[a], prior.row[a]
-        if x != x or row < 0:
-            estimate[a], group[a], probability[a] = x, 0, 0.0
-            continue
-        k = prior.n_components[row]
-        _membership(x, s2, prior, row, p)
-        value, best = p[k] * x, 0
-        for i in range(k):
-            value += p[i] * _middle(i, x, _noise_in(i, s2, prior, row), prior, row)
-            best = i if p[i] > p[best] else best
-        estimate[a], group[a], probability[a] = value, prior.first_group[row] + best, p[best]
-
-
 class Posteriors(NamedTuple):
-    """The posterior of every agent: its mean and variance, the most probable group and its probability."""
+    """The posterior of every agent."""
 
     estimate: NDArray[np.float64]
+    """Its mean, equation (5)."""
     variance: NDArray[np.float64]
-    group: NDArray[np.int64]
+    kept: NDArray[np.float64]
+    """The weight of the own mean in the estimate, given the memberships; the rest is borrowed."""
+    group: NDArray[np.int32]
+    """The most probable component."""
     probability: NDArray[np.float64]
+    """Of that component."""
+
+    @classmethod
+    def room(cls, n_agents: int) -> Posteriors:
+        """For so many agents, without values."""
+        return cls(*np.empty((3, n_agents)), np.zeros(n_agents, np.int32), np.empty(n_agents))
 
 
 def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
-    """`posterior_mean` and `borrowing` of some agents."""
-    n = len(mean)
-    found = Posteriors(np.empty(n), np.empty(n), np.zeros(n, np.int64), np.empty(n))
-    posterior_mean(mean, noise, prior, found.estimate, found.group, found.probability)
-    borrowing(mean, noise, prior, found.estimate, np.empty(n), found.variance)
+    """The posteriors of some agents with these means, of these sampling variances."""
+    found = Posteriors.room(len(mean))
+    find_posteriors(mean, noise, prior, found)
     return found
+
+
+@kernel
+def find_posteriors(mean, noise, prior, out):
+    """`posteriors`, written to `out`. Agents with the same prior that follow each other are evaluated together, one
+    component at a time, in vector instructions."""
+    x, s2, total, shift = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    square, kept, best, which = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    a, n = u64(0), u64(mean.size)
+    while a < n:
+        row, size = prior.row[a], _run(prior.row, a)
+        k, none, limit = _components_of(prior, row)
+        for lane in range(size):
+            x[lane], s2[lane] = mean[a + lane], noise[a + lane]
+            total[lane], shift[lane], square[lane], kept[lane] = none, 0.0, none * s2[lane], none
+            best[lane], which[lane] = 0.0, 0.0
+        for i in range(k):
+            weight, location, variance, relative = _component(prior, row, i)
+            for lane in range(size):
+                # the mean in the component is x + moved, its variance own * noise
+                p, own, noise_i, moved = _in_component(x[lane], s2[lane], weight, location, variance, relative, limit)
+                total[lane] += p
+                shift[lane] += p * moved
+                square[lane] += p * (own * noise_i + moved * moved)
+                kept[lane] += p * own
+                which[lane] = select(p > best[lane], float(i), which[lane])
+                best[lane] = select(p > best[lane], p, best[lane])
+        first_group = prior.first_group[row] if row >= 0 else 0
+        for lane in range(size):
+            scale = 1.0 / total[lane]
+            moved, known = shift[lane] * scale, total[lane] > 0.0 and x[lane] == x[lane] and s2[lane] < np.inf
+            out.estimate[a + lane] = x[lane] + moved if known else x[lane]
+            out.variance[a + lane] = max(square[lane] * scale - moved * moved, 0.0) if known else s2[lane]
+            out.kept[a + lane] = kept[lane] * scale if known else 1.0
+            out.group[a + lane] = first_group + int(which[lane]) if x[lane] == x[lane] else 0
+            out.probability[a + lane] = best[lane] * scale if known else 0.0
+        a += size
+
+
+@helper
+def _run(row, a):
+    """How many agents from a on use the same prior, at most LANES."""
+    end = min(a + u64(LANES), u64(row.size))
+    b = a + u64(1)
+    while b < end and row[b] == row[a]:
+        b += u64(1)
+    return b - a
+
+
+@helper
+def _components_of(prior, row):
+    """(number of components, density of belonging to none, limit) of a prior; no components where row < 0."""
+    if row < 0:
+        return 0, 1.0, np.inf
+    return prior.n_components[row], prior.outlier_density[row] * math.sqrt(2.0 * math.pi), prior.limit[row]
+
+
+@helper
+def _component(prior, row, i):
+    """(weight, location, variance) of component i, and the variance of samples there (`variance_at`)."""
+    location, variance = prior.location[row, i], prior.variance[row, i]
+    return prior.weight[row, i], location, variance, variance_at(prior.function[row], location, variance)
+
+
+@helper
+def _in_component(x, s2, weight, location, variance, relative, limit):
+    """For one component: its probability given the mean x of sampling variance s2, up to a factor that all components
+    share; the weight of x in the posterior mean; the sampling variance in it; and the posterior mean minus x."""
+    noise = s2 + excess_noise(relative, s2)
+    everything = max(noise + variance, TINY)
+    precision, away = 1.0 / everything, x - location
+    root = math.sqrt(precision)
+    e = away * away * precision
+    p = select(e < 64.0, weight * root * exponential(-0.5 * select(e < 64.0, e, 0.0)), 0.0)
+    beyond = max(abs(away) - limit * (everything * root), 0.0)
+    pulled = away - select(away < 0.0, -beyond, beyond)
+    return p, variance * precision, noise, -(noise * precision) * pulled
 
 
 def posterior_interval(
@@ -405,7 +474,7 @@ def _membership(x, s2, prior, row, p):
 @helper
 def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
     """(posterior mean, posterior variance) of one agent whose prior has these k components; `p` has room for their
-    probabilities. The mean is that of `posterior_mean`, the variance that of `borrowing`."""
+    probabilities. They are those of `posteriors`, without a function or limit."""
     if x != x or k == 0 or not 0.0 < s2 < np.inf:
         return x, s2
     total = none = outlier_density * math.sqrt(2.0 * math.pi)
@@ -427,45 +496,29 @@ def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
 
 
 @kernel
-def borrowing(mean, noise, prior, estimate, kept, spread):
-    """kept[a] = the weight of agent a's own mean in its estimate, given the memberships (the rest is borrowed);
-    spread[a] = the posterior variance around the estimate."""
-    p = np.empty(MAX_COMPONENTS + 1)
-    for a in range(mean.size):
-        x, s2, row = mean[a], noise[a], prior.row[a]
-        kept[a], spread[a] = 1.0, s2
-        if x != x or row < 0:
-            continue
-        variance, k = prior.variance[row], prior.n_components[row]
-        _membership(x, s2, prior, row, p)
-        kept[a], spread[a] = p[k], p[k] * (s2 + (x - estimate[a]) ** 2)
-        for i in range(k):
-            noise_i = _noise_in(i, s2, prior, row)
-            own = variance[i] / (variance[i] + noise_i)
-            kept[a] += p[i] * own
-            spread[a] += p[i] * (own * noise_i + (_middle(i, x, noise_i, prior, row) - estimate[a]) ** 2)
-
-
-@kernel
 def posterior_cdf(value, mean, noise, prior, out):
     """out[a] = the posterior probability that agent a's true mean lies below value[a]; NaN without a sample."""
-    p = np.empty(MAX_COMPONENTS + 1)
-    for a in range(mean.size):
-        x, s2, row = mean[a], noise[a], prior.row[a]
-        if x != x:
-            out[a] = np.nan
-        elif row < 0:
-            out[a] = normal_cdf(value[a], x, s2)
-        else:
-            variance, k = prior.variance[row], prior.n_components[row]
-            _membership(x, s2, prior, row, p)
-            total = p[k] * normal_cdf(value[a], x, s2)
-            for i in range(k):
-                noise_i = _noise_in(i, s2, prior, row)
-                kept = variance[i] / (variance[i] + noise_i)
-                middle = _middle(i, x, noise_i, prior, row)
-                total += p[i] * normal_cdf(value[a], middle, max(kept * noise_i, TINY))
-            out[a] = total
+    x, s2, away = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    total, below, alone = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    a, n = u64(0), u64(mean.size)
+    while a < n:
+        row, size = prior.row[a], _run(prior.row, a)
+        k, none, limit = _components_of(prior, row)
+        for lane in range(size):
+            x[lane], s2[lane], away[lane] = mean[a + lane], noise[a + lane], value[a + lane] - mean[a + lane]
+            alone[lane] = cumulative(away[lane] / math.sqrt(max(s2[lane], TINY)))  # without a prior
+            total[lane], below[lane] = none, none * alone[lane]
+        for i in range(k):
+            weight, location, variance, relative = _component(prior, row, i)
+            for lane in range(size):
+                p, own, noise_i, moved = _in_component(x[lane], s2[lane], weight, location, variance, relative, limit)
+                total[lane] += p
+                below[lane] += p * cumulative((away[lane] - moved) / math.sqrt(max(own * noise_i, TINY)))
+        for lane in range(size):
+            known = total[lane] > 0.0 and s2[lane] < np.inf
+            found = below[lane] / total[lane] if known else alone[lane]
+            out[a + lane] = found if x[lane] == x[lane] else np.nan
+        a += size
 
 
 @kernel

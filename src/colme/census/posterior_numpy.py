@@ -28,13 +28,15 @@ _EXACT = 1e-6
 
 def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
     """`colme.census.posterior.posteriors`."""
-    found = Posteriors(mean.copy(), noise.copy(), np.zeros(len(mean), np.int64), np.zeros(len(mean)))
+    found = Posteriors.room(len(mean))
+    found.estimate[:], found.variance[:], found.kept[:], found.probability[:] = mean, noise, 1.0, 0.0
     for agents, row in _by_row(mean, prior):
         x, s2 = mean[agents], noise[agents]
-        p, middle, variance = _components(x, s2, prior, row)
+        p, middle, variance, kept = _components(x, s2, prior, row)
         value = (p * middle).sum(axis=0)
         found.estimate[agents] = value
         found.variance[agents] = (p * (variance + (middle - value) ** 2)).sum(axis=0)
+        found.kept[agents] = (p * kept).sum(axis=0)
         best = np.argmax(p[:-1], axis=0)
         found.group[agents] = prior.first_group[row] + best
         found.probability[agents] = p[best, np.arange(len(agents))]
@@ -56,7 +58,7 @@ def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> NDAr
         out = mean + z * np.sqrt(noise)  # without a prior: N(mean, noise)
     for agents, row in _by_row(mean, prior):
         agents = agents[noise[agents] < np.inf]
-        p, middle, variance = _components(mean[agents], noise[agents], prior, row)
+        p, middle, variance, _ = _components(mean[agents], noise[agents], prior, row)
         out[agents] = _mixture_quantiles(level, z, p, middle, np.sqrt(np.maximum(variance, TINY)))
     return out
 
@@ -68,11 +70,11 @@ def _by_row(mean: NDArray[np.float64], prior: MixturePrior) -> Iterator[tuple[ND
 
 
 def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray[np.float64], ...]:
-    """(probabilities, means, variances) of the components of each posterior, (components + 1, agents); the last is that
-    of belonging to none."""
+    """(probabilities, means, variances, weights of the own mean) of the components of each posterior, (components + 1,
+    agents); the last is that of belonging to none."""
     k, n = prior.n_components[row], len(x)
-    p, middle, variance = np.empty((3, k + 1, n))
-    p[k], middle[k], variance[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi), x, s2
+    p, middle, variance, kept = np.empty((4, k + 1, n))
+    p[k], middle[k], variance[k], kept[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi), x, s2, 1.0
     for i in range(k):
         location, spread = prior.location[row, i], prior.variance[row, i]
         relative, slope = variance_at(prior.function[row], location, spread)
@@ -81,13 +83,13 @@ def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray
             away, total = x - location, spread + s2_i
             e = away * away / total
             p[i] = np.where(e < 64.0, prior.weight[row, i] * np.exp(-0.5 * np.minimum(e, 64.0)) / np.sqrt(total), 0.0)
-            kept = spread / total
+            kept[i] = spread / total
             beyond = np.maximum(np.abs(away) - prior.limit[row] * np.sqrt(total), 0.0)
-            middle[i] = location + kept * away + (1.0 - kept) * np.copysign(beyond, away)
-            variance[i] = np.where(s2_i == np.inf, spread, kept * s2_i)
+            middle[i] = location + kept[i] * away + (1.0 - kept[i]) * np.copysign(beyond, away)
+            variance[i] = np.where(s2_i == np.inf, spread, kept[i] * s2_i)
     total = p.sum(axis=0)
     p[k, total <= 0.0] = total[total <= 0.0] = 1.0
-    return p / total, middle, variance
+    return p / total, middle, variance, kept
 
 
 def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: Any) -> NDArray[np.float64]:

@@ -117,7 +117,9 @@ class GatewayAgent(AsynchronousCensusAgent):
             return
         few = len(self.mean) <= KERNELS + 1
         found = (posteriors if few else posterior_numpy.posteriors)(self.own_mean, self.noise, fitted.prior)
-        self.estimate, self.variance, self.group, self.probability = found
+        self.estimate, self.variance, self.group, self.probability = (
+            found.estimate, found.variance, found.group.astype(np.int64), found.probability
+        )  # fmt: skip
 
     @property
     def has_posterior(self) -> Any:

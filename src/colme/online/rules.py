@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from colme._core.saved_state import from_arrays, to_arrays
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_mean, posterior_quantiles
+from colme.census.posterior import FittedMixtures, MixturePrior, posterior_quantiles, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import CLOCKS
 from colme.errors import MethodError
@@ -356,10 +356,9 @@ class CensusRule(Rule):
         return self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
-        out = np.empty(len(slots)), np.zeros(len(slots), np.int64), np.empty(len(slots))
         variance = self._variances(slots)
-        posterior_mean(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance), *out)
-        return out
+        found = posteriors(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance))
+        return found.estimate, found.group.astype(np.int64), found.probability
 
     def raw(self, slots: Slots) -> Floats:
         """Equation (5)."""

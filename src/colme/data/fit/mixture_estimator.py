@@ -6,19 +6,16 @@ With all means in one place there are no rounds of consensus: one histogram (`co
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.posterior import (
     FittedMixtures,
-    borrowing,
     posterior_cdf,
     posterior_draw,
-    posterior_mean,
     posterior_quantiles,
+    posteriors,
 )
 from colme.data.fit.estimators import AgentStatistics, Estimator
 
@@ -70,23 +67,12 @@ class MixtureFit:
         self.mixture.row = np.zeros(n, np.int64)
         # the posterior uses the noise itself, however small; only binning has a floor
         self._args = self.mean, agents.noise, self.mixture.prior
-        self._away, self.component, self.probability = np.empty(n), np.zeros(n, np.int64), np.empty(n)
-        posterior_mean(*self._args, self._away, self.component, self.probability)
-        self.estimate = self._away + self.center
-
-    @property
-    def borrowed(self) -> Floats:
-        return 1.0 - self._borrowing[0]
+        found = posteriors(*self._args)
+        self.estimate, self.component = found.estimate + self.center, found.group.astype(np.int64)
+        self.probability, self._variance, self.borrowed = found.probability, found.variance, 1.0 - found.kept
 
     def error(self) -> Floats:
-        return np.sqrt(self._borrowing[1])
-
-    @functools.cached_property
-    def _borrowing(self) -> tuple[Floats, Floats]:
-        """(the weights of agents' own means, posterior variances). Cross-validation needs neither."""
-        kept, variance = np.empty((2, len(self.mean)))
-        borrowing(*self._args, self._away, kept, variance)
-        return kept, variance
+        return np.sqrt(self._variance)
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true mean lies with this posterior probability."""

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins
-from colme.census.posterior import posterior_mean, posterior_quantiles
+from colme.census.posterior import posterior_quantiles, posteriors
 from colme.errors import ColmeError
 from colme.lab.plots._style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION, canvas
 from colme.methods import Census
@@ -83,14 +83,13 @@ def explain_census(
     bins = Bins.of(codes, state.unit)
     main_grid = np.bincount(bins.grid[~np.isnan(bins.center)]).argmax()  # agents of similar noise share one grid
     kept = np.flatnonzero(~np.isnan(bins.center) & (bins.grid == main_grid))
-    prior = state.summary().prior
+    prior, _ = state.summary()
     row, noise = max(int(prior.row[agent]), 0), float(state.noise[agent]) * run.world.t / began
     k = int(prior.n_components[row])
     left, right = np.nanquantile(means, [0.0005, 0.9995])
     own = np.linspace(left, right, 400)
-    estimate, group, probability = np.empty(400), np.zeros(400, np.int64), np.empty(400)
     one = prior._replace(row=np.full(400, row))
-    posterior_mean(own, np.full(400, noise), one, estimate, group, probability)
+    estimate = posteriors(own, np.full(400, noise), one).estimate
     ends = np.empty((2, 400))
     for end, tail in zip(ends, (0.05, 0.95), strict=True):
         posterior_quantiles(tail, own, np.full(400, noise), one, end)
