@@ -165,6 +165,9 @@ def moments_of(histogram):
 @kernel
 def em(histogram, mixture, k, rounds):
     """So many rounds of expectation and maximization for k components. Bins are weighted by their precision."""
+    if k == 1:
+        _em_of_one(histogram, mixture, rounds)
+        return
     center, count, noise = histogram.center, histogram.counts, histogram.noise
     weight, location, spread, wide = mixture
     begin = _runs(center, noise)
@@ -191,6 +194,38 @@ def em(histogram, mixture, k, rounds):
             if information > 0.0:
                 location[i] += pull / information
             spread[i] = max(0.0, excess / square) if wide[i] and square > 0.0 else 0.0
+
+
+@helper
+def _em_of_one(histogram, mixture, rounds):
+    """`em` for a single component, to which all bins within eight deviations belong: no densities are needed. It ends
+    as soon as nothing changes."""
+    center, count, noise, sampling, function = histogram
+    location, spread, weight = mixture.location[0], mixture.spread[0], mixture.weight[0]
+    total = 0.0
+    for b in range(center.size):
+        total += count[b]
+    for _ in range(rounds):
+        relative = variance_at(function, location, spread)
+        mass = information = pull = square = excess = blur = precision = 0.0
+        for b in range(center.size):
+            if b == 0 or noise[b] != noise[b - 1]:
+                blur = noise[b] + excess_noise(relative, sampling[b])
+                precision = 1.0 / (blur + spread)
+            d = center[b] - location
+            if d * d * precision <= 64.0:
+                mass += count[b]
+                information += count[b] * precision
+                pull += count[b] * precision * d
+                square += count[b] * precision * precision
+                excess += count[b] * precision * precision * (d * d - blur)
+        before = location, spread, weight
+        weight = mass / total
+        location = location + pull / information if information > 0.0 else location
+        spread = max(0.0, excess / square) if mixture.wide[0] and square > 0.0 else 0.0
+        if before == (location, spread, weight):
+            break
+    mixture.location[0], mixture.spread[0], mixture.weight[0] = location, spread, weight
 
 
 @kernel

@@ -87,7 +87,7 @@ class FittedMixtures:
     row: NDArray[np.int64]
     """(agents): -1 for an agent without a prior."""
     weight: NDArray[np.float64]
-    """(rows, MAX_COMPONENTS), as are location and variance."""
+    """(rows, components), as are location and variance, with room for MAX_COMPONENTS or as many as rows have."""
     location: NDArray[np.float64]
     variance: NDArray[np.float64]
     """The spread of a component plus the uncertainty of the fit."""
@@ -109,9 +109,9 @@ class FittedMixtures:
         return MixturePrior(*(getattr(self, name) for name in MixturePrior._fields))
 
     @classmethod
-    def none(cls, n_agents: int, n_rows: int = 1) -> FittedMixtures:
-        """Before the first fit: rows without components, which no agent uses."""
-        weight, location, variance = (np.zeros((n_rows, MAX_COMPONENTS)) for _ in range(3))
+    def none(cls, n_agents: int, n_rows: int = 1, room: int = MAX_COMPONENTS) -> FittedMixtures:
+        """Before the first fit: rows without components, but with room for some, which no agent uses."""
+        weight, location, variance = (np.zeros((n_rows, room)) for _ in range(3))
         n_components, first_group = np.zeros((2, n_rows), np.int64)
         return cls(
             np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group,
@@ -140,14 +140,31 @@ class FittedMixtures:
         factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
         function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
         warm_start  fit the first row and start the others from it: they are similar"""
-        n = len(masses)
-        fitted = cls.none(n, n)
-        if masses.shape[1]:
-            # contiguous: other strides would be compiled for, each anew
-            limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
-            fitted.function[:] = function
-            _fit_rows(masses, bins, limit, float(n_agents), part, times, warm_start, fitted.prior, fitted.frame)
-        fitted.row[:] = np.where(fitted.n_components > 0, np.arange(n), -1)
+        n, n_first = len(masses), min(len(masses), 1) if warm_start else len(masses)
+        # contiguous: other strides would be compiled for, each anew
+        limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
+        function = np.broadcast_to(function, (n, len(CONSTANT)))
+        start = Mixture(*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_))
+
+        def fit(rows: slice, k_start: int, out: FittedMixtures) -> None:
+            out.function[rows] = function[rows]
+            prior = MixturePrior(*(column[rows] for column in out.prior))
+            if masses.shape[1]:
+                _fit_rows(
+                    masses[rows], bins, limit[rows], float(n_agents), part[rows], times[rows], start, np.int64(k_start),
+                    prior, out.frame[rows],
+                )  # fmt: skip
+
+        fitted = cls.none(n_first, n_first)
+        fit(slice(n_first), 0, fitted)
+        if n_first < n:
+            k, first = int(fitted.n_components[0]), fitted
+            fitted = cls.none(n, n, k or MAX_COMPONENTS)
+            for name in cls.saved:
+                column = getattr(fitted, name)
+                column[:1] = getattr(first, name)[(slice(None), *map(slice, column.shape[1:]))]
+            fit(slice(1, n), k, fitted)
+        fitted.row = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
     @classmethod
@@ -201,10 +218,19 @@ class FittedMixtures:
             elsewhere = UNCOUNTED / np.maximum(2.0 * scale[rows], TINY)
             parts.append(same._replace(outlier_density=np.maximum(same.outlier_density, elsewhere)))
             fitted.row[uncounted] = n_rows + which
-        if len(parts) == 1:
-            return fitted
-        joined = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
-        return cls(*(fitted.row, *joined, fitted.frame))
+        room = int(team.greatest(max(part.weight.shape[1] for part in parts)))
+        return cls(fitted.row, *_joined(parts, room), fitted.frame)
+
+
+def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
+    """The rows of all parts, with room for so many components; a single part that has it stays as it is."""
+    columns = []
+    for name, *column in zip(MixturePrior._fields, *parts, strict=True):
+        if name in ("weight", "location", "variance"):
+            column = [np.pad(each, ((0, 0), (0, room - each.shape[1]))) if each.shape[1] < room else each
+                      for each in column]  # fmt: skip
+        columns.append(column[0] if len(parts) == 1 else np.concatenate(column))
+    return columns[1:]
 
 
 def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Team) -> tuple[int, list[NDArray[Any]]]:
@@ -222,37 +248,40 @@ def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Te
 
 
 @kernel
-def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out, frame):
+def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, out, frame):
+    """Fit a mixture to every row of masses, and write it to the same row of `out` and `frame`; see `of_rows`.
+
+    start, k_start  the components that all rows start from; if there are none, the first row leaves its own there"""
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
         n_grids = max(n_grids, grid[b] + 1)
-    mass, noise = np.empty(n_grids), np.empty(n_grids)
+    mass, sampling = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
-    s = np.empty(center.size)
-    k_first, first_spread, wide = np.int64(0), np.empty(MAX_COMPONENTS), np.zeros(MAX_COMPONENTS, np.bool_)
+    s, wide = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_)
     for row in range(masses.shape[0]):
         for e in range(n_grids):
-            mass[e] = noise[e] = 0.0
+            mass[e] = sampling[e] = 0.0
         for b in range(center.size):
             if center[b] == center[b]:
                 mass[grid[b]] += max(masses[row, b], 0.0)
             else:
-                noise[grid[b]] += masses[row, b]
+                sampling[grid[b]] += masses[row, b]
         total, n_bins = 0.0, 0
         for e in range(n_grids):
             total += mass[e]
+            sampling[e] = factor[row] * max(sampling[e] / max(mass[e], _SMALLEST), 1.0)
         n_effective = min(reached[row], n_agents * total)
         out.n_components[row] = 0
         if n_effective < 1.0:
             continue
+        agents = n_effective / total
         for b in range(center.size):
             if center[b] == center[b] and masses[row, b] > _SMALLEST:
-                e = grid[b]
-                c[n_bins], n[n_bins] = center[b], n_effective * masses[row, b] / total
-                sampling = factor[row] * max(noise[e] / max(mass[e], _SMALLEST), 1.0)
+                c[n_bins], n[n_bins] = center[b], agents * masses[row, b]
                 # linear binning adds a variance of h^2 / 6
-                s[n_bins], v[n_bins] = squared_width[b] * sampling, squared_width[b] * (sampling + 1.0 / 6.0)
+                s[n_bins] = squared_width[b] * sampling[grid[b]]
+                v[n_bins] = squared_width[b] * (sampling[grid[b]] + 1.0 / 6.0)
                 n_bins += 1
         histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins], s[:n_bins], out.function[row])
         mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
@@ -262,18 +291,18 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, warm_start, out, f
         if few or _skewed(histogram, mean):
             fit_one_component(histogram, mixture)
             out.limit[row] = LIMIT if few else np.inf
-        elif warm_start and k_first > 0:
-            k = k_first
+        elif k_start > 0:
+            k = k_start
             for i in range(k):
-                mixture.weight[i], mixture.location[i] = out.weight[0, i], out.location[0, i]
-                mixture.spread[i], wide[i] = first_spread[i], first_spread[i] > 0.0
+                mixture.weight[i], mixture.location[i] = start.weight[i], start.location[i]
+                mixture.spread[i], wide[i] = start.spread[i], start.spread[i] > 0.0
             em(histogram, mixture, k, np.int64(WARM_ROUNDS))
         else:
             k = fit_mixture(histogram, mixture)
-        if row == 0:
-            k_first = k
+        if row == 0 and k_start == 0:
             for i in range(k):
-                first_spread[i] = mixture.spread[i]
+                start.weight[i], start.location[i] = mixture.weight[i], mixture.location[i]
+                start.spread[i] = mixture.spread[i]
         for b in range(n_bins):
             n[b] *= heard[row]
         added_variance(histogram, mixture, k, added)

@@ -28,10 +28,10 @@ def added_variance(histogram, mixture, k, out):
     spread in excess of the fitted one, above all if the fitted one is zero.
 
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
-    means that share most samples, one may find it. So its spread counts with its probability only.
-
-    The error of the spread of a single component is that of the expected information. The observed one grows with the
-    scatter of the means and would hide a spread that was not fitted."""
+    means that share most samples, one may find it. So its spread counts with its probability only."""
+    if k == 1:
+        out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0])
+        return
     center, count, noise, sampling, function = histogram
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
     wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
@@ -57,16 +57,49 @@ def added_variance(histogram, mixture, k, out):
     everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
-            e = min(math.sqrt(variance[k + i] if k > 1 else 1.0 / alone[i]), everything)
+            e = min(math.sqrt(variance[k + i]), everything)
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
             probability, expected = _expected_spread(z, e, max(true, e))
-            if k == 1 or (positive and alone[i] * variance[k + i] > _OVERLAP):
+            if positive and alone[i] * variance[k + i] > _OVERLAP:
                 out[i] += max(0.0, e * expected - spread[i])
             elif positive:
                 out[i] += probability * max(e * expected, spread[i]) - spread[i]
             else:
                 out[i] += probability * e * expected
+
+
+@kernel
+def _added_to_one(histogram, location, spread):
+    """`added_variance` for a single component, to which all bins within eight deviations belong: no densities are
+    needed.
+
+    The error of its spread is that of the expected information. The observed one grows with the scatter of the means
+    and would hide a spread that was not fitted."""
+    center, count, noise, sampling, function = histogram
+    relative = variance_at(function, location, spread)
+    # information about the location, about both, and about the spread: observed, and expected
+    first = both = second = alone = slope = 0.0
+    for b in range(center.size):
+        d, precision = center[b] - location, 1.0 / (noise[b] + excess_noise(relative, sampling[b]) + spread)
+        if d * d * precision < 64.0:
+            pull, growth = d * precision, 0.5 * (d * d * precision - 1.0) * precision
+            first += count[b] * pull * pull
+            both += count[b] * pull * growth
+            second += count[b] * growth * growth
+            slope += count[b] * growth
+            alone += count[b] * 0.5 * precision * precision
+    first, second = first + (1e-9 * first + TINY), second + (1e-9 * second + TINY)
+    variance = 1.0 / first
+    if spread > 0.0:
+        variance += (both / first) ** 2 / max(second - both * both / first, TINY)
+    _, everything, true = moments_of(histogram)
+    if everything > 0.0:
+        e = min(math.sqrt(1.0 / alone), everything)
+        z = spread / e if spread > 0.0 else slope * e
+        _, expected = _expected_spread(z, e, max(true, e))
+        variance += max(0.0, e * expected - spread)
+    return variance
 
 
 @kernel
