@@ -360,7 +360,9 @@ class ArrayJudgment(Judgment):
         """z(k) and z(k - 1) of all visible agents."""
         self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
-        self._reported, self._factor = np.empty((2, hood.n_own))
+        self._reported, self._factor = np.empty(hood.n_own), np.ones(hood.n_own)
+        self.believed = False  # all agents trust the method
+        self._factor_known = False  # `widening` is that of the present sums, if all do
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy: its averages are views of its own room again."""
@@ -384,12 +386,24 @@ class ArrayJudgment(Judgment):
         if not gossiped:
             self._read(self.learned, self.last, t)
 
+    def end_round(self, t: int) -> None:
+        self._factor_known = False
+        super().end_round(t)
+
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
-        _age(self._hesitant(weight, t), since, t, self.trust)
+        self.believed = _age(self._hesitant(weight, t), since, t, self.trust)
 
     def widening(self) -> NDArray[np.float64]:
-        _widen(self.recent, self.trust, self._n_heard, self._factor)
+        if not (self._factor_known and self.believed):
+            self._widens = _widen(self.recent, self.trust, self._n_heard, self._factor)
+            self._factor_known = self.believed
         return self._factor
+
+    @property
+    def changes_intervals(self) -> bool:
+        """Whether `interval` is another one than the method's."""
+        self.widening()
+        return not self.believed or self._widens
 
     @property
     def guarded(self) -> NDArray[np.float64]:
@@ -429,15 +443,23 @@ def _keep(
 
 @kernel
 def _age(weight, since, t, trust):
+    """trust[a] = `aged`; returns whether all are one."""
+    below = 0
     for a in range(u64(trust.size)):
         trust[a] = aged(weight[a], since, t)
+        below += 1 if trust[a] != 1.0 else 0
+    return below == 0
 
 
 @kernel
 def _widen(recent, trust, n_heard, out):
+    """out[a] = `widening`; returns whether any differs from one."""
+    wider = 0
     for a in range(u64(trust.size)):
         A, D, Q, V, C = recent[a, 0], recent[a, 1], recent[a, 2], recent[a, 3], recent[a, 4]
         out[a] = widening(A, D, Q, V, C, trust[a], n_heard[a])
+        wider += 1 if out[a] != 1.0 else 0
+    return wider > 0
 
 
 @kernel
@@ -498,6 +520,8 @@ class GuardedState(State):
     @property
     def trust(self) -> float:  # type: ignore[override]
         """lambda, on average over agents."""
+        if not self.world.team.any(not self.judgment.believed):
+            return 1.0
         return float(mean_over_agents(self.judgment.trust, self.world.hood))
 
     @property
@@ -531,8 +555,7 @@ class GuardedState(State):
         known = ~np.isnan(judgment.mean)
         if not judgment.has_intervals or not team.any(bool(known.any())):
             return math.nan
-        as_it_is = bool((judgment.trust == 1.0).all() and (judgment.widening() == 1.0).all())
-        if not team.any(not as_it_is):
+        if not team.any(judgment.changes_intervals):
             return self.inner.coverage(truth, level)
         lowest, highest = (self.inner.cdf(points) for points in judgment.points_to_hold(truth, level))
         held = known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level)

@@ -42,17 +42,25 @@ variance. The fits of other agents start from it."""
 
 
 @kernel
-def misjudged_edges(indptr, indices, at, group, class_):
-    """Of the edges between classes, how many have ends in one group; of those within classes, how many have ends in two
-    groups: at own agents, whose first one has the place `at`, in both directions."""
+def newly_misjudged(indptr, indices, at, before, now, class_):
+    """By how many the numbers of misjudged edges grow when the groups of agents change: of those between classes whose
+    ends are in one group, and of those within classes whose ends are in two. They count in both directions.
+
+    Only agents that change look at their edges, as few do at a time. An edge counts twice at an end that changes, but
+    once where both do. `at` is the place of the first own agent; groups and classes are those of all visible ones."""
     wrong = lost = 0
     for a in range(u64(indptr.size - 1)):
         place = u64(at) + u64(a)
+        if before[place] == now[place]:
+            continue
         for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
             b = u64(indices[j])
-            apart, others = int(group[place] != group[b]), int(class_[place] != class_[b])
-            wrong += others & (1 - apart)  # no branch: nobody could guess which way it goes
-            lost += apart & (1 - others)
+            ends = 2 if before[b] == now[b] else 1
+            change = ends * (int(now[place] == now[b]) - int(before[place] == before[b]))
+            if class_[place] != class_[b]:
+                wrong += change
+            else:
+                lost -= change
     return wrong, lost
 
 
@@ -90,15 +98,17 @@ class CensusState(State):
         self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
         self._noise = np.empty(n)  # the sampling variances of the own means
         self._prior, self._posteriors = self.fitted.prior, Posteriors.room(n)
+        self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
+        self._components: tuple[MixturePrior | None, float] = None, math.nan  # on average, of which prior
         self._noise_at = self._posterior_at = self._shares_at = -1  # the steps that these are of
-        self._shares = math.nan, math.nan
-        self._n_edges: NDArray[np.int64] | None = None  # between classes, and within
+        self._n_edges = self._n_misjudged = np.zeros(2, np.int64)  # between classes, and within
+        self._misjudged_groups: NDArray[np.int32] | None = None  # the groups of all visible agents that misjudge these
 
     def step(self, world: World) -> None:
         self._noise_at = self._posterior_at = -1
         if self.detector is not None:
             self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.sampling.factor))
-        self.sampling.observe(self.own_mean, world.counts if self.detector is None else self.detector.count)
+        self.sampling.observe_all(self.own_mean, self.own_count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
         if self.rounds >= 0:
@@ -168,6 +178,7 @@ class CensusState(State):
     def _complete_census(self) -> None:
         before = self.sampling.factor
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
+        self._noise_at = -1
         self.fitted = self._fit(self.sampling.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
@@ -208,9 +219,10 @@ class CensusState(State):
             fitted = self.fitted
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
-            self._prior = fitted.prior
-            if self._alone.any():
-                self._prior = fitted.prior._replace(row=np.where(self._alone, -1, fitted.row))
+            if self._prior_of is not fitted:
+                self._prior, self._prior_of = fitted.prior, fitted
+                if self._n_alone:
+                    self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
             find_posteriors(self.own_mean, self.noise, self._prior, self._posteriors)
             self._posterior_at = self._world.t
         return self._prior, self._posteriors
@@ -234,7 +246,8 @@ class CensusState(State):
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
         if self._noise_at != self._world.t:
-            self._noise, self._noise_at = self.sampling.of_means(), self._world.t
+            self.sampling.of_all_means(self._noise)
+            self._noise_at = self._world.t
         return self._noise
 
     @property
@@ -249,9 +262,11 @@ class CensusState(State):
     @property
     def n_groups(self) -> float:  # type: ignore[override]
         """Components of an agent's mixture, on average over agents."""
-        row, n_components = self.summary()[0].row, self._prior.n_components
-        each = n_components[:1] if len(n_components) == 1 else n_components[np.maximum(row, 0)]
-        return int(self._hood.team.total(each.sum() * (len(row) // len(each)))) / self._hood.n_agents
+        prior, _ = self.summary()
+        if self._components[0] is not prior:
+            total = self._hood.team.total(prior.n_components[np.maximum(prior.row, 0)].sum())
+            self._components = prior, int(total) / self._hood.n_agents
+        return self._components[1]
 
     def posterior(self, level: float) -> Posterior:
         prior, found = self.summary()
@@ -290,14 +305,17 @@ class CensusState(State):
     def _misjudged(self) -> tuple[float, float]:
         if self._shares_at != self._world.t:
             graph, hood = self._graph, self._hood
-            if self._n_edges is None:  # all agents in one group: all edges between classes are wrong
-                between, _ = misjudged_edges(graph.indptr, graph.indices, hood.at, np.zeros_like(self._class), self._class)
-                self._n_edges = np.maximum(hood.team.total([between, len(graph.indices) - between]), 1)
+            if self._misjudged_groups is None:  # groups that are the classes misjudge no edge
+                self._misjudged_groups, one = self._class.astype(np.int32), np.zeros(len(self._class), np.int32)
+                between, _ = newly_misjudged(graph.indptr, graph.indices, hood.at, self._misjudged_groups, one, self._class)
+                self._n_edges = hood.team.total([between, len(graph.indices) - between])
             group = hood.seen("group", self.summary()[1].group)
-            counts = misjudged_edges(graph.indptr, graph.indices, hood.at, group, self._class)
-            wrong, lost = (hood.team.total(counts) / self._n_edges).tolist()
-            self._shares, self._shares_at = (wrong, lost), self._world.t
-        return self._shares
+            counts = newly_misjudged(graph.indptr, graph.indices, hood.at, self._misjudged_groups, group, self._class)
+            self._misjudged_groups[:] = group
+            self._n_misjudged = self._n_misjudged + hood.team.total(counts)
+            self._shares_at = self._world.t
+        wrong, lost = (self._n_misjudged / np.maximum(self._n_edges, 1)).tolist()
+        return wrong, lost
 
     @property
     def isolated(self) -> int:

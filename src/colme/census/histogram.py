@@ -135,6 +135,11 @@ def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArr
     return mean, np.maximum(squares / np.maximum(agents, NEGLIGIBLE) - mean * mean, 0.0), agents
 
 
+def has_products(codes: NDArray[np.int64]) -> bool:
+    """Whether agents contributed products."""
+    return bool((codes == _VARIANCES * (1 << _BITS) + _MIDDLE + _PRODUCTS).any())
+
+
 def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
     """By each row of masses: the averages of products, zeros where it holds none."""
     return np.stack([_channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import equation
+from colme._core.jit import at, equation, kernel
 from colme.census.histogram import (
     LARGEST_RATIO,
     average_products,
@@ -28,6 +28,7 @@ from colme.census.histogram import (
     bin_products,
     bin_ratios,
     bin_variances,
+    has_products,
     share_binary,
 )
 from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
@@ -81,6 +82,24 @@ def are_uneven(mean: Any, variance: Any, agents: Any, count: Any) -> NDArray[np.
     return np.asarray(variance > 2.0 / freedom * mean * mean * (UNEVEN + 2.0 * error))
 
 
+@kernel
+def _observe(mean, count, mean_before, count_before, square, earlier):
+    for a in range(mean.size):
+        n = at(count, a)
+        if n < count_before[a]:
+            square[a] = 0.0
+            earlier[a] = 0.0
+        if n > 1 and n > count_before[a]:
+            square[a] = add_square(square[a], mean[a], mean_before[a], n)
+        mean_before[a], count_before[a] = mean[a], n
+
+
+@kernel
+def _known_noise(variance, factor, count, out):
+    for a in range(out.size):
+        out[a] = variance[a] * factor[a] / count[a]
+
+
 class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
@@ -107,6 +126,17 @@ class SamplingNoise:
         new = np.flatnonzero((count > 1) & (count > self.count))
         self.square[new] = add_square(self.square[new], mean[new], self.mean[new], count[new])
         self.mean[:], self.count[:] = mean, count
+
+    def observe_all(self, mean: NDArray[np.float64], count: Any) -> None:
+        """`observe` for many agents, in a kernel; `count` may be one number for all of them."""
+        _observe(mean, count, self.mean, self.count, self.square, self.earlier)
+
+    def of_all_means(self, out: NDArray[np.float64]) -> None:
+        """`of_means` for many agents, in a kernel where sigma is known."""
+        if self.variance is None:
+            out[:] = self.of_means()
+        else:
+            _known_noise(self.variance, self.factor, self.count, out)
 
     def of_means(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
@@ -149,7 +179,9 @@ class SamplingNoise:
         checked = agents * part >= FEWEST_RATIOS
         if not checked.any():
             return
-        function, skewed = fitted_function(average_products(codes, masses), agents, self.frame)
+        function, skewed = np.tile(CONSTANT, (len(mean), 1)), np.zeros(len(mean), bool)
+        if has_products(codes):
+            function, skewed = fitted_function(average_products(codes, masses), agents, self.frame)
         binary = share_binary(codes, masses) >= (1.0 - ROUNDING) * part
         if self.variance is None:
             function[~skewed] = CONSTANT
