@@ -484,6 +484,7 @@ class GuardedState(State):
 
     def restored(self) -> None:
         self.inner.restored()
+        self.judgment.believed = bool((self.judgment.trust == 1.0).all())
         self.world.hood.refresh(self.judgment.seen.reshape(-1))
 
     def step(self, world: World) -> None:
@@ -552,15 +553,13 @@ class GuardedState(State):
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         judgment, team = self.judgment, self.world.team
-        known = ~np.isnan(judgment.mean)
-        if not judgment.has_intervals or not team.any(bool(known.any())):
-            return math.nan
-        if not team.any(judgment.changes_intervals):
+        if not judgment.has_intervals or not team.any(judgment.changes_intervals):
             return self.inner.coverage(truth, level)
+        known = ~np.isnan(judgment.mean)
         lowest, highest = (self.inner.cdf(points) for points in judgment.points_to_hold(truth, level))
         held = known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level)
         n_held, n_known = team.total([np.count_nonzero(held), np.count_nonzero(known)]).tolist()
-        return float(n_held / n_known)
+        return float(n_held / n_known) if n_known else math.nan
 
     def posterior(self, level: float) -> Posterior | None:
         found = self.inner.posterior(level)

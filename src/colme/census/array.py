@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from colme._core.jit import LINE, kernel
 from colme._core.saved_state import COMMON
+from colme._core.squared_errors import NOT_KNOWN
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
     Posteriors,
+    count_within,
     find_posteriors,
     posterior_cdf,
     posterior_interval,
@@ -98,6 +100,7 @@ class CensusState(State):
         self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
         self._noise = np.empty(n)  # the sampling variances of the own means
         self._prior, self._posteriors = self.fitted.prior, Posteriors.room(n)
+        self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
         self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
         self._components: tuple[MixturePrior | None, float] = None, math.nan  # on average, of which prior
         self._noise_at = self._posterior_at = self._shares_at = -1  # the steps that these are of
@@ -223,7 +226,9 @@ class CensusState(State):
                 self._prior, self._prior_of = fitted.prior, fitted
                 if self._n_alone:
                     self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
-            find_posteriors(self.own_mean, self.noise, self._prior, self._posteriors)
+            truth = self._world.truth if self._world.judged and self._world.truth is not None else NOT_KNOWN
+            find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
+            self._truth = truth
             self._posterior_at = self._world.t
         return self._prior, self._posteriors
 
@@ -273,15 +278,11 @@ class CensusState(State):
         return Posterior(found.probability, *posterior_interval(level, self.own_mean, self.noise, prior))
 
     def cdf(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        out = np.empty(len(value))
-        posterior_cdf(value, self.own_mean, self.noise, self.summary()[0], out)
-        return out
+        prior, _ = self.summary()
+        return self._below if value is self._truth else posterior_cdf(value, self.own_mean, self.noise, prior)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        below = self.cdf(truth)
-        n_known = len(below) - np.count_nonzero(np.isnan(below))
-        within = np.count_nonzero(np.abs(below - 0.5) <= 0.5 * level)
-        n_within, n_known = self._hood.team.total([within, n_known]).tolist()
+        n_within, n_known = self._hood.team.total(count_within(self.cdf(truth), level)).tolist()
         return n_within / n_known if n_known else math.nan
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import LANES, helper, kernel, lanes_like, select
+from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
 from colme.census.mixture import (
@@ -376,17 +377,30 @@ class Posteriors(NamedTuple):
 def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
     """The posteriors of some agents with these means, of these sampling variances."""
     found = Posteriors.room(len(mean))
-    find_posteriors(mean, noise, prior, found)
+    find_posteriors(mean, noise, prior, NOT_KNOWN, found, NOT_KNOWN)
     return found
 
 
+def posterior_cdf(
+    value: NDArray[np.float64], mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
+) -> NDArray[np.float64]:
+    """The posterior probabilities that true means lie below these values; NaN without a sample."""
+    below = np.empty(len(mean))
+    find_posteriors(mean, noise, prior, value, Posteriors.room(len(mean)), below)
+    return below
+
+
 @kernel
-def find_posteriors(mean, noise, prior, out):
-    """`posteriors`, written to `out`. Agents with the same prior that follow each other are evaluated together, one
-    component at a time, in vector instructions."""
+def find_posteriors(mean, noise, prior, value, out, below):
+    """`posteriors`, written to `out`, and `posterior_cdf` for these values, or `NOT_KNOWN`, written to `below`.
+
+    Agents with the same prior that follow each other are evaluated together, one component at a time, in vector
+    instructions."""
     x, s2, total, shift = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
     square, kept, best, which = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    a, n = u64(0), u64(mean.size)
+    weights, places, deviations = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    away, alone, under = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    a, n, with_values = u64(0), u64(mean.size), value.size > 0
     while a < n:
         row, size = prior.row[a], _run(prior.row, a)
         k, none, limit = _components_of(prior, row)
@@ -394,6 +408,11 @@ def find_posteriors(mean, noise, prior, out):
             x[lane], s2[lane] = mean[a + lane], noise[a + lane]
             total[lane], shift[lane], square[lane], kept[lane] = none, 0.0, none * s2[lane], none
             best[lane], which[lane] = 0.0, 0.0
+        if with_values:
+            for lane in range(size):
+                away[lane] = value[a + lane] - x[lane]
+                alone[lane] = cumulative(away[lane] / math.sqrt(max(s2[lane], TINY)))  # without a prior
+                under[lane] = none * alone[lane]
         for i in range(k):
             weight, location, variance, relative = _component(prior, row, i)
             for lane in range(size):
@@ -405,6 +424,11 @@ def find_posteriors(mean, noise, prior, out):
                 kept[lane] += p * own
                 which[lane] = select(p > best[lane], float(i), which[lane])
                 best[lane] = select(p > best[lane], p, best[lane])
+                weights[lane], places[lane], deviations[lane] = p, moved, own * noise_i
+            if with_values:
+                for lane in range(size):
+                    u = (away[lane] - places[lane]) / math.sqrt(max(deviations[lane], TINY))
+                    under[lane] += weights[lane] * cumulative(u)
         first_group = prior.first_group[row] if row >= 0 else 0
         for lane in range(size):
             scale = 1.0 / total[lane]
@@ -414,7 +438,22 @@ def find_posteriors(mean, noise, prior, out):
             out.kept[a + lane] = kept[lane] * scale if known else 1.0
             out.group[a + lane] = first_group + int(which[lane]) if x[lane] == x[lane] else 0
             out.probability[a + lane] = best[lane] * scale if known else 0.0
+        if with_values:
+            for lane in range(size):
+                known = total[lane] > 0.0 and s2[lane] < np.inf
+                found = under[lane] / total[lane] if known else alone[lane]
+                below[a + lane] = found if x[lane] == x[lane] else np.nan
         a += size
+
+
+@kernel
+def count_within(below, level):
+    """How many of these probabilities lie within an interval of this level around the median, and how many are known."""
+    within = known = 0
+    for a in range(below.size):
+        within += 1 if abs(below[a] - 0.5) <= 0.5 * level else 0
+        known += 1 if below[a] == below[a] else 0
+    return within, known
 
 
 @helper
@@ -522,32 +561,6 @@ def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
         own = variance[i] / (variance[i] + s2)
         spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)
     return value, spread
-
-
-@kernel
-def posterior_cdf(value, mean, noise, prior, out):
-    """out[a] = the posterior probability that agent a's true mean lies below value[a]; NaN without a sample."""
-    x, s2, away = lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    total, below, alone = lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    a, n = u64(0), u64(mean.size)
-    while a < n:
-        row, size = prior.row[a], _run(prior.row, a)
-        k, none, limit = _components_of(prior, row)
-        for lane in range(size):
-            x[lane], s2[lane], away[lane] = mean[a + lane], noise[a + lane], value[a + lane] - mean[a + lane]
-            alone[lane] = cumulative(away[lane] / math.sqrt(max(s2[lane], TINY)))  # without a prior
-            total[lane], below[lane] = none, none * alone[lane]
-        for i in range(k):
-            weight, location, variance, relative = _component(prior, row, i)
-            for lane in range(size):
-                p, own, noise_i, moved = _in_component(x[lane], s2[lane], weight, location, variance, relative, limit)
-                total[lane] += p
-                below[lane] += p * cumulative((away[lane] - moved) / math.sqrt(max(own * noise_i, TINY)))
-        for lane in range(size):
-            known = total[lane] > 0.0 and s2[lane] < np.inf
-            found = below[lane] / total[lane] if known else alone[lane]
-            out[a + lane] = found if x[lane] == x[lane] else np.nan
-        a += size
 
 
 @kernel

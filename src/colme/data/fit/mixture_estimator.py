@@ -84,9 +84,7 @@ class MixtureFit:
     def cdf(self, rows: NDArray[np.int64], z: Floats) -> Floats:
         """The posterior probability that the true means of these agents are at most z."""
         mean, noise, prior = self._args
-        out = np.empty(len(rows))
-        posterior_cdf(z - self.center[rows], mean[rows], noise[rows], prior._replace(row=prior.row[rows]), out)
-        return out
+        return posterior_cdf(z - self.center[rows], mean[rows], noise[rows], prior._replace(row=prior.row[rows]))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """A true mean of every agent from its posterior."""
