@@ -37,7 +37,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import at, equation, helper, kernel, select
+from colme._core.jit import at, equation, helper, kernel, lanes_like, select, slp_kernel
 from colme._core.normal import exponential
 from colme._core.team import Neighborhood
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
@@ -119,9 +119,9 @@ class TrustFilter:
         self.votes += keep
 
 
-@kernel
+@slp_kernel
 def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, trust):
-    p, moved, remembered = np.empty(GRID.size), np.empty(GRID.size), np.empty(MEMORY)
+    p, moved, now, remembered = lanes_like(total), lanes_like(total), lanes_like(total), np.empty(MEMORY)
     move, fall = 0.5 * (1.0 - math.exp(-MOVE * log_time)), 1.0 - math.exp(-FALL * log_time)
     last = GRID.size - 1
     for a in range(sums.shape[0]):
@@ -132,8 +132,9 @@ def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, 
         noise = max((total[a, 1] + Q) / max(total[a, 0] + D, _TINY), Q / max(D, _TINY), _TINY)
         mean = square = 0.0
         for i in range(GRID.size):
-            mean += probability[a, i] * GRID[i]
-            square += probability[a, i] * GRID[i] * GRID[i]
+            now[i] = probability[a, i]
+            mean += now[i] * GRID[i]
+            square += now[i] * GRID[i] * GRID[i]
         surprise = MEDIAN
         if judged:
             surprise = (A - mean * D) ** 2 / max(noise * D + (square - mean * mean) * D * D, _TINY)
@@ -144,8 +145,8 @@ def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, 
         temper = _median(remembered) / MEDIAN if beyond > MEMORY // 2 else 1.0
         least = np.inf
         for i in range(GRID.size):
-            below, above = probability[a, max(i - 1, 0)], probability[a, min(i + 1, last)]
-            moved[i] = (1.0 - fall) * ((1.0 - 2.0 * move) * probability[a, i] + move * below + move * above)
+            below, above = now[max(i - 1, 0)], now[min(i + 1, last)]
+            moved[i] = (1.0 - fall) * ((1.0 - 2.0 * move) * now[i] + move * below + move * above)
             p[i] = (GRID[i] * GRID[i] * D - 2.0 * GRID[i] * A) / (2.0 * temper * noise)
             least = min(least, p[i])
         moved[0] += fall

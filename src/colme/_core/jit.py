@@ -351,7 +351,9 @@ if HAVE_NUMBA:
     @intrinsic
     def _int_of(typing_context, value):
         found = types.int32 if value.bitwidth == 32 else types.int64
-        return found(value), lambda context, builder, signature, args: builder.bitcast(args[0], ir.IntType(found.bitwidth))
+        return found(value), lambda context, builder, signature, args: builder.bitcast(
+            args[0], ir.IntType(found.bitwidth)
+        )
 
     @intrinsic
     def _prefetch(typing_context, array, place):

@@ -194,7 +194,14 @@ class CensusState(State):
         function = self.sampling.function
         if self._fit_all:
             return FittedMixtures.of_agents(
-                np.ascontiguousarray(masses), bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor,
+                np.ascontiguousarray(masses),
+                bins,
+                reached,
+                n_all,
+                np.arange(n),
+                self.grid,
+                heard=part,
+                factor=factor,
                 function=function,
             )
         average, difference = mean_over_agents(masses, hood), np.empty(n)
@@ -308,7 +315,9 @@ class CensusState(State):
             graph, hood = self._graph, self._hood
             if self._misjudged_groups is None:  # groups that are the classes misjudge no edge
                 self._misjudged_groups, one = self._class.astype(np.int32), np.zeros(len(self._class), np.int32)
-                between, _ = newly_misjudged(graph.indptr, graph.indices, hood.at, self._misjudged_groups, one, self._class)
+                between, _ = newly_misjudged(
+                    graph.indptr, graph.indices, hood.at, self._misjudged_groups, one, self._class
+                )
                 self._n_edges = hood.team.total([between, len(graph.indices) - between])
             group = hood.seen("group", self.summary()[1].group)
             counts = newly_misjudged(graph.indptr, graph.indices, hood.at, self._misjudged_groups, group, self._class)

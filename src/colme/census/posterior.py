@@ -394,49 +394,68 @@ def posterior_cdf(
 def find_posteriors(mean, noise, prior, value, out, below):
     """`posteriors`, written to `out`, and `posterior_cdf` for these values, or `NOT_KNOWN`, written to `below`.
 
-    Agents with the same prior that follow each other are evaluated together, one component at a time, in vector
+    Some agents at a time are evaluated together, one component of each of their priors after the other, in vector
     instructions."""
     x, s2, total, shift = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
     square, kept, best, which = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    weights, places, deviations = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    p, moved, variance = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    none, limit, first_group = lanes_like(mean), lanes_like(mean), lanes_like(mean)
     away, alone, under = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    weight, location, spread = lanes_like(mean), lanes_like(mean), lanes_like(mean)
+    relative, slope = lanes_like(mean), lanes_like(mean)
     a, n, with_values = u64(0), u64(mean.size), value.size > 0
     while a < n:
-        row, size = prior.row[a], _run(prior.row, a)
-        k, none, limit = _components_of(prior, row)
+        size, same = _together(prior.row, a)
+        k, n_priors = 0, u64(1) if same else size
+        for lane in range(n_priors):
+            row = prior.row[a + lane]
+            k = max(k, prior.n_components[row] if row >= 0 else 0)
+            none[lane] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi) if row >= 0 else 1.0
+            limit[lane] = prior.limit[row] if row >= 0 else np.inf
+            first_group[lane] = prior.first_group[row] if row >= 0 else 0
+        for lane in range(n_priors, size):
+            none[lane], limit[lane], first_group[lane] = none[0], limit[0], first_group[0]
         for lane in range(size):
             x[lane], s2[lane] = mean[a + lane], noise[a + lane]
-            total[lane], shift[lane], square[lane], kept[lane] = none, 0.0, none * s2[lane], none
-            best[lane], which[lane] = 0.0, 0.0
+            total[lane], shift[lane], square[lane], kept[lane] = none[lane], 0.0, none[lane] * s2[lane], none[lane]
+            best[lane], which[lane] = 0.0, first_group[lane]
         if with_values:
             for lane in range(size):
                 away[lane] = value[a + lane] - x[lane]
                 alone[lane] = cumulative(away[lane] / math.sqrt(max(s2[lane], TINY)))  # without a prior
-                under[lane] = none * alone[lane]
+                under[lane] = none[lane] * alone[lane]
         for i in range(k):
-            weight, location, variance, relative = _component(prior, row, i)
+            for lane in range(n_priors):
+                weight[lane], location[lane], spread[lane], relative[lane], slope[lane] = _component(
+                    prior, prior.row[a + lane], i
+                )
+            for lane in range(n_priors, size):
+                weight[lane], location[lane], spread[lane] = weight[0], location[0], spread[0]
+                relative[lane], slope[lane] = relative[0], slope[0]
             for lane in range(size):
-                # the mean in the component is x + moved, its variance own * noise
-                p, own, noise_i, moved = _in_component(x[lane], s2[lane], weight, location, variance, relative, limit)
-                total[lane] += p
-                shift[lane] += p * moved
-                square[lane] += p * (own * noise_i + moved * moved)
-                kept[lane] += p * own
-                which[lane] = select(p > best[lane], float(i), which[lane])
-                best[lane] = select(p > best[lane], p, best[lane])
-                weights[lane], places[lane], deviations[lane] = p, moved, own * noise_i
+                # the mean in the component is x + moved
+                p[lane], own, variance[lane], moved[lane] = _in_component(
+                    x[lane], s2[lane], weight[lane], location[lane], spread[lane], relative[lane], slope[lane],
+                    limit[lane],
+                )  # fmt: skip
+                total[lane] += p[lane]
+                shift[lane] += p[lane] * moved[lane]
+                square[lane] += p[lane] * (variance[lane] + moved[lane] * moved[lane])
+                kept[lane] += p[lane] * own
+                which[lane] = select(p[lane] > best[lane], first_group[lane] + float(i), which[lane])
+                best[lane] = select(p[lane] > best[lane], p[lane], best[lane])
             if with_values:
                 for lane in range(size):
-                    u = (away[lane] - places[lane]) / math.sqrt(max(deviations[lane], TINY))
-                    under[lane] += weights[lane] * cumulative(u)
-        first_group = prior.first_group[row] if row >= 0 else 0
+                    u = (away[lane] - moved[lane]) / math.sqrt(max(variance[lane], TINY))
+                    under[lane] += p[lane] * cumulative(u)
         for lane in range(size):
-            scale = 1.0 / total[lane]
-            moved, known = shift[lane] * scale, total[lane] > 0.0 and x[lane] == x[lane] and s2[lane] < np.inf
-            out.estimate[a + lane] = x[lane] + moved if known else x[lane]
-            out.variance[a + lane] = max(square[lane] * scale - moved * moved, 0.0) if known else s2[lane]
+            there, scale = x[lane] == x[lane], 1.0 / total[lane]
+            known = there and total[lane] > 0.0 and s2[lane] < np.inf
+            away_from_x = shift[lane] * scale
+            out.estimate[a + lane] = x[lane] + away_from_x if known else x[lane]
+            out.variance[a + lane] = max(square[lane] * scale - away_from_x * away_from_x, 0.0) if known else s2[lane]
             out.kept[a + lane] = kept[lane] * scale if known else 1.0
-            out.group[a + lane] = first_group + int(which[lane]) if x[lane] == x[lane] else 0
+            out.group[a + lane] = int(which[lane]) if there else 0
             out.probability[a + lane] = best[lane] * scale if known else 0.0
         if with_values:
             for lane in range(size):
@@ -457,43 +476,38 @@ def count_within(below, level):
 
 
 @helper
-def _run(row, a):
-    """How many agents from a on use the same prior, at most LANES."""
-    end = min(a + u64(LANES), u64(row.size))
-    b = a + u64(1)
-    while b < end and row[b] == row[a]:
-        b += u64(1)
-    return b - a
-
-
-@helper
-def _components_of(prior, row):
-    """(number of components, density of belonging to none, limit) of a prior; no components where row < 0."""
-    if row < 0:
-        return 0, 1.0, np.inf
-    return prior.n_components[row], prior.outlier_density[row] * math.sqrt(2.0 * math.pi), prior.limit[row]
+def _together(row, a):
+    """How many agents from a on are evaluated together, at most LANES, and whether all of them have the same prior."""
+    most = min(u64(LANES), u64(row.size) - a)
+    size = u64(1)
+    while size < most and row[a + size] == row[a]:
+        size += u64(1)
+    return (size, True) if size == most or size >= u64(LANES // 4) else (most, False)
 
 
 @helper
 def _component(prior, row, i):
-    """(weight, location, variance) of component i, and the variance of samples there (`variance_at`)."""
+    """(weight, location, variance) of component i, and the variance of samples there and its squared slope; without
+    weight where there is no such component."""
+    if row < 0 or i >= prior.n_components[row]:
+        return 0.0, 0.0, 0.0, 1.0, 0.0
     location, variance = prior.location[row, i], prior.variance[row, i]
-    return prior.weight[row, i], location, variance, variance_at(prior.function[row], location, variance)
+    relative, slope = variance_at(prior.function[row], location, variance)
+    return prior.weight[row, i], location, variance, relative, slope
 
 
 @helper
-def _in_component(x, s2, weight, location, variance, relative, limit):
+def _in_component(x, s2, weight, location, spread, relative, slope, limit):
     """For one component: its probability given the mean x of sampling variance s2, up to a factor that all components
-    share; the weight of x in the posterior mean; the sampling variance in it; and the posterior mean minus x."""
-    noise = s2 + excess_noise(relative, s2)
-    everything = max(noise + variance, TINY)
+    share; the weight of x in the posterior mean; the posterior variance; and the posterior mean minus x."""
+    noise = s2 + excess_noise((relative, slope), s2)
+    everything = max(noise + spread, TINY)
     precision, away = 1.0 / everything, x - location
-    root = math.sqrt(precision)
-    e = away * away * precision
+    root, e = math.sqrt(precision), away * away * precision
     p = select(e < 64.0, weight * root * exponential(-0.5 * select(e < 64.0, e, 0.0)), 0.0)
     beyond = max(abs(away) - limit * (everything * root), 0.0)
-    pulled = away - select(away < 0.0, -beyond, beyond)
-    return p, variance * precision, noise, -(noise * precision) * pulled
+    pulled, own = away - select(away < 0.0, -beyond, beyond), spread * precision
+    return p, own, own * noise, -(noise * precision) * pulled
 
 
 def posterior_interval(
