@@ -117,7 +117,7 @@ def room_for_huge(huge: bool | None, tell: Tell) -> bool:
 def command(
     quick: bool, huge: bool | None, checking: bool, from_results: bool, accept: bool, draw: bool, peer: Path | None
 ) -> int:
-    """Measure how fast colme is here (about twenty minutes), write docs/speed.md and benchmarks/results_*.json."""
+    """Measure how fast colme is here (a quarter of an hour), write docs/speed.md and benchmarks/results_*.json."""
     asked = {"--quick": quick, "--check": checking, "--accept": accept, "--draw": draw}
     chosen = [name for name, on in asked.items() if on]
     if len(chosen) > 1:
@@ -133,7 +133,7 @@ def command(
     written: list[Path] = []
     if not draw:
         simulator = None if peer is None else cpp_program.find_simulator(peer)
-        tell("a first impression" if quick else "this takes about twenty minutes; close other programs")
+        tell("a first impression" if quick else "this takes about a quarter of an hour; close other programs")
         huge = not quick and room_for_huge(huge, tell)
         results = measure_all(parts_of(quick, huge, simulator), quick, huge, tell)
         show(results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,8 +21,8 @@ MARK = {"aim": "[green]aim[/]", "floor": "[yellow]floor[/]", "below": "[red]belo
 
 HEAD = """# How fast
 
-Written by `make bench`, which measures all of it on your machine in about twenty minutes and replaces the column of
-your family of processors (AMD, Intel, ...). These numbers are from:
+Written by `make bench`, which measures all of it on your machine in about a quarter of an hour and replaces the column
+of your family of processors (AMD, Intel, ...). These numbers are from:
 
 {machines}{warnings}
 ## How to read it
@@ -188,7 +189,8 @@ def method_table(results: Results) -> Table:
 def page(machines: Sequence[Results]) -> str:
     """docs/speed.md, of machines with the newest results first."""
     newest = name(machines[0])
-    warnings = "".join(f"\n{name(results)}: {words}\n" for results in machines if (words := warning(results)))
+    said = [f"{name(results)}: {words}" for results in machines if (words := warning(results))]
+    warnings = "".join("\n" + textwrap.fill(words, 118) + "\n" for words in said)
     parts = [
         HEAD.format(machines=machine_table(machines), warnings=warnings, few=FEW), TABLE.format(b_steps=B_STEPS),
         goal_table(machines), CPP, SIZES.format(warm="two to thirteen", newest=newest),
