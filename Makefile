@@ -31,6 +31,7 @@ check: $(STAMP)
 	$(PYTEST)
 
 # Measures everything (a quarter of an hour), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
+# PEER=path make bench: with the AAAI-25 C++ program that is built in this folder, too.
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks --check --from-results

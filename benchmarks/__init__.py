@@ -2,6 +2,7 @@
 
 measuring       clocks, turns, ratios                     scipy_loop, naive_loops, b_colme_table   what we compare with
 workloads       what is run                               roofline     how fast memory lets any averaging be
+fresh           first calls and memory of fresh processes cpp_program  the AAAI-25 C++ program, where it is at hand
 table           the goals and what is reached             sizes, methods   cost over agents, and over work
 estimates, streaming   tables in memory, and passes over many rows, beside pandas, Polars and DuckDB
 results, report, figures   what is written down           regression   has a ratio dropped?

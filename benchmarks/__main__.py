@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks import machine, methods, regression, report, sizes, workloads
-from benchmarks.results import BASELINE, RESULTS, Results, read_baseline, read_results, write
-from benchmarks.table import PARTS, ROOT, Found, Part
+from benchmarks import cpp_program, machine, methods, regression, report, sizes, workloads
+from benchmarks.fresh import ROOT
+from benchmarks.results import BASELINE, Results, read_all_results, read_baseline, read_results, results_path, write
+from benchmarks.table import PARTS, Found, Part
 
 console, errors = Console(width=118), Console(stderr=True, width=118)
 Tell = Callable[[str], None]
@@ -25,8 +28,8 @@ def teller() -> Tell:
 
 def measure_parts(parts: tuple[Part, ...], quick: bool, tell: Tell) -> Found:
     found: Found = {}
-    for part in parts:
-        tell(part.words)
+    for number, part in enumerate(parts, 1):
+        tell(f"{number} of {len(parts)}: {part.words}")
         rows = part.measure(quick)
         if not rows:
             tell("... which cannot be measured here, and is left out")
@@ -34,7 +37,16 @@ def measure_parts(parts: tuple[Part, ...], quick: bool, tell: Tell) -> Found:
     return found
 
 
-def measure_all(quick: bool, huge: bool, say: Tell) -> Results:
+def parts_of(quick: bool, huge: bool, simulator: Path | None) -> tuple[Part, ...]:
+    """What is measured; the C++ program first, for it may be another one than it should be."""
+    some = tuple(part for part in PARTS if (huge or not part.huge) and not (quick and part.long))
+    if simulator is None:
+        return some
+    theirs = functools.partial(cpp_program.rows, simulator)
+    return Part("CL-colME and C-colME against the C++ program", theirs, ("cpp_cl", "cpp_c")), *some
+
+
+def measure_all(parts: tuple[Part, ...], quick: bool, huge: bool, say: Tell) -> Results:
     """Everything, with an eye on what else the machine does."""
     loads: list[float] = []
 
@@ -45,12 +57,12 @@ def measure_all(quick: bool, huge: bool, say: Tell) -> Results:
 
     tell("do the baselines compute the same? (compiling)")
     workloads.check_baselines()
-    table = measure_parts(PARTS, quick, tell)
+    table = measure_parts(parts, quick, tell)
     costs = [sizes.measure(size, tell) for size in (sizes.QUICK if quick else sizes.FULL) if huge or not size.huge]
     runs = [run for size in (methods.QUICK if quick else methods.FULL) for run in methods.measure(*size, tell)]
     results = Results(machine.describe(), (min(loads), max(loads)) if loads else None, table, costs, runs)
     if not results.quiet:
-        tell(f"[yellow]{report.load_words(results)}[/]")
+        tell(f"[yellow]{report.warning(results)}[/]")
     return results
 
 
@@ -67,7 +79,7 @@ def check(from_results: bool, tell: Tell) -> int:
     else:
         tell("measuring the ratios again, which takes some minutes")
         workloads.check_baselines()
-        table = measure_parts(tuple(part for part in PARTS if part.checked), False, tell)
+        table = measure_parts(tuple(part for part in PARTS if part.checked and not part.huge), False, tell)
 
     def again(part: Part) -> Found:
         tell(f"a ratio seems to have dropped; once more: {part.words}")
@@ -96,11 +108,16 @@ def room_for_huge(huge: bool | None, tell: Tell) -> bool:
 @click.option("--quick", is_flag=True, help="A first impression in less than a minute; writes nothing.")
 @click.option("--huge/--no-huge", default=None, help="Ten million agents, too (default: if 16 GiB are free).")
 @click.option("--check", "checking", is_flag=True, help="Fail if a ratio dropped by more than 25 %; writes nothing.")
-@click.option("--from-results", is_flag=True, help="With --check: take benchmarks/results.json, measure only doubts.")
-@click.option("--accept", is_flag=True, help="Take the ratios of benchmarks/results.json as the new baseline.")
-@click.option("--draw", is_flag=True, help="Write docs/speed.md again from benchmarks/results.json.")
-def command(quick: bool, huge: bool | None, checking: bool, from_results: bool, accept: bool, draw: bool) -> int:
-    """Measure how fast colme is here (a quarter of an hour), write docs/speed.md and benchmarks/results.json."""
+@click.option("--from-results", is_flag=True, help="With --check: take the last results, measure only doubts.")
+@click.option("--accept", is_flag=True, help="Take the ratios of the last results here as the new baseline.")
+@click.option("--draw", is_flag=True, help="Write docs/speed.md again from benchmarks/results_*.json.")
+@click.option(
+    "--peer", envvar="PEER", type=Path, help="Folder in which the AAAI-25 C++ program is built: measure it, too."
+)
+def command(
+    quick: bool, huge: bool | None, checking: bool, from_results: bool, accept: bool, draw: bool, peer: Path | None
+) -> int:
+    """Measure how fast colme is here (a quarter of an hour), write docs/speed.md and benchmarks/results_*.json."""
     asked = {"--quick": quick, "--check": checking, "--accept": accept, "--draw": draw}
     chosen = [name for name, on in asked.items() if on]
     if len(chosen) > 1:
@@ -113,20 +130,21 @@ def command(quick: bool, huge: bool | None, checking: bool, from_results: bool, 
         return 0
     if checking:
         return check(from_results, tell)
-    if draw:
-        results = read_results()
-    else:
+    written: list[Path] = []
+    if not draw:
+        simulator = None if peer is None else cpp_program.find_simulator(peer)
         tell("a first impression" if quick else "this takes about a quarter of an hour; close other programs")
-        results = measure_all(quick, not quick and room_for_huge(huge, tell), tell)
+        huge = not quick and room_for_huge(huge, tell)
+        results = measure_all(parts_of(quick, huge, simulator), quick, huge, tell)
         show(results)
-    if not quick:
-        written = report.write_page(results)
-        if not draw:
-            write(RESULTS, results)
-            written.append(RESULTS)
-        tell("written: " + ", ".join(path.relative_to(ROOT).as_posix() for path in written))
-        if not BASELINE.exists():
-            tell("there is no baseline yet; to compare later runs with this one: python -m benchmarks --accept")
+        if quick:
+            return 0
+        written = [results_path(results.family)]
+        write(written[0], results)
+    written += report.write_page(read_all_results())
+    tell("written: " + ", ".join(path.relative_to(ROOT).as_posix() for path in written))
+    if not BASELINE.exists():
+        tell("there is no baseline yet; to compare later runs with this one: python -m benchmarks --accept")
     return 0
 
 

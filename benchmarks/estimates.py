@@ -49,7 +49,7 @@ def estimated(table: Any, time: str | None = None) -> colme.Result:
 
 def most_memory() -> float:
     """Bytes that this process has had at most (getrusage would tell those of its parent, if they were more)."""
-    found = re.search(r"^VmHWM:\s*(\d+) kB", STATUS.read_text(), re.M)
+    found = re.search(r"^VmHWM:\s*(\d+) kB", STATUS.read_text() if STATUS.exists() else "", re.M)
     return 1024.0 * int(found.group(1)) if found else math.nan
 
 
@@ -68,7 +68,7 @@ def rows(quick: bool) -> dict[str, Measured]:
     """Mean per agent in pandas by everything that `estimate` does, for the same table in the same round."""
     found: dict[str, Measured] = {}
     for key, n_agents in SIZES.items():
-        if quick and key == "estimate_1e6":
+        if quick and key != "estimate_3e3":
             continue
         table = frame(n_agents)
         works = {

@@ -77,7 +77,7 @@ def plot_methods(runs: list[RunTime], ax: Axes | None = None) -> Axes:
             if x[-1] == table["work"].max():
                 labels.append(Label(line, x[-1], y[-1], *look))
             else:
-                _beside(ax, line, look, x[-1], y[-1], left=x[-1] > table["work"].max() / 10)
+                _beside(ax, line, look, x[-1], y[-1])
         _log_axes(ax)
         ax.xaxis.set_major_locator(LogLocator(numticks=15))
         ax.set_xlim(table["work"].min() / 1.25, table["work"].max() * 1.25)
@@ -104,10 +104,9 @@ def _line(ax: Axes, look: Look, x: object, y: object) -> None:
     ax.plot(x, y, color=look.color, linestyle=look.dashes, linewidth=look.width, marker="o", markersize=3.5)  # type: ignore[arg-type]
 
 
-def _beside(ax: Axes, words: str, look: Look, x: float, y: float, *, left: bool) -> None:
-    """The label of a steep line that ends within the frame, beside its end."""
-    ax.annotate(words, (x, y), (-7 if left else 7, 0), textcoords="offset points", va="center",
-                ha="right" if left else "left", color=ink(look.color))  # fmt: skip
+def _beside(ax: Axes, words: str, look: Look, x: float, y: float) -> None:
+    """The label of a line that ends within the frame, to the left of its end: lines rise, so it is above its own."""
+    ax.annotate(words, (x, y), (-7, 0), textcoords="offset points", va="center", ha="right", color=ink(look.color))
 
 
 def _log_axes(ax: Axes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import re
@@ -18,9 +19,9 @@ def describe() -> dict[str, str]:
     found = versions()
     facts = {"processor": processor(), "cores": str(available_cores()), "caches": caches(), "memory": memory()}
     facts["system"] = f"{found['system']} {found['machine']}"
-    return {name: words for name, words in facts.items() if words} | {
-        name: found[name] for name in ("colme", "python", "numba", "numpy", "scipy") if name in found
-    }
+    facts |= {name: found[name] for name in ("colme", "python", "numba", "numpy", "scipy") if name in found}
+    facts["measured"] = datetime.date.today().isoformat()
+    return {name: words for name, words in facts.items() if words}
 
 
 def processor() -> str:
@@ -31,6 +32,12 @@ def processor() -> str:
     if "cpu family" in fields:
         name += f", family {fields['cpu family']} model {fields.get('model', '?')}"
     return name
+
+
+def family(processor: str) -> str:
+    """AMD or Intel; of others, the first word of the name."""
+    known = re.search(r"AMD|Intel", processor)
+    return known.group() if known else re.split(r"\W", processor)[0]
 
 
 def caches() -> str:

@@ -17,6 +17,7 @@ LABELS: dict[str, tuple[Method, int]] = {
     "CL-colME, gossip clock": (w.CL_GOSSIP, 1_000_000),
     "C-colME": (w.C, 1_000_000),
     "B-colME, depth 4": (w.B, 100_000),
+    "census": (colme.Census(), 10_000),
     "colME": (colme.ColME(delta=w.DELTA), 2000),
 }
 """Methods, each with the most agents it is measured with."""

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import colme
-from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
+from benchmarks.measuring import Measured, Timed, Times, in_turns, ratio, timed
 from colme import CollaborativeMean
 
-MANY, FEW = 1_000_000, 20_000
-"""Events in one call of learn_many, and in a loop."""
+MANY, SOME, FEW = 1_000_000, 100_000, 20_000
+"""Events in one call of learn_many, and in loops."""
 METHODS = {"local": colme.Local(), "census": colme.Census(), "CL-colME": colme.CLColME(), "C-colME": colme.CColME()}
 SIZES = (10_000, 100_000)
 
@@ -47,7 +47,7 @@ def learn_one_by_one(model: CollaborativeMean, agents: list[int], values: list[f
 
 
 def events(quick: bool) -> dict[str, Measured]:
-    """Time per event, relative to learn_many."""
+    """Time per event of loops relative to ours, and how many events learn_one learns in a second of CPU."""
     n, rounds = 10_000, 1 if quick else 5
     agent, value = stream(n, MANY)
     columns: dict[str, Any] = {"agent": agent, "value": value}
@@ -59,12 +59,35 @@ def events(quick: bool) -> dict[str, Measured]:
         "consensus": timed(lambda: consensus.learn_many(**columns)),
         "dict": timed(lambda: dict_of_means(*everything)),
         "one": timed(lambda: learn_one_by_one(single, *some)),
+        "census one": census_one_by_one(n),
     }
     times = in_turns(works, rounds)
     return {
         "online_dict": ratio(times["dict"], times["census"]),
+        "online_dict_cl": ratio(times["dict"], times["consensus"]),
+        "online_dict_one": ratio(times["dict"], times["census one"]).scaled(SOME / MANY),
+        "online_rate": rate(times["census one"], SOME),
         "online_one": ratio(times["one"], times["consensus"]).scaled(MANY / FEW),
     }
+
+
+def census_one_by_one(n_agents: int) -> Timed:
+    """Events of agents that have five samples each, in a plain loop; every round has the same votes."""
+    agent, value = (column[:SOME].tolist() for column in stream(n_agents, MANY))
+
+    def run() -> float:
+        model = ready(colme.Census(), n_agents)
+        start = time.process_time()
+        learn_one_by_one(model, agent, value)
+        return time.process_time() - start
+
+    return run
+
+
+def rate(times: Times, n_events: int) -> Measured:
+    """Events per second: the best round, and the quartiles."""
+    low, high = np.quantile([n_events / seconds for seconds in times.rounds], (0.25, 0.75)).tolist()
+    return Measured(n_events / times.best, low, high)
 
 
 def from_five_samples_on(method: colme.methods.Method, n_agents: int) -> Timed:
@@ -101,7 +124,7 @@ def main() -> None:
     times = in_turns({"text": timed(lambda: model.learn_many(agent=names, value=value))}, 3)
     print(f"CL-colME, labels that are text: {MANY / times['text'].best:.3g} events per second of CPU")
     for key, measured in events(quick=False).items():
-        print(f"{key:12} {measured.value:.1f} times ({measured.low:.1f} .. {measured.high:.1f})")
+        print(f"{key:16} {measured.value:.3g} ({measured.low:.3g} .. {measured.high:.3g})")
 
 
 if __name__ == "__main__":

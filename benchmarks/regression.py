@@ -36,7 +36,7 @@ def sentence(key: str, now: float, then: float) -> str:
     """One clear sentence for a row."""
     goal, change = GOALS[key], worth(key, now, then) - 1.0
     verb = "dropped" if change < -TOLERANCE else "is better" if change > TOLERANCE else "holds"
-    return f"{goal.against}: {verb}, {goal.words(now)} now, {goal.words(then)} in the baseline ({change:+.0%})."
+    return f"{goal.what}: {verb}, {goal.words(now)} now, {goal.words(then)} in the baseline ({change:+.0%})."
 
 
 def compare(
@@ -51,7 +51,7 @@ def compare(
     lost = dropped(ratios, baseline)
     said = {key: sentence(key, ratios[key], then) for key, then in baseline.ratios.items() if key in ratios}
     rest = [words for key, words in said.items() if key not in lost]
-    rest += [f"{GOALS[key].against}: not measured here." for key in baseline.ratios if key not in ratios]
+    rest += [f"{GOALS[key].what}: not measured here." for key in baseline.ratios if key not in ratios]
     return [said[key] for key in lost], rest
 
 

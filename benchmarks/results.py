@@ -1,4 +1,4 @@
-"""What was measured, as a file: results.json, and the ratios that were accepted: baseline.json."""
+"""What was measured, one file for each family of processors, and the ratios that were accepted: baseline.json."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from benchmarks import machine
 from benchmarks.goals import GOALS
 from benchmarks.measuring import Measured
 from benchmarks.methods import RunTime
 from benchmarks.sizes import Cost
 
 FOLDER = Path(__file__).resolve().parent
-RESULTS, BASELINE = FOLDER / "results.json", FOLDER / "baseline.json"
+BASELINE = FOLDER / "baseline.json"
 
 QUIET = 1.7
 """Load up to which nobody else is at work: one is ours, and two threads are measured for a moment."""
@@ -30,6 +31,14 @@ class Results(msgspec.Struct, frozen=True):
     methods: list[RunTime] = []
     remark: str = ""
     """What else a reader must know of how this was measured, in whole sentences."""
+
+    @property
+    def processor(self) -> str:
+        return self.machine["processor"]
+
+    @property
+    def family(self) -> str:
+        return machine.family(self.processor)
 
     @property
     def quiet(self) -> bool:
@@ -63,13 +72,28 @@ def rounded(thing: Any) -> Any:
     return float(f"{thing:.4g}") if isinstance(thing, float) else thing
 
 
+def results_path(family: str) -> Path:
+    """results_amd.json, results_intel.json, ..."""
+    return FOLDER / f"results_{family.lower()}.json"
+
+
 def read_results() -> Results:
-    return _read(RESULTS, Results)
+    """The last ones of this machine's family of processors."""
+    return _read(results_path(machine.family(machine.processor())), Results)
+
+
+def read_all_results() -> list[Results]:
+    """The last ones of every family, the newest first."""
+    found = [_read(path, Results) for path in sorted(FOLDER.glob("results_*.json"))]
+    if not found:
+        raise SystemExit("There is no benchmarks/results_*.json. Run: python -m benchmarks")
+    return sorted(found, key=lambda results: results.machine.get("measured", ""), reverse=True)
 
 
 def read_baseline() -> Baseline:
     found = _read(BASELINE, Baseline)
-    return Baseline(found.machine, {key: ratio for key, ratio in found.ratios.items() if key in GOALS})
+    known = {key: ratio for key, ratio in found.ratios.items() if key in GOALS and GOALS[key].checked}
+    return Baseline(found.machine, known)
 
 
 File = TypeVar("File", Results, Baseline)

@@ -190,7 +190,7 @@ class Averaging:
     def alive(self) -> float:
         """Share of the edges that live."""
         edges = self.state.edges
-        return float(edges.n_alive / edges.n_edges)
+        return float(edges.degree.sum() / (2 * edges.n_edges))
 
     def release(self) -> None:
         """Untie the knot of state and timer, or the arrays would stay."""

@@ -5,36 +5,27 @@ CPU time of one core, N = 5000, r = 10, all metrics at every step, unless the ro
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+import colme
 from benchmarks import naive_loops, scipy_loop
 from benchmarks import workloads as w
 from benchmarks.estimates import rows as estimate_rows
+from benchmarks.fresh import first_call, huge, large_census
 from benchmarks.goals import GOALS
-from benchmarks.measuring import Measured, Timed, in_turns, ratio, timed
+from benchmarks.measuring import Measured, in_turns, ratio, timed
 from benchmarks.online import events
 from benchmarks.roofline import share_of_roofline
 from benchmarks.streaming import rows as stream_rows
 from colme.graphs import random_regular_graph
 from colme.sim.simulation import available_cores
 
-ROOT = Path(__file__).resolve().parent.parent
 Found = dict[str, Measured]
 STEPS, B_STEPS, SEEDS = 2000, 1000, range(16)
-FIRST_CALL = """
-import time, colme
-colme.simulate(colme.CLColME(), colme.Scenario(n_agents=1000, means=(0.0, 1.0)), steps=100)
-print(time.process_time())
-"""
 
 
 def against_loops(quick: bool) -> Found:
@@ -75,6 +66,20 @@ def level_agent(quick: bool) -> Found:
     }
     times = in_turns({name: timed(work, lasting=lasting) for name, work in works.items()}, rounds, warm=not quick)
     return {"scipy_agent": ratio(times["scipy"], times["alone"])}
+
+
+def census(quick: bool) -> Found:
+    """The census in nanoseconds, and against the SciPy loop of CL-colME in the same rounds."""
+    steps, rounds = (200, 1) if quick else (STEPS, 5)
+    works = {
+        "scipy": w.baseline(scipy_loop.run, w.graph_of(w.N), steps, step=w.STEP),
+        "census": w.simulate(colme.Census(), w.N, steps),
+        "census_last": w.simulate(colme.Census(), w.N, steps, record=[steps]),
+        "census_bare": w.simulate(colme.Census(guard=False), w.N, steps),
+    }
+    times = in_turns({name: timed(work) for name, work in works.items()}, rounds)
+    found = {name: times[name].measured(1e9 / (w.N * steps)) for name in works if name != "scipy"}
+    return found | {"census_scipy": ratio(times["scipy"], times["census"])}
 
 
 def b_colme(quick: bool) -> Found:
@@ -121,7 +126,7 @@ def graphs(quick: bool) -> Found:
         partners[np.argsort(owners, kind="stable")]
 
     works = {"ours": timed(lambda: random_regular_graph(n, w.DEGREE, rng=0)), "numpy": timed(shuffle_and_sort)}
-    times = in_turns(works, 1 if quick else 5)
+    times = in_turns(works, 1 if quick else 5, warm=not quick)
     return {"graph": times["ours"].measured(), "graph_numpy": ratio(times["numpy"], times["ours"])}
 
 
@@ -138,27 +143,6 @@ def threads(quick: bool) -> Found:
     return {"threads": ratio(times["1"], times["2"])}
 
 
-def first_call(quick: bool) -> Found:
-    """CPU seconds of a fresh process that imports colme and makes a first small simulation."""
-    with tempfile.TemporaryDirectory() as folder:
-        cold = None if quick else in_turns({"cold": _fresh_process(folder, new=True)}, 2, warm=False)["cold"]
-        warm = in_turns({"warm": _fresh_process(folder if cold else None)}, 2 if quick else 5)["warm"]
-    return {"import_warm": warm.measured()} | ({} if cold is None else {"import_cold": cold.measured()})
-
-
-def _fresh_process(folder: str | None, *, new: bool = False) -> Timed:
-    """`folder` keeps the kernels (None: where they always are); `new` makes an empty one in it each time."""
-
-    def seconds() -> float:
-        cache = tempfile.mkdtemp(dir=folder) if new else folder
-        environment = os.environ | ({} if cache is None else {"COLME_CACHE_DIR": cache})
-        command = [sys.executable, "-c", FIRST_CALL]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
-        return float(done.stdout)
-
-    return seconds
-
-
 @dataclass(frozen=True)
 class Part:
     """Some rows that are measured together."""
@@ -166,6 +150,10 @@ class Part:
     words: str
     measure: Callable[[bool], Found]
     rows: tuple[str, ...]
+    huge: bool = False
+    """Needs the memory of ten million agents."""
+    long: bool = False
+    """Left out of a first impression."""
 
     @property
     def checked(self) -> bool:
@@ -176,17 +164,22 @@ PARTS = (
     Part("CL-colME and C-colME against SciPy and naive loops", against_loops,
          ("scipy", "c_over_cl", "naive", "scipy_gossip", "scipy_c")),
     Part('CL-colME at level "agent" against SciPy', level_agent, ("scipy_agent",)),
+    Part("the census", census, ("census", "census_last", "census_bare", "census_scipy")),
+    Part("the census of 200,000 agents, in fresh processes", large_census, ("census_large", "census_memory"),
+         long=True),
     Part("B-colME against a table in NumPy", b_colme, ("b_table", "b_subtract")),
     Part("averaging against the random-gather roofline", roofline, ("roofline_1e5", "roofline_1e6")),
     Part("memory", memory, ("memory",)),
     Part("random regular graphs", graphs, ("graph", "graph_numpy")),
-    Part("learning event by event", events, ("online_dict", "online_one")),
+    Part("ten million agents: set-up, and memory of a fresh process", huge, ("huge_setup", "huge_memory"), huge=True),
+    Part("learning event by event", events,
+         ("online_dict", "online_dict_cl", "online_dict_one", "online_rate", "online_one")),
     Part("estimates of a table of 3 million rows", estimate_rows,
          ("estimate_3e3", "estimate_1e5", "estimate_1e6", "estimate_seconds", "estimate_memory")),
     Part("one pass over 20 million rows", stream_rows,
          ("stream", "stream_text", "stream_memory", "push_polars", "push_duckdb")),
     Part("two threads over realisations", threads, ("threads",)),
-    Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold")),
+    Part("import and first call in fresh processes", first_call, ("import_warm", "import_cold", "estimate_cold")),
 )  # fmt: skip
 
 

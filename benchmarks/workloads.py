@@ -68,6 +68,7 @@ def baseline_steps(run: Callable[..., Any], graph: colme.Graph, steps: int) -> T
     long, short = (baseline(run, graph, count, step=STEP) for count in (WARM_UP + steps, WARM_UP))
 
     def seconds() -> float:
+        short()  # the first call in a while finds cold caches, and would make the difference too small
         started = time.process_time()
         short()
         between = time.process_time()
