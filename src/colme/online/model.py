@@ -62,12 +62,16 @@ from colme.methods import Census, Method
 from colme.online.agents import AgentTable
 from colme.online.background import BackgroundVote
 from colme.online.files import FORMAT, method_of, pack, unpack
-from colme.online.kernel import COUNT, DEGREE, MEAN, TIME, Parameters, first_backwards, learn_events
+from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, Parameters, first_backwards, learn_events
 from colme.online.rules import Rule, rule_of
 from colme.online.views import AgentView
 from colme.scenario import check_seed
 
 _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
+_MOST_WAITING = 256
+"""Events of learn_one that are learned together, at most: they take less than a millisecond."""
+_PLAIN = 1e100
+"""A float below it, in absolute value, is a sample; `as_value` checks everything else."""
 
 
 class CollaborativeMean:
@@ -124,6 +128,9 @@ class CollaborativeMean:
         self.background = bool(background)
         self._lock = RLock()
         self._vote: BackgroundVote | None = None
+        self._waiting: list[Any] = []  # slot, value and time of events that learn_one took and that are not learned yet
+        self._times: dict[int, float] = {}  # of the latest of them, by slot
+        self._enough = 0  # entries of `_waiting` at which to look whether it is time to learn them
         labels, edges = ([], None) if graph is None else _named(graph)
         if graph is not None and max_agents is not None:
             raise MethodError("max_agents= with graph=: a graph fixes the agents. Leave max_agents out.")
@@ -132,10 +139,16 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._table = self._rule.table = AgentTable(self._rule.max_neighbors, votes=self._rule.votes)
+        self._agents = self._rule.table = AgentTable(self._rule.max_neighbors, votes=self._rule.votes)
         self._rule.half_life = self.half_life or -1.0
         if edges is not None:
-            self._table.settle(labels, edges.edges())
+            self._agents.settle(labels, edges.edges())
+
+    @property
+    def _table(self) -> AgentTable:
+        """The agents after all events so far; `_agents` lacks those that wait."""
+        self._learn_waiting()
+        return self._agents
 
     def __repr__(self) -> str:
         told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0,
@@ -146,11 +159,69 @@ class CollaborativeMean:
     # learning
 
     def learn_one(self, agent: Any, x: Any, t: Any = None) -> None:
-        """A sample x of an agent, at time t (only needed, and only looked at, with half_life)."""
-        label, value = as_label(agent), np.array([as_value(x)])
-        times = np.array([as_time(t)]) if self._needs_times(t is not None) else None
+        """A sample x of an agent, at time t (only needed, and only looked at, with half_life).
+
+        It is checked now, and learned together with those that follow: before anything is asked of the model, at the
+        event of a vote, and after 256 of them. So results are those of a model that learns every sample at once.
+        """
+        label = agent if type(agent) is str or type(agent) is int else as_label(agent)
+        value = x if type(x) is float and -_PLAIN < x < _PLAIN else as_value(x)
+        timed = self.half_life is not None and self._needs_times(t is not None)
+        time = (t if type(t) is float and math.isfinite(t) else as_time(t)) if timed else 0.0
         with self._lock:
-            self._learn([label], value, times)
+            slot = self._agents.index.get(label)
+            if slot is None:
+                if self._agents.n_agents == self.max_agents or self.has_graph:
+                    self._learn([label], np.array([value]), np.array([time]) if timed else None)
+                    return
+                slot, self._enough = self._agents.admit(label), 0
+            elif timed:
+                self._check_order(label, slot, time)
+            waiting = self._waiting
+            waiting.extend((slot, value, time))  # all or nothing, if an interrupt comes
+            if timed:
+                self._times[slot] = time
+            if len(waiting) >= self._enough:
+                self._look_ahead()
+
+    def _check_order(self, label: Label, slot: int, time: float) -> None:
+        """Refuse a time before that of the agent's last sample, which may be waiting."""
+        latest = self._times.get(slot)
+        if latest is None:
+            self._agents.reserve()
+            latest = self._agents.agents[slot, TIME]
+        if time < latest:
+            _refuse_backwards(label, time)
+
+    def _look_ahead(self) -> None:
+        """Learn the events that wait if they are many or a vote is due, else decide how many may wait."""
+        events, n_agents = self._rule.stops.tolist()
+        enough = 3 * min(_MOST_WAITING, events - self._agents.counters.item(EVENTS))
+        if len(self._waiting) >= enough or self._agents.n_agents >= n_agents:
+            self._learn_waiting()
+        else:
+            self._enough = enough
+
+    def _learn_waiting(self) -> None:
+        """Learn the events that wait. An interrupt, or a vote that fails, loses none and repeats none."""
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting, table = self._waiting, self._agents
+            table.reserve()
+            slots, values = np.fromiter(waiting[::3], np.int64), np.fromiter(waiting[1::3], np.float64)
+            times = None if self.half_life is None else np.fromiter(waiting[2::3], np.float64)
+            if waiting is not self._waiting:
+                return  # a signal handler that used the model came in between: they are learned
+            before, self._waiting = table.counters[EVENTS], []
+            try:
+                self._times.clear()
+                self._enough = 0
+                self._run(slots, values, times)
+            except BaseException:
+                rest = self._waiting[:0] = waiting[3 * int(table.counters[EVENTS] - before) :]
+                self._times.update(zip(rest[::3], rest[2::3], strict=True))
+                raise
 
     def learn_many(self, frame: Any = None, /, *, agent: Any = "agent", value: Any = "value", time: Any = None) -> None:
         """Many samples, row by row: exactly what learn_one would do in a loop, compiled.
@@ -218,12 +289,14 @@ class CollaborativeMean:
         """Wait for the vote that is under way in the background, if there is one. From then on, and up to the next
         vote, the model has the same bits as one that does not use the background."""
         with self._lock:
+            self._learn_waiting()
             if self._vote is not None:
                 vote, self._vote = self._vote, None
                 self._rule = vote.rule_for(self._table)
 
     def _latest(self) -> Rule:
-        """The rule after the last vote that is done."""
+        """The rule after all events so far and the last vote that is done."""
+        self._learn_waiting()
         if self._vote is not None and self._vote.done:
             self.wait()
         return self._rule
@@ -295,7 +368,7 @@ class CollaborativeMean:
 
     @property
     def n_agents(self) -> int:
-        return self._table.n_agents
+        return self._agents.n_agents  # an agent is admitted at once, even if its sample waits
 
     @property
     def trust_(self) -> float:
@@ -329,7 +402,7 @@ class CollaborativeMean:
             lower, upper = self._latest().interval(slots, self.level)
             return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
-        return AgentView(self._table, self._lock, ends)
+        return AgentView(lambda: self._table, self._lock, ends)
 
     @property
     def groups_(self) -> AgentView[int]:
@@ -337,7 +410,7 @@ class CollaborativeMean:
         return self._view(lambda slots: self._latest().group(slots)[0])
 
     def _view(self, answer: Any) -> AgentView[Any]:
-        return AgentView(self._table, self._lock, lambda slots: answer(slots).tolist())
+        return AgentView(lambda: self._table, self._lock, lambda slots: answer(slots).tolist())
 
     def neighbors(self, agent: Any) -> tuple[Label, ...]:
         """The neighbors that an agent averages with now; empty for methods that need no edges."""

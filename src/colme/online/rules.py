@@ -100,7 +100,8 @@ class Rule:
     @property
     def due(self) -> bool:
         """It is time for a vote."""
-        return bool((self.table.counters[[EVENTS, PRESENT]] >= self.stops).any())
+        counters, stops = self.table.counters, self.stops
+        return bool(counters[EVENTS] >= stops[0] or counters[PRESENT] >= stops[1])
 
     @property
     def votes(self) -> bool:

@@ -18,23 +18,25 @@ T = TypeVar("T")
 class AgentView(Mapping[Label, T]):
     """A mapping from labels to answers. One agent is looked up alone; `items` and `values` compute all at once."""
 
-    def __init__(self, table: AgentTable, lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
+    def __init__(self, table: Callable[[], AgentTable], lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
+        """`table` returns the agents as of now; `answer` what is asked about the agents in these slots."""
         self._table, self._lock, self._answer = table, lock, answer
 
     def __getitem__(self, agent: Any) -> T:
         with self._lock:
-            return self._answer(np.array([self._table.slot(as_label(agent))]))[0]
+            return self._answer(np.array([self._table().slot(as_label(agent))]))[0]
 
     def __contains__(self, agent: object) -> bool:
         with self._lock:
-            return self._table.index.get(agent) is not None  # type: ignore[call-overload]
+            return self._table().index.get(agent) is not None  # type: ignore[call-overload]
 
     def __len__(self) -> int:
-        return self._table.n_agents
+        return self._table().n_agents
 
     def __iter__(self) -> Iterator[Label]:
         with self._lock:
-            return iter(self._table.labels_of(self._table.present))
+            table = self._table()
+            return iter(table.labels_of(table.present))
 
     def items(self) -> ItemsView[Label, T]:
         return _Items(self)
@@ -45,8 +47,9 @@ class AgentView(Mapping[Label, T]):
     def everything(self) -> list[tuple[Label, T]]:
         """All items, as of now."""
         with self._lock:
-            present = self._table.present.copy()
-            return list(zip(self._table.labels_of(present), self._answer(present), strict=True))
+            table = self._table()
+            present = table.present.copy()
+            return list(zip(table.labels_of(present), self._answer(present), strict=True))
 
     def __repr__(self) -> str:
         return repr(dict(self.everything()))
