@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.jit import at as value_at
 from colme._core.jit import LINE, lanes_like, per_line, prefetch, slp_kernel
+from colme._core.jit import at as value_at
 from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph

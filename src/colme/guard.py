@@ -108,7 +108,7 @@ class TrustFilter:
         self.probability[:, -1] += one
         self.probability[:, 0] += zero
         self.total = np.zeros((n_agents, 2))  # all D and all Q so far
-        self.surprises = np.full((n_agents, MEMORY), MEDIAN)
+        self.surprises = np.full((n_agents, MEMORY), MEDIAN, np.float32)
         self.votes = 0  # learned from
 
     def learn(self, sums: NDArray[np.float64], log_time: float, trust: NDArray[np.float64], *, keep: bool) -> None:
@@ -269,13 +269,18 @@ class Judgment:
         since, found = self.last, self.learned
         if done or t <= EARLY:
             since, found = self.began, np.empty_like(self.trust)
-            sums = self.now * self.heard[self.rounds - 1][:, None]
-            self.filter.learn(sums, math.log(self.began / self.last), found, keep=done)
-            self.recent = self.window * (self.last / self.began) ** FORGET + sums
+            self._learn(found, keep=done)
         if done:
-            self.window = self.recent
             self.rounds, self.last, self.learned[:] = -1, self.began, found
         self._read(found, since, t)
+
+    def _learn(self, found: NDArray[np.float64], *, keep: bool) -> None:
+        """Learn from the sums over all agents that were heard so far."""
+        sums = self.now * self.heard[self.rounds - 1][:, None]
+        self.filter.learn(sums, math.log(self.began / self.last), found, keep=keep)
+        self.recent = self.window if keep else self.window.copy()
+        self.recent *= (self.last / self.began) ** FORGET
+        self.recent += sums
 
     def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
         """Keep what the next samples will judge: the means and estimates of the method, in either form."""

@@ -1,7 +1,7 @@
 """The normal distribution for compiled kernels, which cannot call SciPy.
 
-`exponential` and what is made of it are polynomials, without a branch: the compiler turns a loop over agents into vector
-instructions, in which a call of the mathematical library would have no place. NumPy computes the same bits.
+`exponential` and what is made of it are polynomials, without a branch: the compiler turns a loop over agents into
+vector instructions, in which a call of the mathematical library would have no place. NumPy computes the same bits.
 """
 
 from __future__ import annotations

@@ -180,6 +180,8 @@ class CensusState(State):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
+        self.fitted, self._prior_of = FittedMixtures.none(self._world.n_agents), None  # makes room for the next
+        self._prior, self._components = self.fitted.prior, (None, math.nan)
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
         self._noise_at = -1
         self.fitted = self._fit(self.sampling.factor / before)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import LANES, helper, kernel, lanes_like, select
+from colme._core.normal import cumulative, exponential, normal_cdf, normal_density, normal_quantile
 from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
@@ -34,7 +35,6 @@ from colme.census.mixture import (
     moments_of,
     range_of,
 )
-from colme._core.normal import cumulative, exponential, normal_cdf, normal_density, normal_quantile
 from colme.census.uncertainty import added_variance
 from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
 
@@ -467,7 +467,7 @@ def find_posteriors(mean, noise, prior, value, out, below):
 
 @kernel
 def count_within(below, level):
-    """How many of these probabilities lie within an interval of this level around the median, and how many are known."""
+    """How many of these probabilities lie in an interval of this level around the median, and how many are known."""
     within = known = 0
     for a in range(below.size):
         within += 1 if abs(below[a] - 0.5) <= 0.5 * level else 0

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from colme._core.jit import helper, kernel
-from colme.census.mixture import TINY, Mixture, moments_of
 from colme._core.normal import normal_cdf, normal_density
+from colme.census.mixture import TINY, Mixture, moments_of
 from colme.census.variance_function import excess_noise, variance_at
 
 _FEW, _SMALL = 5.0, 0.05
