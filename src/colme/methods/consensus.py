@@ -154,7 +154,10 @@ class ConsensusState(PruningState):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
             edges.table, lazy.candidates, lazy.checks_left,
-            Averaging(self.weights, self._rebuilds, self.flows, self.step_size, world.gaps),
+            Averaging(
+                self.weights, self._rebuilds, self.flows, self.step_size, world.gaps,
+                self.heard[:0] if self.flows is None else self.flows[:0],
+            ),
             ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
             ClockState(clock.restart, clock.turn, clock.settled),
             EstimateArrays(self.estimate, self.heard, self.spare),
