@@ -151,6 +151,21 @@ def test_a_table_is_tightened_only_where_it_pays() -> None:
     assert edges.offsets[-1] == 0 == edges.graph().n_edges
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_the_last_graph_takes_the_memory_of_the_table_and_has_the_same_rows(n: int) -> None:
+    rng, graph = np.random.default_rng(n), gnp_random_graph(n, min(1.0, 12 / n), rng=n)
+    for radius in (10.0, 0.6, 0.1):  # nothing is cut, some edges are, most are
+        edges = KeptEdges(graph, np.zeros(n, np.uint16))
+        edges.prune(rng.standard_normal(n), radius)
+        edges.tighten()
+        rows, slots = edges.graph(), edges.slots
+        last = edges.last_graph()
+        assert last == rows and edges.graph() is last, "it can still be asked for"
+        np.testing.assert_array_equal(last.indices, rows.indices)
+        assert np.shares_memory(last.indices, slots) or len(last.indices) < len(slots)
+        assert edges.neighbors.tolist() == rows.indices.tolist()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_eight_values_at_a_time_have_the_bits_of_one_at_a_time(dtype: type) -> None:
     rng = np.random.default_rng(0)

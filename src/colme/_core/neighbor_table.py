@@ -171,16 +171,16 @@ def _lay_out(indptr, indices, at, offsets, slots, class_):
     for block in range(u64(offsets.size - 1)):
         start, _, first, width = block_of(offsets, block, n)
         for lane in range(u64(64)):
-            a = start + u64(lane)
-            degree = u64(0)
+            a, degree, k = start + u64(lane), u64(0), u64(0)
             if a < n:
-                degree = u64(indptr[a + u64(1)] - indptr[a])
-            for j in range(width):
-                b = u32(u64(at) + a)
-                if u64(j) < degree:
-                    b = indices[u64(indptr[a]) + u64(j)]
-                    wrong += 1 if class_[u64(at) + a] != class_[b] else 0
+                k = u64(indptr[a])
+                degree = u64(indptr[a + u64(1)]) - k
+            for j in range(degree):
+                b = indices[k + u64(j)]
+                wrong += int(class_[u64(at) + a] != class_[b])
                 slots[first + (u64(j) << u64(6)) + u64(lane)] = b
+            for j in range(degree, width):
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
     return wrong
 
 
@@ -279,26 +279,36 @@ def cut(table, a, b):
 
 @kernel
 def _compress(at, slots, offsets, places, indptr, indices, of_slots, of_edges):
-    """The living edges, agent by agent; if slots have values, also those."""
+    """The living edges, agent by agent; if slots have values, also those. The indices may be written over the slots: a
+    chunk of rows is never longer than its slots."""
     n = u64(indptr.size - 1)
-    for a in range(n):
-        row = agent_at(places, u64(a))
-        _, _, first, width = block_of(offsets, row >> u64(6), n)
-        k = u64(indptr[a])
-        for j in range(width):
-            b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-            if b != u32(u64(at) + u64(a)):
-                indices[k] = b
-                if of_slots is not None:
-                    of_edges[k] = of_slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-                k += u64(1)
+    for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        end = min(n, base + u64(CHUNK))
+        begin = u64(offsets[base >> u64(6)])
+        old = slots[begin : u64(offsets[(end + u64(63)) >> u64(6)])].copy()
+        for a in range(base, end):
+            row = agent_at(places, u64(a))
+            _, _, first, width = block_of(offsets, row >> u64(6), n)
+            k = u64(indptr[a])
+            for j in range(width):
+                place = first + (u64(j) << u64(6)) + (row & u64(63))
+                b = old[place - begin]
+                if b != u32(u64(at) + u64(a)):
+                    indices[k] = b
+                    if of_slots is not None:
+                        of_edges[k] = of_slots[place]
+                    k += u64(1)
 
 
 def compress(
-    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any], *,
+    in_place: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
-    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors."""
-    indptr, indices = _rows(degree)
+    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors; written over the slots,
+    if these are not needed any more."""
+    indptr = _row_ends(degree)
+    indices = slots[: indptr[-1]] if in_place else np.empty(indptr[-1], np.uint32)
     _compress(at, slots, offsets, places, indptr, indices, None, None)
     return indptr, indices
 
@@ -308,16 +318,17 @@ def compress_values(
     values: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
     """The values of slots, in the order of `compress`."""
-    indptr, indices = _rows(degree)
-    out = np.empty(len(indices))
-    _compress(at, slots, offsets, places, indptr, indices, values, out)
+    indptr = _row_ends(degree)
+    out = np.empty(indptr[-1])
+    _compress(at, slots, offsets, places, indptr, np.empty(len(out), np.uint32), values, out)
     return out
 
 
-def _rows(degree: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+def _row_ends(degree: NDArray[Any]) -> NDArray[np.int64]:
+    """Where the rows of agents with these degrees begin; one more for the end of the last."""
     indptr = np.zeros(degree.size + 1, np.int64)
     np.cumsum(degree, out=indptr[1:])
-    return indptr, np.empty(indptr[-1], np.uint32)
+    return indptr
 
 
 @kernel
@@ -343,5 +354,5 @@ def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uin
 
 def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """(order, places) of a table whose row a is agent a."""
-    order = (np.arange(-(-n_agents // LANES) * LANES) % CHUNK).astype(np.uint16)
+    order = np.resize(np.arange(CHUNK, dtype=np.uint16), -(-n_agents // LANES) * LANES)
     return order, order.copy()

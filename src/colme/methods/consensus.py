@@ -80,8 +80,8 @@ class ConsensusState(PruningState):
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.clock = method.clock_for(world.hood)
-        self.heard: NDArray[Any] = world.hood.array(world.exchange, np.nan)
-        self.spare: NDArray[Any] = world.hood.array(world.exchange, np.nan)
+        self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
+        self.spare: NDArray[Any] = world.hood.array(world.exchange)
         self._pages = page_sums(world.hood.n_pages)
         self.edges.tighten()
 
@@ -94,6 +94,10 @@ class ConsensusState(PruningState):
         known = self.clock.known
         self.world.hood.refresh(self.heard, *([] if known is None else known))
         self.rows_moved()
+
+    def last_graph(self) -> Graph:
+        self.heard = self.spare = self.heard[:0].copy()
+        return self.edges.last_graph()
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
