@@ -33,7 +33,7 @@ from colme.consensus import (
     with_flows,
 )  # fmt: skip
 
-u64 = np.uint64
+u32, u64 = np.uint32, np.uint64
 
 
 class Steps(NamedTuple):
@@ -167,27 +167,34 @@ def add_told(table, block, width, heard, own, told, sums, i, weights, flows, ste
 
 
 @helper
-def hear_restarts(table, block, width, restarts, turn, latest):
-    """The latest restart of which the agents of a block hear from their neighbors, by the agents' places in the chunk,
-    where restarts are gossip."""
+def hear_restarts(table, block, width, restarts, turn, latest, i):
+    """latest[i:] = the latest restart of which the rows of a block hear from their neighbors, where restarts are
+    gossip."""
     if restarts is not None:
-        row, k = u64(block) << u64(6), u64(table.offsets[block])
+        told, before, k = chunk_like(restarts), restarts[1 - turn], u64(table.offsets[block])
         for lane in range(u64(LANES)):
-            last = START
-            for j in range(width):
-                last = max(last, restarts[1 - turn, u64(table.slots[k + (u64(j) << u64(6)) + u64(lane)])])
-            latest[u64(table.order[row + u64(lane)])] = last
+            latest[i + u64(lane)] = START
+        for first in range(u64(0), width, u64(CHUNK // LANES)):  # as many as there is room for
+            some = min(u64(CHUNK // LANES), width - u64(first))
+            for place in range(u64(0), some << u64(6), u64(8)):
+                read_eight(told, u64(place), before, u64(0), table.slots, k + u64(place))
+            for j in range(some):
+                for lane in range(u64(LANES)):
+                    known = u32(told[(u64(j) << u64(6)) + u64(lane)])
+                    latest[i + u64(lane)] = max(latest[i + u64(lane)], known)
+            k += some << u64(6)
 
 
 @helper
-def gossip_restarts(restarts, turn, latest, cut_now, t, mean, base, size, at):
+def gossip_restarts(restarts, turn, latest, places, cut_now, t, mean, base, size, at):
     """Where restarts are gossip: what the agents of a chunk know next. Returns whether any agent learned something."""
     news = False
     if restarts is not None:
         for i in range(size):
             a = base + u64(i)
             told = restarts[1 - turn, at + a]
-            restarts[turn, at + a] = next_restart(latest[i], told, cut_now[a], t, mean[a])
+            heard = np.int32(latest[u64(places[a])])
+            restarts[turn, at + a] = next_restart(heard, told, cut_now[a], t, mean[a])
             news |= restarts[turn, at + a] != told
     return news
 
@@ -201,7 +208,8 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
     restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
     offsets, restarts, fixed, step = table.offsets, clock.restarts, clock.fixed, how.step
     n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
-    squares, latest, own, told = lanes_like(mean), chunk_like(offsets), chunk_like(heard), chunk_like(heard)
+    squares, new, latest = lanes_like(mean), chunk_like(mean), chunk_like(table.slots)
+    own, told = chunk_like(heard), chunk_like(heard)
     sums, pull = chunk_like(how.like), chunk_like(how.like)
     target.pages[:] = 0.0
     news = False
@@ -221,32 +229,35 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
             i = (block - first_block) << u64(6)
             add_told(table, block, width, heard, own, told, sums, i, how.weights, how.flows, step, how.gaps)
             if listen:
-                hear_restarts(table, block, width, restarts, turn, latest)
+                hear_restarts(table, block, width, restarts, turn, latest, i)
         for i in range(u64(0), n_rows, u64(8)):
             read_eight(pull, u64(i), sums, u64(0), table.places, base + u64(i))
         size = min(u64(CHUNK), n - base)
         if listen:
-            news |= gossip_restarts(restarts, turn, latest, table.cut_now, t, mean, base, size, at)
+            news |= gossip_restarts(
+                restarts, turn, latest, table.places, table.cut_now, t, mean, base, size, at
+            )  # fmt: skip
         if how.flows is not None:
             for i in range(size):
-                estimate[base + u64(i)] = with_flows(mean[base + u64(i)], pull[i])  # flow: (4)
+                new[i] = with_flows(mean[base + u64(i)], pull[i])  # flow: (4)
         else:
             for i in range(size if all_plain else u64(0)):
                 a = base + u64(i)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                estimate[a] = blend(mean[a], estimate[a], pull[i], alpha, step)  # (5), C-colME: (6)
+                new[i] = blend(mean[a], estimate[a], pull[i], alpha, step)  # (5), C-colME: (6)
             for i in range(u64(0) if all_plain else size):
                 a = base + u64(i)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                estimate[a] = next_estimate(mean[a], estimate[a], pull[i], alpha, step, table.degree[at + a])
+                new[i] = next_estimate(mean[a], estimate[a], pull[i], alpha, step, table.degree[at + a])
         for i in range(size):
-            spare[at + base + u64(i)] = estimate[base + u64(i)]
+            estimate[base + u64(i)] = new[i]
+            spare[at + base + u64(i)] = new[i]
         clear(squares)
         beyond = present = 0
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
             more_beyond, more = add_squared_errors(
-                squares, estimate, start, target.truth, start, min(u64(64), n - start), target.tolerance
+                squares, new, start - base, target.truth, start, min(u64(64), n - start), target.tolerance
             )  # fmt: skip
             beyond, present = beyond + more_beyond, present + more
         add_to_page(target.pages, target.page, base, squares, beyond, present)
