@@ -248,6 +248,6 @@ class KeptEdges:
             self._last = Graph(*rows, check=False)
             if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
                 self._last.indices = self._last.indices.copy()
-            self.slots = self.slots[:0]
-            self.table = self.table._replace(slots=self.slots, pairs=self.table.pairs[:0])
+            self.slots, self.order, self.places = (part[:0].copy() for part in (self.slots, self.order, self.places))
+            del self.table
         return self._last

@@ -93,8 +93,8 @@ class Run:
         )
         for method in methods:
             method.check_loss(stream.loss)
-        self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance, hood)
+        self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
         self.sampler = Sampler(stream, self.world, self.judge, steps, block)
