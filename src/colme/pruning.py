@@ -248,6 +248,7 @@ class KeptEdges:
             self._last = Graph(*rows, check=False)
             if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
                 self._last.indices = self._last.indices.copy()
-            self.slots, self.order, self.places = (part[:0].copy() for part in (self.slots, self.order, self.places))
+            self.slots = self.slots[:0].copy()
+            self.order = self.places = self.order[:0].copy()
             del self.table
         return self._last
