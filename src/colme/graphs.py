@@ -101,7 +101,10 @@ class Graph:
 
     def components(self) -> NDArray[np.int64]:
         """The connected component of every agent, numbered 0, 1, ... by their first agent."""
-        return self.explore()[0]
+        n = self.n_agents
+        component = np.empty(n, np.int64)
+        _find_components(self.indptr, self.indices, component, np.zeros(n, np.uint8), np.empty(n + 1, np.uint32))
+        return component
 
     def explore(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The component of every agent, and of every component that is bipartite and whose edges all have the same sum
@@ -165,6 +168,31 @@ class GraphPart(Graph):
     def components(self) -> NDArray[np.int64]:
         """None: they cannot be told from a part."""
         return np.empty(0, np.int64)
+
+
+@kernel
+def _find_components(indptr, indices, component, known, queue):
+    """The component of every agent, by searches in breadth: agents to look at are known some time before, so their rows
+    can be fetched into the cache. known is 0 before; queue has room for one agent more than there are."""
+    found = 0
+    for root in range(u64(component.size)):
+        if known[root] != 0:
+            continue
+        known[root], queue[0] = 1, root
+        done, size = u64(0), u64(1)
+        while done < size:
+            prefetch(indptr, (u64(queue[min(done + u64(2 * AHEAD), size - u64(1))]),))
+            soon = u64(indptr[u64(queue[min(done + u64(AHEAD), size - u64(1))])])
+            prefetch(indices, (min(soon, u64(indices.size - 1)),))
+            a = u64(queue[done])
+            done += u64(1)
+            component[a] = found
+            for k in range(u64(indptr[a]), u64(indptr[a + u64(1)])):
+                b = u64(indices[k])
+                queue[size] = b  # write always, count if it is new: no branch for the processor to guess
+                size += u64(known[b] == 0)
+                known[b] = 1
+        found += 1
 
 
 @kernel

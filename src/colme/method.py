@@ -218,6 +218,10 @@ class State(ABC):
         """The edges that are still used."""
         return Graph(np.zeros(self.world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
 
+    def last_graph(self) -> Graph:
+        """`graph` after the last step: what only further steps would need can be given up for it."""
+        return self.graph()
+
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
         return graph.components()

@@ -72,21 +72,23 @@ class KeptEdges:
         at, classes, team = hood.at, hood.seen("class", class_), hood.team
         self.slots, self.offsets, wrong = lay_out(graph, at, classes)
         self.order, self.places = first_order(graph.n_agents)
-        most = int(team.greatest(graph.max_degree))
+        degrees = graph.degrees
+        most = int(team.greatest(degrees.max(initial=0)))
         self._seen_degree = hood.array(np.uint16 if most < 2**16 else np.uint32)
         self.degree = hood.mine(self._seen_degree)
-        self.degree[:] = graph.degrees
+        self.degree[:] = degrees
         hood.refresh(self._seen_degree)
         self.cut_now = np.zeros(graph.n_agents, np.uint8)  # agents that lost an edge at this step
         self._ends, self._wrong_ends = len(graph.indices), wrong  # of edges, at own agents
         self.n_edges, self.n_wrong = (int(each) // 2 for each in team.total([self._ends, wrong]))
-        self.tally = np.array([wrong, 0, (graph.degrees == 0).sum(), 0], np.int64)
+        self.tally = np.array([wrong, 0, (degrees == 0).sum(), 0], np.int64)
         self.lazy = LazyPruning(graph.n_agents)
         self.table = NeighborTable(
             np.uint64(at), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places,
             self._seen_degree, self.cut_now, self.tally, classes,
         )  # fmt: skip
         self._tightened_at = math.inf  # ends of living edges
+        self._last: Graph | None = None  # once the table is given up
         self._plan: Any = None  # brings the numbers of living neighbors from other machines; None: of all
         self._planned_at = 2 * self.n_edges
 
@@ -232,5 +234,21 @@ class KeptEdges:
 
     def graph(self) -> Graph:
         """The living edges of the own agents."""
+        if self._last is not None:
+            return self._last
         rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree)
         return Graph(*rows, check=False)
+
+    def last_graph(self) -> Graph:
+        """The same when no edge will be cut or used any more: written over the table, whose memory may be most of a
+        run's."""
+        if self._last is None:
+            del self.lazy
+            rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree, in_place=True)
+            self._last = Graph(*rows, check=False)
+            if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
+                self._last.indices = self._last.indices.copy()
+            self.slots = self.slots[:0].copy()
+            self.order = self.places = self.order[:0].copy()
+            del self.table
+        return self._last

@@ -245,8 +245,7 @@ class ScenarioStream:
                 # float32 around the middle of a wide range would be too coarse for the others
                 self.origin = float(np.median(np.asarray(scenario.means)[everyone.entry]))
         self._kind, self.key = kind, random.key_of(seed)
-        self._era = 0
-        self._location = self._means(1)
+        self._era, self._location = -1, np.empty(0)  # when asked for
 
     def _means(self, t: int) -> NDArray[np.float64]:
         centered: NDArray[np.float64] = (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]

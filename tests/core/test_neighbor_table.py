@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colme._core import neighbor_table
+from colme._core.jit import kernel
 from colme.graphs import Graph, complete_graph, gnp_random_graph, random_regular_graph
 from colme.pruning import KeptEdges
 from tests.support.edges import BLOCK, CHUNK, GRAPHS, LazyEdges
@@ -148,3 +149,43 @@ def test_a_table_is_tightened_only_where_it_pays() -> None:
         assert edges.tighten() == pays
         assert not edges.tighten(), "nothing was cut since"
     assert edges.offsets[-1] == 0 == edges.graph().n_edges
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_last_graph_takes_the_memory_of_the_table_and_has_the_same_rows(n: int) -> None:
+    rng, graph = np.random.default_rng(n), gnp_random_graph(n, min(1.0, 12 / n), rng=n)
+    for radius in (10.0, 0.6, 0.1):  # nothing is cut, some edges are, most are
+        edges = KeptEdges(graph, np.zeros(n, np.uint16))
+        edges.prune(rng.standard_normal(n), radius)
+        edges.tighten()
+        rows, slots = edges.graph(), edges.slots
+        last = edges.last_graph()
+        assert last == rows and edges.graph() is last, "it can still be asked for"
+        np.testing.assert_array_equal(last.indices, rows.indices)
+        assert np.shares_memory(last.indices, slots) or len(last.indices) < len(slots) or not len(slots)
+        assert edges.neighbors.tolist() == rows.indices.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eight_values_at_a_time_have_the_bits_of_one_at_a_time(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    values, own = rng.standard_normal(500).astype(dtype), rng.standard_normal(BLOCK).astype(dtype)
+    slots = rng.integers(500, size=3 * BLOCK).astype(np.uint32)
+    places = rng.integers(400, size=BLOCK).astype(np.uint16)
+    values[slots[7]] = np.nan
+    sums, read = read_by_eights(values, own, slots, slots.view(np.uint64), places)
+    expected = np.zeros(BLOCK, dtype)
+    for row in slots.reshape(3, BLOCK):
+        expected += values[row] - own
+    np.testing.assert_array_equal(sums, expected)
+    np.testing.assert_array_equal(read, values[100 + places.astype(int)])
+
+
+@kernel
+def read_by_eights(values, own, slots, pairs, places):  # type: ignore[no-untyped-def]
+    u64, sums, read = np.uint64, np.zeros_like(own), np.empty_like(own)
+    for k in range(u64(0), u64(slots.size), u64(8)):
+        neighbor_table.add_eight(sums, own, u64(k) & u64(63), values, pairs, u64(k) >> u64(1))
+    for k in range(u64(0), u64(places.size), u64(8)):
+        neighbor_table.read_eight(read, u64(k), values, u64(100), places, u64(k))
+    return sums, read

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
 from colme._core.lazy_pruning import bucket, check_candidates, slack_needed
-from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, block_of, two_slots
+from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, add_eight, block_of, read_eight
 from colme._core.squared_errors import add_squared_errors, add_to_page, clear, error_of
 from colme.consensus import (
     START,
@@ -33,7 +33,7 @@ from colme.consensus import (
     with_flows,
 )  # fmt: skip
 
-u64 = np.uint64
+u32, u64 = np.uint32, np.uint64
 
 
 class Steps(NamedTuple):
@@ -71,6 +71,8 @@ class Averaging(NamedTuple):
     """The step size b."""
     gaps: bool | None
     """True if some agent may have no sample yet; None if that cannot be."""
+    like: NDArray[Any]
+    """Any array of the type in which an agent adds up what its neighbors tell."""
 
 
 class ClockRule(NamedTuple):
@@ -124,14 +126,6 @@ def add_neighbor(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, s
 
 
 @equation
-def later_restart(latest: Any, restarts: Any, turn: Any, b: Any, listen: Any) -> Any:
-    """The later of `latest` and the restart of which the neighbor at place b told, where restarts are gossip."""
-    if restarts is None:
-        return latest
-    return max(latest, restarts[1 - turn, b]) if listen else latest
-
-
-@equation
 def restart_of(restarts: Any, turn: Any, a: Any, common: Any) -> Any:
     """The last restart that the agent at place a knows of, or that of all agents."""
     if restarts is None:
@@ -149,46 +143,58 @@ def next_restart(heard: Any, mine: Any, cut_now: Any, t: Any, mean: Any) -> Any:
 
 
 @helper
-def gather_four(table, first, width, heard, how, restarts, turn, listen, row, base, zero, pull, latest):
-    """What the agents of four rows hear from their neighbors, written to pull and latest by the agents' places in the
-    chunk. Four at a time, because their sums do not wait for each other and one load brings two slots.
-
-    first, width  the first slot and the width of the rows' block
-    row, base     the first of the four rows, and the place of the first agent of their chunk
-    zero          of the type that neighbors hear: sums are of this type"""
-    one, two, three = u64(1), u64(2), u64(3)
-    pairs, order = table.pairs, table.order
-    weights, flows, step, gaps = how.weights, how.flows, how.step, how.gaps
-    i0, i1, i2, i3 = u64(order[row]), u64(order[row + one]), u64(order[row + two]), u64(order[row + three])
-    own0, own1, own2, own3 = heard[base + i0], heard[base + i1], heard[base + i2], heard[base + i3]
-    sum0 = sum1 = sum2 = sum3 = zero
-    last0 = last1 = last2 = last3 = START
-    k = first + (row & u64(63))
-    for _ in range(width):
-        b0, b1 = two_slots(pairs[k >> one])
-        b2, b3 = two_slots(pairs[(k >> one) + one])
-        sum0 = add_neighbor(sum0, own0, heard[b0], weights, flows, step, gaps, k)  # (4), C-colME: (5), flow: (3)
-        sum1 = add_neighbor(sum1, own1, heard[b1], weights, flows, step, gaps, k + one)
-        sum2 = add_neighbor(sum2, own2, heard[b2], weights, flows, step, gaps, k + two)
-        sum3 = add_neighbor(sum3, own3, heard[b3], weights, flows, step, gaps, k + three)
-        last0 = later_restart(last0, restarts, turn, b0, listen)
-        last1 = later_restart(last1, restarts, turn, b1, listen)
-        last2 = later_restart(last2, restarts, turn, b2, listen)
-        last3 = later_restart(last3, restarts, turn, b3, listen)
-        k += u64(64)
-    pull[i0], pull[i1], pull[i2], pull[i3] = sum0, sum1, sum2, sum3
-    latest[i0], latest[i1], latest[i2], latest[i3] = last0, last1, last2, last3
+def add_told(table, block, width, heard, own, told, sums, i, weights, flows, step, gaps):
+    """Add to sums[i:] what the neighbors of the rows of a block told, the first `width` of each, where the agents of
+    these rows told own[i:]. `told` is room for a chunk of numbers."""
+    k = u64(table.offsets[block])
+    if weights is None and flows is None and gaps is None:
+        for _ in range(width):
+            for lane in range(u64(0), u64(LANES), u64(8)):
+                add_eight(sums, own, i + u64(lane), heard, table.pairs, (k + u64(lane)) >> u64(1))  # (4)
+            k += u64(LANES)
+    else:
+        for first in range(u64(0), width, u64(CHUNK // LANES)):  # as many as there is room for
+            some = min(u64(CHUNK // LANES), width - u64(first))
+            for place in range(u64(0), some << u64(6), u64(8)):
+                read_eight(told, u64(place), heard, u64(0), table.slots, k + u64(place))
+            for j in range(some):
+                for lane in range(u64(LANES)):  # (4), C-colME: (5), flow: (3)
+                    sums[i + u64(lane)] = add_neighbor(
+                        sums[i + u64(lane)], own[i + u64(lane)], told[(u64(j) << u64(6)) + u64(lane)],
+                        weights, flows, step, gaps, k + u64(lane),
+                    )  # fmt: skip
+                k += u64(LANES)
 
 
 @helper
-def gossip_restarts(restarts, turn, latest, cut_now, t, mean, start, size, base, at):
-    """Where restarts are gossip: what the agents of a block know next. Returns whether any agent learned something."""
+def hear_restarts(table, block, width, restarts, turn, latest, i):
+    """latest[i:] = the latest restart of which the rows of a block hear from their neighbors, where restarts are
+    gossip."""
+    if restarts is not None:
+        told, before, k = chunk_like(restarts), restarts[1 - turn], u64(table.offsets[block])
+        for lane in range(u64(LANES)):
+            latest[i + u64(lane)] = START
+        for first in range(u64(0), width, u64(CHUNK // LANES)):  # as many as there is room for
+            some = min(u64(CHUNK // LANES), width - u64(first))
+            for place in range(u64(0), some << u64(6), u64(8)):
+                read_eight(told, u64(place), before, u64(0), table.slots, k + u64(place))
+            for j in range(some):
+                for lane in range(u64(LANES)):
+                    known = u32(told[(u64(j) << u64(6)) + u64(lane)])
+                    latest[i + u64(lane)] = max(latest[i + u64(lane)], known)
+            k += some << u64(6)
+
+
+@helper
+def gossip_restarts(restarts, turn, latest, places, cut_now, t, mean, base, size, at):
+    """Where restarts are gossip: what the agents of a chunk know next. Returns whether any agent learned something."""
     news = False
     if restarts is not None:
-        for lane in range(size):
-            a = start + u64(lane)
+        for i in range(size):
+            a = base + u64(i)
             told = restarts[1 - turn, at + a]
-            restarts[turn, at + a] = next_restart(latest[a - base], told, cut_now[a], t, mean[a])
+            heard = np.int32(latest[u64(places[a])])
+            restarts[turn, at + a] = next_restart(heard, told, cut_now[a], t, mean[a])
             news |= restarts[turn, at + a] != told
     return news
 
@@ -202,8 +208,9 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
     restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
     offsets, restarts, fixed, step = table.offsets, clock.restarts, clock.fixed, how.step
     n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
-    pull, latest, new, squares = chunk_like(mean), chunk_like(offsets), lanes_like(mean), lanes_like(mean)
-    zero = heard.dtype.type(0)
+    squares, new, latest = lanes_like(mean), chunk_like(mean), chunk_like(table.slots)
+    own, told = chunk_like(heard), chunk_like(heard)
+    sums, pull = chunk_like(how.like), chunk_like(how.like)
     target.pages[:] = 0.0
     news = False
     all_plain = t > 1 and how.gaps is None and table.tally[ISOLATED] == 0
@@ -211,36 +218,47 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
         base = u64(chunk) << u64(10)
         first_block = base >> u64(6)
         last_block = min(n_blocks, first_block + u64(CHUNK // LANES))
+        n_rows = (last_block - first_block) << u64(6)
+        for i in range(u64(0), n_rows, u64(8)):
+            read_eight(own, u64(i), heard, at + base, table.order, base + u64(i))
+        for i in range(n_rows):
+            sums[i] = 0.0
         for block in range(first_block, last_block):
-            start, size, first, width = block_of(offsets, block, n)
+            _, _, _, width = block_of(offsets, block, n)
             width = width if t > 1 else u64(0)  # before the first step no agent has told anything
-            for quad in range((size + u64(3)) >> u64(2)):
-                row = start + (u64(quad) << u64(2))
-                gather_four(table, first, width, heard, how, restarts, turn, listen, row, at + base, zero, pull, latest)
+            i = (block - first_block) << u64(6)
+            add_told(table, block, width, heard, own, told, sums, i, how.weights, how.flows, step, how.gaps)
+            if listen:
+                hear_restarts(table, block, width, restarts, turn, latest, i)
+        for i in range(u64(0), n_rows, u64(8)):
+            read_eight(pull, u64(i), sums, u64(0), table.places, base + u64(i))
+        size = min(u64(CHUNK), n - base)
+        if listen:
+            news |= gossip_restarts(
+                restarts, turn, latest, table.places, table.cut_now, t, mean, base, size, at
+            )  # fmt: skip
+        if how.flows is not None:
+            for i in range(size):
+                new[i] = with_flows(mean[base + u64(i)], pull[i])  # flow: (4)
+        else:
+            for i in range(size if all_plain else u64(0)):
+                a = base + u64(i)
+                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
+                new[i] = blend(mean[a], estimate[a], pull[i], alpha, step)  # (5), C-colME: (6)
+            for i in range(u64(0) if all_plain else size):
+                a = base + u64(i)
+                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
+                new[i] = next_estimate(mean[a], estimate[a], pull[i], alpha, step, table.degree[at + a])
+        for i in range(size):
+            estimate[base + u64(i)] = new[i]
+            spare[at + base + u64(i)] = new[i]
         clear(squares)
         beyond = present = 0
         for block in range(first_block, last_block):
             start = u64(block) << u64(6)
-            size = min(u64(64), n - start)
-            if listen:
-                news |= gossip_restarts(restarts, turn, latest, table.cut_now, t, mean, start, size, base, at)
-            if how.flows is not None:
-                for lane in range(size):
-                    a = start + u64(lane)
-                    new[lane] = with_flows(mean[a], pull[a - base])  # flow: (4)
-            else:
-                for lane in range(size if all_plain else u64(0)):
-                    a = start + u64(lane)
-                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                    new[lane] = blend(mean[a], estimate[a], pull[a - base], alpha, step)  # (5), C-colME: (6)
-                for lane in range(u64(0) if all_plain else size):
-                    a = start + u64(lane)
-                    alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                    new[lane] = next_estimate(mean[a], estimate[a], pull[a - base], alpha, step, table.degree[at + a])
-            for lane in range(size):
-                estimate[start + u64(lane)] = new[lane]
-                spare[at + start + u64(lane)] = new[lane]
-            more_beyond, more = add_squared_errors(squares, new, u64(0), target.truth, start, size, target.tolerance)
+            more_beyond, more = add_squared_errors(
+                squares, new, start - base, target.truth, start, min(u64(64), n - start), target.tolerance
+            )  # fmt: skip
             beyond, present = beyond + more_beyond, present + more
         add_to_page(target.pages, target.page, base, squares, beyond, present)
     return news

@@ -24,8 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import CHUNK, LANES, equation, helper, kernel
+from colme._core.jit import CHUNK, HAVE_NUMBA, LANES, equation, helper, kernel
 from colme.graphs import Graph
+
+if HAVE_NUMBA:
+    from colme._core.jit import intrinsic, ir, overload, types  # type: ignore[attr-defined]
 
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
 
@@ -80,6 +83,87 @@ def two_slots(word: Any) -> Any:
     return (word >> u64(LOW)) & u64(0xFFFFFFFF), (word >> u64(HIGH)) & u64(0xFFFFFFFF)
 
 
+def read_eight(out: Any, i: Any, values: Any, base: Any, places: Any, k: Any) -> None:
+    """out[i : i + 8] = the values at base + places[k : k + 8]. As fast as `add_eight`, and for the same reasons."""
+    for lane in range(8):
+        out[i + u64(lane)] = values[base + u64(places[k + u64(lane)])]
+
+
+def add_eight(sums: Any, own: Any, i: Any, values: Any, pairs: Any, k: Any) -> None:
+    """sums[i : i + 8] += values - own[i : i + 8], for the values at the eight slots of pairs[k : k + 4].
+
+    Compiled, the eight are loaded one by one and put together in a vector register: half the instructions of arithmetic
+    on one value at a time, and faster than the vector gathers that compilers make of a loop, which are slow on many
+    processors. The bits are the same."""
+    for word in range(4):
+        for one, b in enumerate(two_slots(pairs[k + u64(word)])):
+            lane = i + u64(2 * word + one)
+            sums[lane] += values[b] - own[lane]
+
+
+if HAVE_NUMBA:
+    _number = ir.IntType(64)
+
+    def _first(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+        """The address of the first item of the array that is argument number `place`."""
+        return context.make_array(signature.args[place])(context, builder, args[place]).data
+
+    def _item(builder: Any, first: Any, i: Any, more: int) -> Any:
+        """The item i + more of an array."""
+        return builder.load(builder.gep(first, [builder.add(i, _number(more))]))
+
+    def _vector(builder: Any, first: Any, places: list[Any]) -> Any:
+        """The items at eight places of an array."""
+        vector = ir.Constant(ir.VectorType(first.type.pointee, 8), ir.Undefined)
+        for lane, place in enumerate(places):
+            item = builder.load(builder.gep(first, [place]))
+            vector = builder.insert_element(vector, item, ir.IntType(32)(lane))
+        return vector
+
+    def _eight_from(builder: Any, first: Any, i: Any) -> Any:
+        """The address of the eight items from i on."""
+        item = builder.gep(first, [i])
+        return builder.bitcast(item, ir.PointerType(ir.VectorType(first.type.pointee, 8)))
+
+    @intrinsic
+    def _read_eight(typing_context, out, i, values, base, places, k):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, source, index = (_first(context, builder, signature, args, place) for place in (0, 2, 4))
+            chosen = [builder.zext(_item(builder, index, args[5], lane), _number) for lane in range(8)]
+            values = _vector(builder, builder.gep(source, [args[3]]), chosen)
+            builder.store(values, _eight_from(builder, to, args[1])).align = 4
+            return context.get_dummy_value()
+
+        return types.void(out, i, values, base, places, k), generate
+
+    @intrinsic
+    def _add_eight(typing_context, sums, own, i, values, pairs, k):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, mine, source, words = (_first(context, builder, signature, args, place) for place in (0, 1, 3, 4))
+            slots = []
+            for each in range(4):
+                word = _item(builder, words, args[5], each)
+                slots += [builder.and_(builder.lshr(word, _number(by)), _number(0xFFFFFFFF)) for by in (LOW, HIGH)]
+            told, place = _vector(builder, source, slots), _eight_from(builder, to, args[2])
+            before, less = builder.load(place), builder.load(_eight_from(builder, mine, args[2]))
+            difference = builder.fsub(told, less)
+            if sums.dtype != values.dtype:
+                difference = builder.fpext(difference, before.type)
+            after = builder.store(builder.fadd(before, difference), place)
+            before.align = less.align = after.align = 4
+            return context.get_dummy_value()
+
+        return types.void(sums, own, i, values, pairs, k), generate
+
+    @overload(read_eight, inline="always")
+    def _read_eight_of(out, i, values, base, places, k):
+        return lambda out, i, values, base, places, k: _read_eight(out, i, values, base, places, k)
+
+    @overload(add_eight, inline="always")
+    def _add_eight_of(sums, own, i, values, pairs, k):
+        return lambda sums, own, i, values, pairs, k: _add_eight(sums, own, i, values, pairs, k)
+
+
 @kernel
 def _lay_out(indptr, indices, at, offsets, slots, class_):
     """Fill the slots; returns how many neighbors are of another class."""
@@ -87,16 +171,16 @@ def _lay_out(indptr, indices, at, offsets, slots, class_):
     for block in range(u64(offsets.size - 1)):
         start, _, first, width = block_of(offsets, block, n)
         for lane in range(u64(64)):
-            a = start + u64(lane)
-            degree = u64(0)
+            a, degree, k = start + u64(lane), u64(0), u64(0)
             if a < n:
-                degree = u64(indptr[a + u64(1)] - indptr[a])
-            for j in range(width):
-                b = u32(u64(at) + a)
-                if u64(j) < degree:
-                    b = indices[u64(indptr[a]) + u64(j)]
-                    wrong += 1 if class_[u64(at) + a] != class_[b] else 0
+                k = u64(indptr[a])
+                degree = u64(indptr[a + u64(1)]) - k
+            for j in range(degree):
+                b = indices[k + u64(j)]
+                wrong += int(class_[u64(at) + a] != class_[b])
                 slots[first + (u64(j) << u64(6)) + u64(lane)] = b
+            for j in range(degree, width):
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
     return wrong
 
 
@@ -195,26 +279,36 @@ def cut(table, a, b):
 
 @kernel
 def _compress(at, slots, offsets, places, indptr, indices, of_slots, of_edges):
-    """The living edges, agent by agent; if slots have values, also those."""
+    """The living edges, agent by agent; if slots have values, also those. The indices may be written over the slots: a
+    chunk of rows is never longer than its slots."""
     n = u64(indptr.size - 1)
-    for a in range(n):
-        row = agent_at(places, u64(a))
-        _, _, first, width = block_of(offsets, row >> u64(6), n)
-        k = u64(indptr[a])
-        for j in range(width):
-            b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-            if b != u32(u64(at) + u64(a)):
-                indices[k] = b
-                if of_slots is not None:
-                    of_edges[k] = of_slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-                k += u64(1)
+    for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        end = min(n, base + u64(CHUNK))
+        begin = u64(offsets[base >> u64(6)])
+        old = slots[begin : u64(offsets[(end + u64(63)) >> u64(6)])].copy()
+        for a in range(base, end):
+            row = agent_at(places, u64(a))
+            _, _, first, width = block_of(offsets, row >> u64(6), n)
+            k = u64(indptr[a])
+            for j in range(width):
+                place = first + (u64(j) << u64(6)) + (row & u64(63))
+                b = old[place - begin]
+                if b != u32(u64(at) + u64(a)):
+                    indices[k] = b
+                    if of_slots is not None:
+                        of_edges[k] = of_slots[place]
+                    k += u64(1)
 
 
 def compress(
-    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any]
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any], *,
+    in_place: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
-    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors."""
-    indptr, indices = _rows(degree)
+    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors; written over the slots,
+    if these are not needed any more."""
+    indptr = _row_ends(degree)
+    indices = slots[: indptr[-1]] if in_place else np.empty(indptr[-1], np.uint32)
     _compress(at, slots, offsets, places, indptr, indices, None, None)
     return indptr, indices
 
@@ -224,16 +318,17 @@ def compress_values(
     values: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
     """The values of slots, in the order of `compress`."""
-    indptr, indices = _rows(degree)
-    out = np.empty(len(indices))
-    _compress(at, slots, offsets, places, indptr, indices, values, out)
+    indptr = _row_ends(degree)
+    out = np.empty(indptr[-1])
+    _compress(at, slots, offsets, places, indptr, np.empty(len(out), np.uint32), values, out)
     return out
 
 
-def _rows(degree: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+def _row_ends(degree: NDArray[Any]) -> NDArray[np.int64]:
+    """Where the rows of agents with these degrees begin; one more for the end of the last."""
     indptr = np.zeros(degree.size + 1, np.int64)
     np.cumsum(degree, out=indptr[1:])
-    return indptr, np.empty(indptr[-1], np.uint32)
+    return indptr
 
 
 @kernel
@@ -259,5 +354,5 @@ def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uin
 
 def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """(order, places) of a table whose row a is agent a."""
-    order = (np.arange(-(-n_agents // LANES) * LANES) % CHUNK).astype(np.uint16)
+    order = np.resize(np.arange(CHUNK, dtype=np.uint16), -(-n_agents // LANES) * LANES)
     return order, order.copy()

@@ -113,7 +113,7 @@ class Neighborhood(Block):
         """An array of all visible agents, the last axis, filled with a number."""
         shape = (*rows, self.n_visible)
         if self.team.size == 1:
-            return np.full(shape, fill, dtype)
+            return np.zeros(shape, dtype) if fill == 0 else np.full(shape, fill, dtype)
         array = self.team.zeros(shape, dtype)
         if fill != 0:
             if self.team.rank == 0:

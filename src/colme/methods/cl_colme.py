@@ -117,7 +117,7 @@ class CLState(ConsensusState):
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.step_size = method.step_size(stable_step(graph.whole))
+        self.step_size = method.step_size(stable_step(graph.whole) if method.step == "auto" else np.nan)
         if method.consensus == "flow":
             self.flows = np.zeros(len(self.edges.slots))
 

@@ -80,8 +80,8 @@ class ConsensusState(PruningState):
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.clock = method.clock_for(world.hood)
-        self.heard: NDArray[Any] = world.hood.array(world.exchange, np.nan)
-        self.spare: NDArray[Any] = world.hood.array(world.exchange, np.nan)
+        self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
+        self.spare: NDArray[Any] = world.hood.array(world.exchange)
         self._pages = page_sums(world.hood.n_pages)
         self.edges.tighten()
 
@@ -94,6 +94,10 @@ class ConsensusState(PruningState):
         known = self.clock.known
         self.world.hood.refresh(self.heard, *([] if known is None else known))
         self.rows_moved()
+
+    def last_graph(self) -> Graph:
+        self.heard = self.spare = self.heard[:0].copy()
+        return self.edges.last_graph()
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -154,7 +158,10 @@ class ConsensusState(PruningState):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
             edges.table, lazy.candidates, lazy.checks_left,
-            Averaging(self.weights, self._rebuilds, self.flows, self.step_size, world.gaps),
+            Averaging(
+                self.weights, self._rebuilds, self.flows, self.step_size, world.gaps,
+                self.heard[:0] if self.flows is None else self.flows[:0],
+            ),
             ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
             ClockState(clock.restart, clock.turn, clock.settled),
             EstimateArrays(self.estimate, self.heard, self.spare),

@@ -93,8 +93,8 @@ class Run:
         )
         for method in methods:
             method.check_loss(stream.loss)
-        self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.judge = Judge(class_, tolerance, hood)
+        self.states: list[State] = [method.start(self.world, graph) for method in methods]
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
         self.sampler = Sampler(stream, self.world, self.judge, steps, block)
@@ -262,12 +262,13 @@ class Run:
         """The final state of all agents; workers other than the first have only that of their own."""
         world, origin, team = self.world, self.stream.origin, self.world.team
         truth = self.stream.truth(world.t)
-        graph = state.graph()
+        graph = state.last_graph()
         if team.size > 1:
             graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
+        groups = state.groups(graph)  # first, for it needs some memory meanwhile
         final = Final(
             estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
-            groups=state.groups(graph), class_=self.stream.class_, truth=None if truth is None else truth + origin,
+            groups=groups, class_=self.stream.class_, truth=None if truth is None else truth + origin,
             **_posterior(state, origin),
         )  # fmt: skip
         if team.size == 1:
