@@ -114,8 +114,14 @@ def mean_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
 
 def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> NDArray[Any]:
     """Zeros for `consensus_round`, (visible agents, at least so many columns): each row is some whole lines."""
-    n_lines = -(-n_columns * np.dtype(dtype).itemsize // LINE)
-    return hood.lines(n_lines * LINE // 8).view(dtype).reshape(hood.n_visible, -1)
+    width = line_width(n_columns, dtype)
+    return hood.lines(width * np.dtype(dtype).itemsize // 8).view(dtype).reshape(hood.n_visible, width)
+
+
+def line_width(n_columns: int, dtype: Any) -> int:
+    """So many columns, and as many more as fill the last line of the cache."""
+    per_line = LINE // np.dtype(dtype).itemsize
+    return -(-n_columns // per_line) * per_line
 
 
 @slp_kernel

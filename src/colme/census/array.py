@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import LINE, kernel
+from colme._core.jit import kernel
 from colme._core.saved_state import COMMON
 from colme._core.squared_errors import NOT_KNOWN
+from colme._core.team import Neighborhood
 from colme.census.change_detection import ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
@@ -28,7 +29,7 @@ from colme.census.posterior import (
 from colme.census.sample_variance import SamplingNoise
 from colme.census.schedule import Schedule
 from colme.census.variance_function import CONSTANT, is_constant
-from colme.gossip import agents_heard, consensus_round, line_room, mean_over_agents, sum_over_agents
+from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
@@ -66,6 +67,31 @@ def newly_misjudged(indptr, indices, at, before, now, class_):
     return wrong, lost
 
 
+class MisjudgedEdges:
+    """The edges between classes whose ends are in one group, and those within classes whose ends are in two, followed
+    from step to step."""
+
+    def __init__(self, graph: Graph, hood: Neighborhood, class_: NDArray[Any]):
+        self.graph, self.hood, self.class_ = graph, hood, hood.seen("class", class_)
+        self.group = self.class_.astype(np.int32)  # groups that are the classes misjudge no edge
+        self.n_misjudged = np.zeros(2, np.int64)
+        between, _ = self._change(np.zeros_like(self.group))
+        self.n_edges = hood.team.total([between, len(graph.indices) - between])
+
+    def _change(self, group: NDArray[np.int32]) -> tuple[int, int]:
+        indptr, indices = self.graph.indptr, self.graph.indices
+        change: tuple[int, int] = newly_misjudged(indptr, indices, self.hood.at, self.group, group, self.class_)
+        return change
+
+    def shares(self, group: NDArray[np.int32]) -> tuple[float, float]:
+        """Of the edges between classes, and of those within, the shares that these groups of the own agents misjudge."""
+        seen = self.hood.seen("group", group)
+        self.n_misjudged += self.hood.team.total(self._change(seen))
+        self.group[:] = seen
+        wrong, lost = (self.n_misjudged / np.maximum(self.n_edges, 1)).tolist()
+        return wrong, lost
+
+
 class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
@@ -82,7 +108,6 @@ class CensusState(State):
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
         self.weights = self.schedule.gossip.weights(graph, hood, world.exchange)
         self.heard = agents_heard(graph, self.schedule.gossip, hood)
-        self._class = hood.seen("class", world.class_)
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
@@ -98,14 +123,13 @@ class CensusState(State):
         self.detector = ChangeDetector(n) if method.restart else None
         self._alone = graph.degrees == 0
         self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
-        self._noise = np.empty(n)  # the sampling variances of the own means
-        self._prior, self._posteriors = self.fitted.prior, Posteriors.room(n)
+        self._noise, self._noise_at = np.empty(n), -1  # the sampling variances of the own means, at a step
+        self._posteriors, self._posterior_at = Posteriors.room(n), -1
         self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
-        self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
-        self._components: tuple[MixturePrior | None, float] = None, math.nan  # on average, of which prior
-        self._noise_at = self._posterior_at = self._shares_at = -1  # the steps that these are of
-        self._n_edges = self._n_misjudged = np.zeros(2, np.int64)  # between classes, and within
-        self._misjudged_groups: NDArray[np.int32] | None = None  # the groups of all visible agents that misjudge these
+        self._prior, self._prior_of = self.fitted.prior, self.fitted  # the priors, of which fit
+        self._n_groups = 0.0  # components of a prior, on average
+        self._misjudged: MisjudgedEdges | None = None
+        self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
 
     def step(self, world: World) -> None:
         self._noise_at = self._posterior_at = -1
@@ -142,7 +166,7 @@ class CensusState(State):
     def _make_room(self) -> None:
         """Arrays for a census, in the room of the last one if it is large enough."""
         hood, exchange, n_columns = self._hood, self._world.exchange, len(self.codes)
-        width = -(-n_columns // (LINE // np.dtype(exchange).itemsize)) * (LINE // np.dtype(exchange).itemsize)
+        width = line_width(n_columns, exchange)
         size = hood.n_visible * width
         if not self._rooms or size > self._rooms[0].size:
             self._rooms = []
@@ -180,8 +204,8 @@ class CensusState(State):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
-        self.fitted, self._prior_of = FittedMixtures.none(self._world.n_agents), None  # makes room for the next
-        self._prior, self._components = self.fitted.prior, (None, math.nan)
+        self.fitted = self._prior_of = FittedMixtures.none(self._world.n_agents)  # makes room for the next
+        self._prior = self.fitted.prior
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
         self._noise_at = -1
         self.fitted = self._fit(self.sampling.factor / before)
@@ -196,16 +220,9 @@ class CensusState(State):
         function = self.sampling.function
         if self._fit_all:
             return FittedMixtures.of_agents(
-                np.ascontiguousarray(masses),
-                bins,
-                reached,
-                n_all,
-                np.arange(n),
-                self.grid,
-                heard=part,
-                factor=factor,
+                np.ascontiguousarray(masses), bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor,
                 function=function,
-            )
+            )  # fmt: skip
         average, difference = mean_over_agents(masses, hood), np.empty(n)
         disagreement(masses, average, bins.center, reached, difference)
         differ = np.flatnonzero(difference > AGREEMENT)
@@ -232,14 +249,20 @@ class CensusState(State):
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
             if self._prior_of is not fitted:
-                self._prior, self._prior_of = fitted.prior, fitted
-                if self._n_alone:
-                    self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
+                self._use(fitted)
             truth = self._world.truth if self._world.judged and self._world.truth is not None else NOT_KNOWN
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
             self._truth = truth
             self._posterior_at = self._world.t
         return self._prior, self._posteriors
+
+    def _use(self, fitted: FittedMixtures) -> None:
+        """Take these mixtures for priors; agents without neighbors have none."""
+        self._prior, self._prior_of = fitted.prior, fitted
+        if self._n_alone:
+            self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
+        total = self._hood.team.total(fitted.n_components[np.maximum(self._prior.row, 0)].sum())
+        self._n_groups = int(total) / self._hood.n_agents
 
     @property
     def own_mean(self) -> NDArray[np.float64]:
@@ -276,11 +299,8 @@ class CensusState(State):
     @property
     def n_groups(self) -> float:  # type: ignore[override]
         """Components of an agent's mixture, on average over agents."""
-        prior, _ = self.summary()
-        if self._components[0] is not prior:
-            total = self._hood.team.total(prior.n_components[np.maximum(prior.row, 0)].sum())
-            self._components = prior, int(total) / self._hood.n_agents
-        return self._components[1]
+        self.summary()
+        return self._n_groups
 
     def posterior(self, level: float) -> Posterior:
         prior, found = self.summary()
@@ -305,29 +325,19 @@ class CensusState(State):
     @property
     def wrong_share(self) -> float:  # type: ignore[override]
         """Of the edges between classes, the share whose ends are in one group."""
-        return self._misjudged()[0]
+        return self._misjudged_shares()[0]
 
     @property
     def lost_share(self) -> float:  # type: ignore[override]
         """Of the edges within classes, the share whose ends are in two groups."""
-        return self._misjudged()[1]
+        return self._misjudged_shares()[1]
 
-    def _misjudged(self) -> tuple[float, float]:
+    def _misjudged_shares(self) -> tuple[float, float]:
+        if self._misjudged is None:
+            self._misjudged = MisjudgedEdges(self._graph, self._hood, self._world.class_)
         if self._shares_at != self._world.t:
-            graph, hood = self._graph, self._hood
-            if self._misjudged_groups is None:  # groups that are the classes misjudge no edge
-                self._misjudged_groups, one = self._class.astype(np.int32), np.zeros(len(self._class), np.int32)
-                between, _ = newly_misjudged(
-                    graph.indptr, graph.indices, hood.at, self._misjudged_groups, one, self._class
-                )
-                self._n_edges = hood.team.total([between, len(graph.indices) - between])
-            group = hood.seen("group", self.summary()[1].group)
-            counts = newly_misjudged(graph.indptr, graph.indices, hood.at, self._misjudged_groups, group, self._class)
-            self._misjudged_groups[:] = group
-            self._n_misjudged = self._n_misjudged + hood.team.total(counts)
-            self._shares_at = self._world.t
-        wrong, lost = (self._n_misjudged / np.maximum(self._n_edges, 1)).tolist()
-        return wrong, lost
+            self._shares, self._shares_at = self._misjudged.shares(self.summary()[1].group), self._world.t
+        return self._shares
 
     @property
     def isolated(self) -> int:

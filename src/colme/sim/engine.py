@@ -154,9 +154,8 @@ class Run:
             last = min(last, max(first, self.recorder.next_step()))
         n_steps = sampler.sample(first, last)
         means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
-        world.judged = len(due) > 0
         for table, state in zip(self._tables, self.states, strict=True):
-            world.t, world.mean = first, means[0]
+            world.t, world.mean, world.judged = first, means[0], len(due) > 0
             if makes_many_steps(state):
                 cast(ManySteps, state).advance(world, means, table[:n_steps])
             else:
@@ -175,7 +174,7 @@ class Run:
     ) -> None:
         recorded = set(due.tolist())
         for row, mean in enumerate(means):
-            self.world.t, self.world.mean = first + row, mean
+            self.world.t, self.world.mean, self.world.judged = first + row, mean, row in recorded
             state.step(self.world)
             if row in recorded:
                 table[row] = self._judged(state)
