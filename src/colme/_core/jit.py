@@ -55,8 +55,8 @@ try:
 
     import numba
     from llvmlite import ir
-    from numba import carray, types
-    from numba.core import caching, cgutils, event
+    from numba import _dynfunc, carray, types
+    from numba.core import caching, cgutils, codegen, compiler, event, targetconfig
     from numba.extending import intrinsic, overload, register_jitable
 
     HAVE_NUMBA = True
@@ -267,23 +267,86 @@ if HAVE_NUMBA:
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, turn)
 
     _turns = _Turns()
+    _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     _slp_kernels: list[Any] = []
+
+    class _Code(codegen.JITCodeLibrary):
+        """The code of a kernel, with what numba calls the function passes, once for each function that it defines."""
+
+        def _optimize_functions(self, module: Any) -> None:
+            module.data_layout = self._codegen._data_layout
+            passes, options = self._codegen._function_pass_manager()
+            for function in module.functions:
+                if not function.is_declaration:
+                    passes.run(function, options)
+
+    class _Part(_Code):
+        """The code of what only kernels call. It is fully optimized, and becomes machine code, as part of a kernel."""
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    class _Compiler(compiler.Compiler):
+        """Compiles kernels.
+
+        All parts of a kernel see the same options. Numba compiles a part anew for callers that were compiled with other
+        options, be it only whether Python can call them."""
+
+        library = _Code
+
+        def compile_extra(self, function: Callable[..., Any]) -> Any:
+            self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.enable_object_caching()
+            return super().compile_extra(function)
+
+        def _compile_core(self) -> Any:
+            shared = self.state.flags.copy()
+            shared.forceinline = shared.no_compile = False
+            shared.release_gil = shared.no_cpython_wrapper = shared.no_cfunc_wrapper = True
+            with targetconfig.ConfigStack().enter(shared):
+                (passes,) = self.define_pipelines()
+                passes.run(self.state)
+            self.state.pipeline = None
+            return self.state.cr
+
+    class _PartCompiler(_Compiler):
+        """Compiles what only kernels call."""
+
+        library = _Part
+
+        def compile_extra(self, function: Callable[..., Any]) -> Any:
+            self.state.flags.no_compile = True
+            made = super().compile_extra(function)
+            # Numba finds the code by this key. Nothing calls it.
+            key = _dynfunc.make_function(
+                made.fndesc.lookup_module(), function.__name__, "", 0, made.environment, (made.library,)
+            )
+            self.state.targetctx.insert_user_function(key, made.fndesc, [made.library])
+            return made._replace(entry_point=key)
 
     class _WhileCompiling(event.Listener):
         """Settings that hold while numba compiles, which it does under a global lock.
 
         No garbage collection: it would search millions of living objects, a tenth of the time. SLP vectorization for
-        the kernels that ask for it."""
+        the kernels that ask for it. What a kernel calls is compiled as a part of it, numba's own functions included."""
 
         def __init__(self) -> None:
-            self._depth, self._collects, self._slp = 0, False, 0
+            self._depth, self._collects, self._slp, self._ours = 0, False, 0, False
 
         def on_start(self, event: Any) -> None:
+            dispatcher = event.data["dispatcher"]
             if self._depth == 0:
                 self._collects, self._slp = gc.isenabled(), numba.config.SLP_VECTORIZE
+                self._ours = dispatcher._compiler.pipeline_class is _Compiler
                 gc.disable()
-                if any(event.data["dispatcher"] is each for each in _slp_kernels):
+                if any(dispatcher is each for each in _slp_kernels):
                     numba.config.SLP_VECTORIZE = 1
+            elif self._ours and dispatcher.targetoptions.get("no_cpython_wrapper"):
+                dispatcher._compiler.pipeline_class = _PartCompiler
+                dispatcher.targetoptions["no_cfunc_wrapper"] = True
             self._depth += 1
 
         def on_end(self, event: Any) -> None:
@@ -296,10 +359,13 @@ if HAVE_NUMBA:
     event.register("numba:compile", _WhileCompiling())
 
     def kernel(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+        dispatcher = numba.njit(**_OPTIONS, pipeline_class=_Compiler)(function)
         # A kernel in a user's own file may use equations from anywhere: no stamp would tell when they change.
         if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
+        # In another kernel it is a part like any other.
+        part = numba.njit(**_OPTIONS, no_cpython_wrapper=True, pipeline_class=_PartCompiler)(function)
+        dispatcher.get_call_template, dispatcher.get_overload = part.get_call_template, part.get_overload
         return dispatcher
 
     def slp_kernel(function: Callable[..., Any]) -> Any:
@@ -307,9 +373,7 @@ if HAVE_NUMBA:
         _slp_kernels.append(dispatcher)
         return dispatcher
 
-    helper = numba.njit(
-        nogil=True, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
-    )  # fmt: skip
+    helper = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
     equation = register_jitable(forceinline=True)
 
     def _reservation(size: int) -> Any:
