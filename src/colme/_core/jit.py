@@ -289,6 +289,24 @@ if HAVE_NUMBA:
         def _finalize_final_module(self) -> None:
             self._finalized = True
 
+    class _Shared(compiler.Flags):
+        """The options that all parts of a kernel see. (To hash and compare numba's own takes 5 % of all time.)"""
+
+        def __init__(self, flags: Any) -> None:
+            super().__init__(flags)
+            self.forceinline = self.no_compile = False
+            self.release_gil = self.no_cpython_wrapper = self.no_cfunc_wrapper = True
+            self._all = self.values()
+
+        def __hash__(self) -> int:
+            return 0
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, _Shared) and self._all == other._all
+
+        def copy(self) -> Any:
+            return compiler.Flags(self)
+
     class _Compiler(compiler.Compiler):
         """Compiles kernels.
 
@@ -303,10 +321,7 @@ if HAVE_NUMBA:
             return super().compile_extra(function)
 
         def _compile_core(self) -> Any:
-            shared = self.state.flags.copy()
-            shared.forceinline = shared.no_compile = False
-            shared.release_gil = shared.no_cpython_wrapper = shared.no_cfunc_wrapper = True
-            with targetconfig.ConfigStack().enter(shared):
+            with targetconfig.ConfigStack().enter(_Shared(self.state.flags)):
                 (passes,) = self.define_pipelines()
                 passes.run(self.state)
             self.state.pipeline = None
