@@ -9,6 +9,9 @@ Four decorators cover the package:
               (superword-level parallelism, which numba leaves off). Worth it where a loop handles four columns at once.
 ``helper``    a function that only kernels call; it becomes part of them.
 
+What a kernel calls (equations, helpers, other kernels, numba's own functions) is compiled once as far as LLVM's
+instructions, and becomes machine code in the kernel only. `colme doctor --compile` compiles common kernels ahead.
+
 The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
 editing an equation in one file can never leave a kernel of another file computing the old formula, and editing a file
 that no kernel can reach compiles nothing again. If several processes need a kernel at once, one compiles it. Kernels in
@@ -84,6 +87,12 @@ def cache_folder() -> Path | None:
             continue
         return folder
     return None
+
+
+def n_compiled() -> int:
+    """How many kernels this process has compiled so far, each counted once per combination of types. Those that came
+    from the cache are not among them."""
+    return _while_compiling.kernels if HAVE_NUMBA else 0
 
 
 @functools.cache
@@ -350,6 +359,7 @@ if HAVE_NUMBA:
 
         def __init__(self) -> None:
             self._depth, self._collects, self._slp, self._ours = 0, False, 0, False
+            self.kernels = 0
 
         def on_start(self, event: Any) -> None:
             dispatcher = event.data["dispatcher"]
@@ -367,11 +377,13 @@ if HAVE_NUMBA:
         def on_end(self, event: Any) -> None:
             self._depth -= 1
             if self._depth == 0:
+                self.kernels += self._ours
                 numba.config.SLP_VECTORIZE = self._slp
                 if self._collects:
                     gc.enable()
 
-    event.register("numba:compile", _WhileCompiling())
+    _while_compiling = _WhileCompiling()
+    event.register("numba:compile", _while_compiling)
 
     def kernel(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**_OPTIONS, pipeline_class=_Compiler)(function)
