@@ -390,9 +390,10 @@ if HAVE_NUMBA:
         # A kernel in a user's own file may use equations from anywhere: no stamp would tell when they change.
         if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
-        # In another kernel it is a part like any other.
-        part = numba.njit(**_OPTIONS, no_cpython_wrapper=True, pipeline_class=_PartCompiler)(function)
-        dispatcher.get_call_template, dispatcher.get_overload = part.get_call_template, part.get_overload
+        # In another kernel it is a part like any other. Few are: the part is made when it is needed, not at import.
+        part = functools.cache(lambda: _part(function))
+        dispatcher.get_call_template = lambda args, kws: part().get_call_template(args, kws)
+        dispatcher.get_overload = lambda signature: part().get_overload(signature)
         return dispatcher
 
     def slp_kernel(function: Callable[..., Any]) -> Any:
@@ -400,6 +401,7 @@ if HAVE_NUMBA:
         _slp_kernels.append(dispatcher)
         return dispatcher
 
+    _part = numba.njit(**_OPTIONS, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
     helper = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
     equation = register_jitable(forceinline=True)
 
