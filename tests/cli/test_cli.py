@@ -517,6 +517,30 @@ def test_doctor_finds_folders_that_cannot_be_written(
     assert "Set COLME_CACHE_DIR" in call("doctor")[1]
 
 
+@pytest.mark.slow
+def test_kernels_are_compiled_ahead_once(call: Calls) -> None:
+    call("doctor", "--compile")
+    code, out, err = call("doctor", "--compile")
+    assert code == 0 and out == ""
+    assert "kernels for: estimate" in err and err.endswith("All kernels were compiled already.\n")
+    before = jit.n_compiled()
+    for method in ("cl-colme", "census"):
+        assert call("simulate", "--method", method, "--n-agents", 300, "--means", "0,1", "--steps", 30)[0] == 0
+    assert jit.n_compiled() == before
+
+
+def test_kernels_that_cannot_be_kept_are_not_compiled_ahead(
+    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COLME_CACHE_DIR", str(tmp_path / "file"))
+    code, out, err = call("doctor", "--compile")
+    assert code == 1 and out == "" and "Set COLME_CACHE_DIR" in err
+    monkeypatch.setattr(jit, "HAVE_NUMBA", False)
+    code, out, err = call("doctor", "--compile")
+    assert code == 1 and "numba is missing or switched off" in err
+
+
 def test_doctor_looks_for_everything_that_the_extras_install() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra, packages in EXTRAS.items():

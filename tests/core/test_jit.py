@@ -368,3 +368,50 @@ def test_importing_every_module_compiles_nothing(tmp_path: Path) -> None:
     )
     assert "colme.sim.engine" in python(code, COLME_CACHE_DIR=tmp_path)["result"]
     assert files(tmp_path) == {}
+
+
+# Parts of kernels
+
+PARTS = """
+import numba
+import numpy as np
+from colme._core.jit import equation, helper, kernel, n_compiled
+
+@equation
+def double(x):
+    return 2.0 * max(x, 1.0)
+
+@helper
+def shift(x):
+    return double(x) + 1.0
+
+@kernel
+def inner(values):
+    total = 0.0
+    for i in range(values.size):
+        total += shift(values[i])
+    return total
+
+@kernel
+def outer(values):
+    return inner(values) + double(values[0]) + max(values[1], 0.5)
+
+@numba.njit
+def theirs(x):
+    return double(x) + max(x, 1.0)
+
+values = np.array([0.5, 3.0])
+counts = [n_compiled()]
+results = []
+for call in (lambda: outer(values), lambda: inner(values), lambda: theirs(2.0), lambda: outer(values)):
+    results.append(call())
+    counts.append(n_compiled())
+report([results, np.diff(counts).tolist()])
+"""
+
+
+def test_a_kernel_is_part_of_other_kernels_and_can_be_called_itself(tmp_path: Path) -> None:
+    """In any order, also where a function of somebody else shares its parts; only kernels are counted."""
+    results, compiled = python(PARTS, COLME_CACHE_DIR=tmp_path)["result"]
+    assert results == [15.0, 10.0, 6.0, 15.0]
+    assert compiled == [1, 1, 0, 0]

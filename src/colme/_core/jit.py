@@ -9,6 +9,9 @@ Four decorators cover the package:
               (superword-level parallelism, which numba leaves off). Worth it where a loop handles four columns at once.
 ``helper``    a function that only kernels call; it becomes part of them.
 
+What a kernel calls (equations, helpers, other kernels, numba's own functions) is compiled once as far as LLVM's
+instructions, and becomes machine code in the kernel only. `colme doctor --compile` compiles common kernels ahead.
+
 The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
 editing an equation in one file can never leave a kernel of another file computing the old formula, and editing a file
 that no kernel can reach compiles nothing again. If several processes need a kernel at once, one compiles it. Kernels in
@@ -57,8 +60,8 @@ try:
 
     import numba
     from llvmlite import ir
-    from numba import carray, types
-    from numba.core import caching, cgutils, event
+    from numba import _dynfunc, carray, types
+    from numba.core import caching, cgutils, codegen, compiler, event, targetconfig
     from numba.extending import intrinsic, overload, register_jitable
 
     HAVE_NUMBA = True
@@ -86,6 +89,12 @@ def cache_folder() -> Path | None:
             continue
         return folder
     return None
+
+
+def n_compiled() -> int:
+    """How many kernels this process has compiled so far, each counted once per combination of types. Those that came
+    from the cache are not among them."""
+    return _while_compiling.kernels if HAVE_NUMBA else 0
 
 
 @functools.cache
@@ -275,39 +284,124 @@ if HAVE_NUMBA:
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, turn)
 
     _turns = _Turns()
+    _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     _slp_kernels: list[Any] = []
+
+    class _Code(codegen.JITCodeLibrary):
+        """The code of a kernel, with what numba calls the function passes, once for each function that it defines."""
+
+        def _optimize_functions(self, module: Any) -> None:
+            module.data_layout = self._codegen._data_layout
+            passes, options = self._codegen._function_pass_manager()
+            for function in module.functions:
+                if not function.is_declaration:
+                    passes.run(function, options)
+
+    class _Part(_Code):
+        """The code of what only kernels call. It is fully optimized, and becomes machine code, as part of a kernel."""
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    class _Shared(compiler.Flags):
+        """The options that all parts of a kernel see. (To hash and compare numba's own takes 5 % of all time.)"""
+
+        def __init__(self, flags: Any) -> None:
+            super().__init__(flags)
+            self.forceinline = self.no_compile = False
+            self.release_gil = self.no_cpython_wrapper = self.no_cfunc_wrapper = True
+            self._all = self.values()
+
+        def __hash__(self) -> int:
+            return 0
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, _Shared) and self._all == other._all
+
+        def copy(self) -> Any:
+            return compiler.Flags(self)
+
+    class _Compiler(compiler.Compiler):
+        """Compiles kernels.
+
+        All parts of a kernel see the same options. Numba compiles a part anew for callers that were compiled with other
+        options, be it only whether Python can call them."""
+
+        library = _Code
+
+        def compile_extra(self, function: Callable[..., Any]) -> Any:
+            self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.enable_object_caching()
+            return super().compile_extra(function)
+
+        def _compile_core(self) -> Any:
+            with targetconfig.ConfigStack().enter(_Shared(self.state.flags)):
+                (passes,) = self.define_pipelines()
+                passes.run(self.state)
+            self.state.pipeline = None
+            return self.state.cr
+
+    class _PartCompiler(_Compiler):
+        """Compiles what only kernels call."""
+
+        library = _Part
+
+        def compile_extra(self, function: Callable[..., Any]) -> Any:
+            self.state.flags.no_compile = True
+            made = super().compile_extra(function)
+            # Numba finds the code by this key. Nothing calls it.
+            key = _dynfunc.make_function(
+                made.fndesc.lookup_module(), function.__name__, "", 0, made.environment, (made.library,)
+            )
+            self.state.targetctx.insert_user_function(key, made.fndesc, [made.library])
+            return made._replace(entry_point=key)
 
     class _WhileCompiling(event.Listener):
         """Settings that hold while numba compiles, which it does under a global lock.
 
         No garbage collection: it would search millions of living objects, a tenth of the time. SLP vectorization for
-        the kernels that ask for it."""
+        the kernels that ask for it. What a kernel calls is compiled as a part of it, numba's own functions included."""
 
         def __init__(self) -> None:
-            self._depth, self._collects, self._slp = 0, False, 0
+            self._depth, self._collects, self._slp, self._ours = 0, False, 0, False
+            self.kernels = 0
 
         def on_start(self, event: Any) -> None:
+            dispatcher = event.data["dispatcher"]
             if self._depth == 0:
                 self._collects, self._slp = gc.isenabled(), numba.config.SLP_VECTORIZE
+                self._ours = dispatcher._compiler.pipeline_class is _Compiler
                 gc.disable()
-                if any(event.data["dispatcher"] is each for each in _slp_kernels):
+                if any(dispatcher is each for each in _slp_kernels):
                     numba.config.SLP_VECTORIZE = 1
+            elif self._ours and dispatcher.targetoptions.get("no_cpython_wrapper"):
+                dispatcher._compiler.pipeline_class = _PartCompiler
+                dispatcher.targetoptions["no_cfunc_wrapper"] = True
             self._depth += 1
 
         def on_end(self, event: Any) -> None:
             self._depth -= 1
             if self._depth == 0:
+                self.kernels += self._ours
                 numba.config.SLP_VECTORIZE = self._slp
                 if self._collects:
                     gc.enable()
 
-    event.register("numba:compile", _WhileCompiling())
+    _while_compiling = _WhileCompiling()
+    event.register("numba:compile", _while_compiling)
 
     def kernel(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+        dispatcher = numba.njit(**_OPTIONS, pipeline_class=_Compiler)(function)
         # A kernel in a user's own file may use equations from anywhere: no stamp would tell when they change.
         if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
             dispatcher._cache = _SourceHashCache(function)
+        # In another kernel it is a part like any other. Few are: the part is made when it is needed, not at import.
+        part = functools.cache(lambda: _part(function))
+        dispatcher.get_call_template = lambda args, kws: part().get_call_template(args, kws)
+        dispatcher.get_overload = lambda signature: part().get_overload(signature)
         return dispatcher
 
     def slp_kernel(function: Callable[..., Any]) -> Any:
@@ -315,9 +409,8 @@ if HAVE_NUMBA:
         _slp_kernels.append(dispatcher)
         return dispatcher
 
-    helper = numba.njit(
-        nogil=True, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
-    )  # fmt: skip
+    _part = numba.njit(**_OPTIONS, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
+    helper = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
     equation = register_jitable(forceinline=True)
 
     def _reservation(size: int) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import NoReturn
+
 import click
 
 from colme.cli.output import emit, format_option, say, wide_option
@@ -11,18 +14,29 @@ from colme.cli.output import emit, format_option, say, wide_option
 @click.option(
     "--results", type=click.Path(), default="results", show_default=True, help="Folder that must be writable."
 )
+@click.option(
+    "--compile", "ahead", is_flag=True, help="Instead of checks, compile the kernels that common commands need."
+)
 @wide_option
 @format_option
 @click.pass_context
-def command(context: click.Context, results: str, wide: bool, form: str) -> None:
+def command(context: click.Context, results: str, ahead: bool, wide: bool, form: str) -> None:
     """Check the installation: versions, extras, compiled kernels, speed, cores, folders.
 
     Exits with 1 if a check fails; every failed check says what to do.
 
+    Numerical kernels are compiled when they are first needed, which takes seconds, and are then kept in a folder of the
+    user (COLME_CACHE_DIR is another one). With --compile those that simulations, tables, online models and nodes need
+    are compiled now: once, as the last step of an installation or of a device's image, on a processor of the kind that
+    will run them. If all of them are there, it says so.
+
     \b
-    Example:
+    Examples:
       colme doctor --format json
+      colme doctor --compile
     """
+    if ahead:
+        _compile_ahead(context)
     from colme.lab.doctor import examine
 
     rows = examine(results)
@@ -32,3 +46,22 @@ def command(context: click.Context, results: str, wide: bool, form: str) -> None
     wrong = sum(not row.ok for row in rows)
     say("All checks passed." if wrong == 0 else f"{wrong} of {len(rows)} checks failed.")
     context.exit(1 if wrong else 0)
+
+
+def _compile_ahead(context: click.Context) -> NoReturn:
+    """Compile the kernels, with a line of progress for each call, and exit."""
+    from colme._core import jit
+    from colme.lab.doctor import compile_kernels
+
+    if not jit.HAVE_NUMBA:
+        say("There is nothing to compile: numba is missing or switched off by COLME_NUMBA=0.")
+        context.exit(1)
+    folder = jit.cache_folder()
+    if folder is None:
+        say("Compiled kernels cannot be kept: no folder is writable. Set COLME_CACHE_DIR to one that is.")
+        context.exit(1)
+    started = time.monotonic()
+    n = compile_kernels(lambda what: say(f"kernels for: {what}"))
+    seconds = time.monotonic() - started
+    say(f"Compiled {n} kernels in {seconds:.0f} s, in {folder}." if n else "All kernels were compiled already.")
+    context.exit(0)

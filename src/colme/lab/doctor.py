@@ -1,19 +1,31 @@
-"""`examine`: checks of the installation. Versions, extras, compiled kernels, speed, cores, folders."""
+"""`examine`: checks of the installation. Versions, extras, compiled kernels, speed, cores, folders.
+
+`compile_kernels`: compile ahead what common calls need.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+
 import colme
 from colme._core import jit
-from colme.errors import install_command
+from colme.errors import MissingExtra, install_command
+from colme.lab.runs.warm_up import warm_up
+from colme.lockstep import lockstep
+from colme.method import Method
+from colme.methods import METHODS, ColME
 from colme.sim.simulation import available_cores
 
 EXTRAS = {
@@ -26,6 +38,8 @@ EXTRAS = {
     "mqtt": ("paho-mqtt",),
     "sklearn": ("narwhals", "pyarrow", "scikit-learn", "scipy"),
 }
+FEW, STEPS = 120, 40
+"""Agents and samples of each with which kernels are compiled ahead: enough for a census to vote and find two groups."""
 ROOM = 1 << 30
 """Free bytes wanted where results are stored."""
 
@@ -128,3 +142,77 @@ def _folder(name: str, path: Path) -> Finding:
 
 def _terminal() -> Finding:
     return Finding("terminal", f"{sys.stdout.encoding}, {'a terminal' if sys.stderr.isatty() else 'no terminal'}")
+
+
+def compile_kernels(progress: Callable[[str], None] = lambda what: None) -> int:
+    """Compile what simulations, tables, online models and nodes need, by running each on few agents. Returns how many
+    kernels were compiled: zero if all of them are in the cache. `progress` is told what is run next.
+
+    What an extra is missing for is left out."""
+    before = jit.n_compiled()
+    for name, run in _common_calls().items():
+        progress(name)
+        with contextlib.suppress(MissingExtra):
+            run()
+    return jit.n_compiled() - before
+
+
+def _common_calls() -> dict[str, Callable[[], object]]:
+    """What to run, by name."""
+    calls: dict[str, Callable[[], object]] = {}
+    for method in _methods():
+        calls[f"simulate {method!r}"] = functools.partial(_simulate, method)
+    calls["estimate"] = _estimate
+    for method in (colme.Census(guard=True), colme.CLColME()):
+        calls[f"learn online with {method!r}"] = functools.partial(_learn, method)
+        calls[f"node with {method!r}"] = functools.partial(_exchange, method)
+    return calls
+
+
+def _methods() -> list[Method]:
+    """Every method as it is by default, and with the other choice of a guard, where there is one."""
+    methods: list[Method] = []
+    for each in METHODS:
+        methods.append(each())
+        if hasattr(methods[-1], "guard") and each is not ColME:  # whose agents cannot have one
+            methods.append(each(guard=not methods[-1].guard))
+    return methods
+
+
+def _simulate(method: Method) -> None:
+    scenario = colme.Scenario(n_agents=FEW, means=(0.0, 1.0))
+    colme.simulate(method, scenario, steps=STEPS)
+    warm_up(method, scenario)  # edges are cut, too
+
+
+def _table() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    agent = np.tile(np.arange(FEW), STEPS)
+    return {"agent": agent, "value": agent % 2 + rng.normal(size=agent.size), "time": np.arange(agent.size)}
+
+
+def _estimate() -> None:
+    """From a file with and without times, as `colme estimate` reads it, and from columns whose labels are numbers."""
+    table = _table()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "table.csv"
+        rows = (f"a{a},{x},{t}\n" for a, x, t in zip(*table.values(), strict=True))
+        file.write_text("agent,value,time\n" + "".join(rows))
+        colme.estimate(file, agent="agent", value="value")
+        colme.estimate(file, agent="agent", value="value", time="time")
+    colme.estimate(table, agent="agent", value="value")
+
+
+def _learn(method: Method) -> None:
+    """Sample by sample and many at once."""
+    model, table = colme.CollaborativeMean(method), _table()
+    for a, x in zip(table["agent"].tolist(), table["value"].tolist(), strict=True):
+        model.learn_one(a, x)
+    model.learn_many(table)
+    _ = model.estimate_[0], model.interval_[0], model.groups_[0]
+
+
+def _exchange(method: Method) -> None:
+    """The agents of a node, here without a network."""
+    samples = _table()["value"].reshape(STEPS, FEW)
+    lockstep(method, samples, colme.graphs.random_regular_graph(FEW, 4), sigma=1.0)
