@@ -84,7 +84,7 @@ class MisjudgedEdges:
         return change
 
     def shares(self, group: NDArray[np.int32]) -> tuple[float, float]:
-        """Of the edges between classes, and of those within, the shares that these groups of the own agents misjudge."""
+        """Of the edges between classes, and of those within, the shares that these groups of own agents misjudge."""
         seen = self.hood.seen("group", group)
         self.n_misjudged += self.hood.team.total(self._change(seen))
         self.group[:] = seen
