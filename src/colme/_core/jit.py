@@ -284,6 +284,9 @@ if HAVE_NUMBA:
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, turn)
 
     _turns = _Turns()
+    _PARTS = (0, 63) <= numba.version_info.short <= (0, 68)
+    """Whether what kernels call is compiled as parts of them: that needs inner workings of numba, in versions that were
+    tried. Others compile as numba does by itself, which takes longer."""
     _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     _slp_kernels: list[Any] = []
 
@@ -333,11 +336,14 @@ if HAVE_NUMBA:
         library = _Code
 
         def compile_extra(self, function: Callable[..., Any]) -> Any:
-            self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
-            self.state.library.enable_object_caching()
+            if _PARTS:
+                self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
+                self.state.library.enable_object_caching()
             return super().compile_extra(function)
 
         def _compile_core(self) -> Any:
+            if not _PARTS:
+                return super()._compile_core()
             with targetconfig.ConfigStack().enter(_Shared(self.state.flags)):
                 (passes,) = self.define_pipelines()
                 passes.run(self.state)
@@ -350,6 +356,8 @@ if HAVE_NUMBA:
         library = _Part
 
         def compile_extra(self, function: Callable[..., Any]) -> Any:
+            if not _PARTS:
+                return super().compile_extra(function)
             self.state.flags.no_compile = True
             made = super().compile_extra(function)
             # Numba finds the code by this key. Nothing calls it.

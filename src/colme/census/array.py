@@ -126,7 +126,8 @@ class CensusState(State):
         self._noise, self._noise_at = np.empty(n), -1  # the sampling variances of the own means, at a step
         self._posteriors, self._posterior_at = Posteriors.room(n), -1
         self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
-        self._prior, self._prior_of = self.fitted.prior, self.fitted  # the priors, of which fit
+        self._prior = self.fitted.prior
+        self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
         self._n_groups = 0.0  # components of a prior, on average
         self._misjudged: MisjudgedEdges | None = None
         self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
@@ -178,6 +179,8 @@ class CensusState(State):
 
     def restored(self) -> None:
         masses, previous = self.masses, self.previous
+        self._noise_at = self._posterior_at = self._shares_at = -1
+        self._prior_of = None
         self._make_room()
         if len(self.codes):
             self.masses[:], self.previous[:] = masses, previous
@@ -204,7 +207,7 @@ class CensusState(State):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
-        self.fitted = self._prior_of = FittedMixtures.none(self._world.n_agents)  # makes room for the next
+        self.fitted, self._prior_of = FittedMixtures.none(self._world.n_agents), None  # makes room for the next
         self._prior = self.fitted.prior
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
         self._noise_at = -1
