@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import colme
 from benchmarks.measuring import Measured, Timed, in_turns, ratio
 from benchmarks.workloads import CL, DEGREE, advance, ready
-from colme._core.neighbor_table import two_slots
+from colme._core.jit import two_halves
 
 f32, u64 = np.float32, np.uint64
 
@@ -77,8 +77,8 @@ def four_by_pairs(x, indices, pairs):
     s0 = s1 = s2 = s3 = f32(0)
     for i in range(u64(pairs.size) >> u64(1)):
         k = u64(i) << u64(1)
-        b0, b1 = two_slots(pairs[k])
-        b2, b3 = two_slots(pairs[k + u64(1)])
+        b0, b1 = two_halves(pairs[k])
+        b2, b3 = two_halves(pairs[k + u64(1)])
         s0 += x[b0]
         s1 += x[b1]
         s2 += x[b2]
@@ -91,10 +91,10 @@ def eight_by_pairs(x, indices, pairs):
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = f32(0)
     for i in range(u64(pairs.size) >> u64(2)):
         k = u64(i) << u64(2)
-        b0, b1 = two_slots(pairs[k])
-        b2, b3 = two_slots(pairs[k + u64(1)])
-        b4, b5 = two_slots(pairs[k + u64(2)])
-        b6, b7 = two_slots(pairs[k + u64(3)])
+        b0, b1 = two_halves(pairs[k])
+        b2, b3 = two_halves(pairs[k + u64(1)])
+        b4, b5 = two_halves(pairs[k + u64(2)])
+        b6, b7 = two_halves(pairs[k + u64(3)])
         s0 += x[b0]
         s1 += x[b1]
         s2 += x[b2]

@@ -183,7 +183,7 @@ def _find_components(indptr, indices, component, known, queue):
         while done < size:
             prefetch(indptr, (u64(queue[min(done + u64(2 * AHEAD), size - u64(1))]),))
             soon = u64(indptr[u64(queue[min(done + u64(AHEAD), size - u64(1))])])
-            prefetch(indices, (min(soon, u64(indices.size - 1)),))
+            prefetch(indices, (min(soon, u64(max(indices.size, 1) - 1)),))
             a = u64(queue[done])
             done += u64(1)
             component[a] = found

@@ -306,7 +306,8 @@ class Judgment:
 
     def widening(self) -> NDArray[np.float64]:
         """The factor by which intervals must be widened, at least 1."""
-        return np.asarray(widening(*self.recent.T, self.trust, self._n_heard))
+        A, D, Q, V, C = self.recent.T
+        return np.asarray(widening(A, D, Q, V, C, self.trust, self._n_heard))
 
     def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""

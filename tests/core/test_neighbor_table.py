@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colme._core import neighbor_table
+from colme._core import jit, neighbor_table
 from colme._core.jit import kernel
 from colme.graphs import Graph, complete_graph, gnp_random_graph, random_regular_graph
 from colme.pruning import KeptEdges
@@ -185,7 +185,7 @@ def test_eight_values_at_a_time_have_the_bits_of_one_at_a_time(dtype: type) -> N
 def read_by_eights(values, own, slots, pairs, places):  # type: ignore[no-untyped-def]
     u64, sums, read = np.uint64, np.zeros_like(own), np.empty_like(own)
     for k in range(u64(0), u64(slots.size), u64(8)):
-        neighbor_table.add_eight(sums, own, u64(k) & u64(63), values, pairs, u64(k) >> u64(1))
+        jit.add_eight(sums, own, u64(k) & u64(63), values, pairs, u64(k) >> u64(1))
     for k in range(u64(0), u64(places.size), u64(8)):
-        neighbor_table.read_eight(read, u64(k), values, u64(100), places, u64(k))
+        jit.read_eight(read, u64(k), values, u64(100), places, u64(k))
     return sums, read

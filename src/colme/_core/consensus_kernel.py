@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import CHUNK, LANES, chunk_like, equation, helper, kernel, lanes_like
+from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, lanes_like, read_eight
 from colme._core.lazy_pruning import bucket, check_candidates, slack_needed
-from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, add_eight, block_of, read_eight
+from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, block_of
 from colme._core.squared_errors import add_squared_errors, add_to_page, clear, error_of
 from colme.consensus import (
     START,
@@ -33,7 +33,7 @@ from colme.consensus import (
     with_flows,
 )  # fmt: skip
 
-u32, u64 = np.uint32, np.uint64
+f64, u32, u64 = np.float64, np.uint32, np.uint64
 
 
 class Steps(NamedTuple):
@@ -239,16 +239,16 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
             )  # fmt: skip
         if how.flows is not None:
             for i in range(size):
-                new[i] = with_flows(mean[base + u64(i)], pull[i])  # flow: (4)
+                new[i] = with_flows(mean[base + u64(i)], f64(pull[i]))  # flow: (4)
         else:
             for i in range(size if all_plain else u64(0)):
                 a = base + u64(i)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                new[i] = blend(mean[a], estimate[a], pull[i], alpha, step)  # (5), C-colME: (6)
+                new[i] = blend(mean[a], estimate[a], f64(pull[i]), alpha, step)  # (5), C-colME: (6)
             for i in range(u64(0) if all_plain else size):
                 a = base + u64(i)
                 alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
-                new[i] = next_estimate(mean[a], estimate[a], pull[i], alpha, step, table.degree[at + a])
+                new[i] = next_estimate(mean[a], estimate[a], f64(pull[i]), alpha, step, table.degree[at + a])
         for i in range(size):
             estimate[base + u64(i)] = new[i]
             spare[at + base + u64(i)] = new[i]

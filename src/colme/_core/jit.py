@@ -47,6 +47,8 @@ CHUNK = 1024
 """Agents per chunk, 16 blocks: what a kernel works out before it writes it down, while the fastest cache holds it."""
 LINE = 64
 """Bytes of a line of the cache."""
+LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
+"""Where the first and the second half of eight bytes in memory are in the number that they are."""
 
 try:
     if os.environ.get("COLME_NUMBA", "1") == "0":
@@ -176,6 +178,31 @@ def prefetch(array: Any, place: Any) -> None:
 def eight_bytes(data: Any, i: Any) -> Any:
     """The bytes `data[i : i + 8]` as one number, in the order of this machine."""
     return data[i : i + 8].view(np.uint64)[0]
+
+
+def two_halves(word: Any) -> Any:
+    """The two 32-bit numbers that stand side by side in memory where a 64-bit number was loaded: loads are what a walk
+    over neighbors waits for."""
+    low = np.uint64(0xFFFFFFFF)
+    return (word >> np.uint64(LOW)) & low, (word >> np.uint64(HIGH)) & low
+
+
+def read_eight(out: Any, i: Any, values: Any, base: Any, places: Any, k: Any) -> None:
+    """out[i : i + 8] = the values at base + places[k : k + 8]. As fast as `add_eight`, and for the same reasons."""
+    for lane in range(8):
+        out[i + lane] = values[base + int(places[k + lane])]
+
+
+def add_eight(sums: Any, own: Any, i: Any, values: Any, pairs: Any, k: Any) -> None:
+    """sums[i : i + 8] += values - own[i : i + 8], for the values at the eight slots of pairs[k : k + 4].
+
+    Compiled, the eight are loaded one by one and put together in a vector register: half the instructions of arithmetic
+    on one value at a time, and faster than the vector gathers that compilers make of a loop, which are slow on many
+    processors. The bits are the same."""
+    for word in range(4):
+        for half, b in enumerate(two_halves(pairs[k + word])):
+            lane = i + 2 * word + half
+            sums[lane] += values[b] - own[lane]
 
 
 def at(value: Any, i: Any) -> Any:
@@ -480,6 +507,59 @@ if HAVE_NUMBA:
 
         return types.uint64(data, types.int64), generate
 
+    _number = ir.IntType(64)
+
+    def _first(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+        """The address of the first item of the array that is argument number `place`."""
+        return context.make_array(signature.args[place])(context, builder, args[place]).data
+
+    def _item(builder: Any, first: Any, i: Any, more: int) -> Any:
+        """The item i + more of an array."""
+        return builder.load(builder.gep(first, [builder.add(i, _number(more))]))
+
+    def _vector(builder: Any, first: Any, places: list[Any]) -> Any:
+        """The items at eight places of an array."""
+        vector = ir.Constant(ir.VectorType(first.type.pointee, 8), ir.Undefined)
+        for lane, place in enumerate(places):
+            item = builder.load(builder.gep(first, [place]))
+            vector = builder.insert_element(vector, item, ir.IntType(32)(lane))
+        return vector
+
+    def _eight_from(builder: Any, first: Any, i: Any) -> Any:
+        """The address of the eight items from i on."""
+        item = builder.gep(first, [i])
+        return builder.bitcast(item, ir.PointerType(ir.VectorType(first.type.pointee, 8)))
+
+    @intrinsic
+    def _read_eight(typing_context, out, i, values, base, places, k):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, source, index = (_first(context, builder, signature, args, place) for place in (0, 2, 4))
+            chosen = [builder.zext(_item(builder, index, args[5], lane), _number) for lane in range(8)]
+            values = _vector(builder, builder.gep(source, [args[3]]), chosen)
+            builder.store(values, _eight_from(builder, to, args[1])).align = 4
+            return context.get_dummy_value()
+
+        return types.void(out, i, values, base, places, k), generate
+
+    @intrinsic
+    def _add_eight(typing_context, sums, own, i, values, pairs, k):
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, mine, source, words = (_first(context, builder, signature, args, place) for place in (0, 1, 3, 4))
+            slots = []
+            for each in range(4):
+                word = _item(builder, words, args[5], each)
+                slots += [builder.and_(builder.lshr(word, _number(by)), _number(0xFFFFFFFF)) for by in (LOW, HIGH)]
+            told, place = _vector(builder, source, slots), _eight_from(builder, to, args[2])
+            before, less = builder.load(place), builder.load(_eight_from(builder, mine, args[2]))
+            difference = builder.fsub(told, less)
+            if sums.dtype != values.dtype:
+                difference = builder.fpext(difference, before.type)
+            after = builder.store(builder.fadd(before, difference), place)
+            before.align = less.align = after.align = 4
+            return context.get_dummy_value()
+
+        return types.void(sums, own, i, values, pairs, k), generate
+
     # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
     @overload(lanes_like, inline="always")
     def _lanes_like(array):
@@ -505,6 +585,19 @@ if HAVE_NUMBA:
     @overload(eight_bytes, inline="always")
     def _eight_bytes_of(data, i):
         return lambda data, i: _eight_bytes(data, i)
+
+    @overload(read_eight, inline="always")
+    def _read_eight_of(out, i, values, base, places, k):
+        return lambda out, i, values, base, places, k: _read_eight(out, i, values, base, places, k)
+
+    @overload(add_eight, inline="always")
+    def _add_eight_of(sums, own, i, values, pairs, k):
+        return lambda sums, own, i, values, pairs, k: _add_eight(sums, own, i, values, pairs, k)
+
+    @overload(two_halves, inline="always")
+    def _two_halves(word):
+        low, high, mask = np.uint64(LOW), np.uint64(HIGH), np.uint64(0xFFFFFFFF)
+        return lambda word: ((word >> low) & mask, (word >> high) & mask)
 
     @overload(at)
     def _at(value, i):

@@ -18,24 +18,19 @@ order[i] of its chunk, whose row is at places[..] of the chunk.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import CHUNK, HAVE_NUMBA, LANES, equation, helper, kernel
+from colme._core.jit import CHUNK, LANES, equation, helper, kernel
 from colme.graphs import Graph
-
-if HAVE_NUMBA:
-    from colme._core.jit import intrinsic, ir, overload, types  # type: ignore[attr-defined]
 
 u16, u32, u64 = np.uint16, np.uint32, np.uint64
 
 WRONG, LOST, ISOLATED, CUT = range(4)
 """The tally of the own agents: ends of living edges between classes, ends of cut edges within a class, agents without
 an edge, and edges cut at this step."""
-LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
 
 
 class NeighborTable(NamedTuple):
@@ -75,93 +70,6 @@ def block_of(offsets: Any, block: Any, n: Any) -> Any:
 def agent_at(order: Any, row: Any) -> Any:
     """The agent of a row."""
     return (row >> u64(10) << u64(10)) + u64(order[row])
-
-
-@equation
-def two_slots(word: Any) -> Any:
-    """Two slots side by side from one load of 64 bits: loads are what a walk over neighbors waits for."""
-    return (word >> u64(LOW)) & u64(0xFFFFFFFF), (word >> u64(HIGH)) & u64(0xFFFFFFFF)
-
-
-def read_eight(out: Any, i: Any, values: Any, base: Any, places: Any, k: Any) -> None:
-    """out[i : i + 8] = the values at base + places[k : k + 8]. As fast as `add_eight`, and for the same reasons."""
-    for lane in range(8):
-        out[i + u64(lane)] = values[base + u64(places[k + u64(lane)])]
-
-
-def add_eight(sums: Any, own: Any, i: Any, values: Any, pairs: Any, k: Any) -> None:
-    """sums[i : i + 8] += values - own[i : i + 8], for the values at the eight slots of pairs[k : k + 4].
-
-    Compiled, the eight are loaded one by one and put together in a vector register: half the instructions of arithmetic
-    on one value at a time, and faster than the vector gathers that compilers make of a loop, which are slow on many
-    processors. The bits are the same."""
-    for word in range(4):
-        for one, b in enumerate(two_slots(pairs[k + u64(word)])):
-            lane = i + u64(2 * word + one)
-            sums[lane] += values[b] - own[lane]
-
-
-if HAVE_NUMBA:
-    _number = ir.IntType(64)
-
-    def _first(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
-        """The address of the first item of the array that is argument number `place`."""
-        return context.make_array(signature.args[place])(context, builder, args[place]).data
-
-    def _item(builder: Any, first: Any, i: Any, more: int) -> Any:
-        """The item i + more of an array."""
-        return builder.load(builder.gep(first, [builder.add(i, _number(more))]))
-
-    def _vector(builder: Any, first: Any, places: list[Any]) -> Any:
-        """The items at eight places of an array."""
-        vector = ir.Constant(ir.VectorType(first.type.pointee, 8), ir.Undefined)
-        for lane, place in enumerate(places):
-            item = builder.load(builder.gep(first, [place]))
-            vector = builder.insert_element(vector, item, ir.IntType(32)(lane))
-        return vector
-
-    def _eight_from(builder: Any, first: Any, i: Any) -> Any:
-        """The address of the eight items from i on."""
-        item = builder.gep(first, [i])
-        return builder.bitcast(item, ir.PointerType(ir.VectorType(first.type.pointee, 8)))
-
-    @intrinsic
-    def _read_eight(typing_context, out, i, values, base, places, k):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to, source, index = (_first(context, builder, signature, args, place) for place in (0, 2, 4))
-            chosen = [builder.zext(_item(builder, index, args[5], lane), _number) for lane in range(8)]
-            values = _vector(builder, builder.gep(source, [args[3]]), chosen)
-            builder.store(values, _eight_from(builder, to, args[1])).align = 4
-            return context.get_dummy_value()
-
-        return types.void(out, i, values, base, places, k), generate
-
-    @intrinsic
-    def _add_eight(typing_context, sums, own, i, values, pairs, k):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to, mine, source, words = (_first(context, builder, signature, args, place) for place in (0, 1, 3, 4))
-            slots = []
-            for each in range(4):
-                word = _item(builder, words, args[5], each)
-                slots += [builder.and_(builder.lshr(word, _number(by)), _number(0xFFFFFFFF)) for by in (LOW, HIGH)]
-            told, place = _vector(builder, source, slots), _eight_from(builder, to, args[2])
-            before, less = builder.load(place), builder.load(_eight_from(builder, mine, args[2]))
-            difference = builder.fsub(told, less)
-            if sums.dtype != values.dtype:
-                difference = builder.fpext(difference, before.type)
-            after = builder.store(builder.fadd(before, difference), place)
-            before.align = less.align = after.align = 4
-            return context.get_dummy_value()
-
-        return types.void(sums, own, i, values, pairs, k), generate
-
-    @overload(read_eight, inline="always")
-    def _read_eight_of(out, i, values, base, places, k):
-        return lambda out, i, values, base, places, k: _read_eight(out, i, values, base, places, k)
-
-    @overload(add_eight, inline="always")
-    def _add_eight_of(sums, own, i, values, pairs, k):
-        return lambda sums, own, i, values, pairs, k: _add_eight(sums, own, i, values, pairs, k)
 
 
 @kernel

@@ -145,11 +145,11 @@ class FittedMixtures:
         # contiguous: other strides would be compiled for, each anew
         limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
         function = np.broadcast_to(function, (n, len(CONSTANT)))
-        start = Mixture(*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_))
+        start = Mixture._make([*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_)])
 
         def fit(rows: slice, k_start: int, out: FittedMixtures) -> None:
             out.function[rows] = function[rows]
-            prior = MixturePrior(*(column[rows] for column in out.prior))
+            prior = MixturePrior._make(column[rows] for column in out.prior)
             if masses.shape[1]:
                 _fit_rows(
                     masses[rows], bins, limit[rows], float(n_agents), part[rows], times[rows], start, np.int64(k_start),
@@ -220,7 +220,7 @@ class FittedMixtures:
             parts.append(same._replace(outlier_density=np.maximum(same.outlier_density, elsewhere)))
             fitted.row[uncounted] = n_rows + which
         room = int(team.greatest(max(part.weight.shape[1] for part in parts)))
-        return cls(fitted.row, *_joined(parts, room), fitted.frame)
+        return cls(*(fitted.row, *_joined(parts, room), fitted.frame))
 
 
 def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
@@ -371,7 +371,8 @@ class Posteriors(NamedTuple):
     @classmethod
     def room(cls, n_agents: int) -> Posteriors:
         """For so many agents, without values."""
-        return cls(*np.empty((3, n_agents)), np.zeros(n_agents, np.int32), np.empty(n_agents))
+        estimate, variance, kept, probability = np.empty((4, n_agents))
+        return cls(estimate, variance, kept, np.zeros(n_agents, np.int32), probability)
 
 
 def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
