@@ -26,8 +26,8 @@ from colme.graphs import Graph
 
 u64 = np.uint64
 
-AHEAD = 2
-"""Agents ahead of the present one whose neighbors' rows are loaded already."""
+AHEAD, FAR = 2, 2**20
+"""Agents ahead of the present one whose neighbors' rows are loaded already, where all rows have more bytes than this."""
 EXACT = 256
 """Agents up to which `agents_heard` follows every agent's weight instead of random signs."""
 PROBES = 64
@@ -138,15 +138,16 @@ def consensus_round(indptr, indices, weights, at, now, before, momentum, first, 
                      replaced by the agent itself
     negligible       numbers up to this size are set to zero and not sent"""
     number, n, n_columns = now.dtype.type, u64(indptr.size - 1), u64(now.shape[1])
-    width = u64(per_line(now))
+    width, far = u64(per_line(now)), now.size * now.itemsize > FAR
     total = lanes_like(now)
     sent = 0
     for a in range(n):
         place, begin, end = u64(at) + u64(a), u64(indptr[a]), u64(indptr[u64(a) + u64(1)])
-        soon = min(u64(a) + u64(AHEAD), n - u64(1))
-        for j in range(u64(indptr[soon]), u64(indptr[soon + u64(1)])):
-            for line in range(n_columns // width):
-                prefetch(now, (u64(indices[j]), u64(line) * width))
+        if far:
+            soon = min(u64(a) + u64(AHEAD), n - u64(1))
+            for j in range(u64(indptr[soon]), u64(indptr[soon + u64(1)])):
+                for line in range(n_columns // width):
+                    prefetch(now, (u64(indices[j]), u64(line) * width))
         occupied = 0
         for line in range(n_columns // width):
             column, own = u64(line) * width, number(1.0)

@@ -393,9 +393,9 @@ class ArrayJudgment(Judgment):
         if not gossiped:
             self._read(self.learned, self.last, t)
 
-    def end_round(self, t: int) -> None:
+    def _learn(self, found: NDArray[np.float64], *, keep: bool) -> None:
         self._factor_known = False
-        super().end_round(t)
+        super()._learn(found, keep=keep)
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
         self.believed = _age(self._hesitant(weight, t), since, t, self.trust)

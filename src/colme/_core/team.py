@@ -65,7 +65,7 @@ class Team:
 
     def any(self, true: bool) -> bool:
         """Whether it is true for some worker."""
-        return bool(self.total(int(true)))
+        return true if self.size == 1 else bool(self.total(int(true)))
 
 
 ALONE = Team()

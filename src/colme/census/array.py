@@ -121,6 +121,7 @@ class CensusState(State):
         self.sent = 0  # numbers, by all agents to all their neighbors
         self.sampling = SamplingNoise(n, self.schedule.sigma)
         self.detector = ChangeDetector(n) if method.restart else None
+        self._n_slots = max(2 * whole.n_edges, 1)
         self._alone = graph.degrees == 0
         self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
         self._noise, self._noise_at = np.empty(n), -1  # the sampling variances of the own means, at a step
@@ -297,7 +298,7 @@ class CensusState(State):
     @property
     def numbers(self) -> float:  # type: ignore[override]
         """Numbers sent to each neighbor per step so far."""
-        return self.sent / max(2 * self._graph.whole.n_edges, 1) / max(self._world.t, 1)
+        return self.sent / self._n_slots / max(self._world.t, 1)
 
     @property
     def n_groups(self) -> float:  # type: ignore[override]
