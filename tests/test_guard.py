@@ -16,6 +16,7 @@ from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.guard import GuardedMethod, student
+from colme.sim.prepare import prepare_run
 from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.reference import guard as reference
@@ -121,6 +122,26 @@ def test_a_method_that_is_right_keeps_its_estimates() -> None:
     assert (guarded.trust[40:] == 1.0).all()
     np.testing.assert_array_equal(guarded.final.estimate, plain.final.estimate)
     np.testing.assert_array_equal(guarded.mse[40:], plain.mse[40:])
+
+
+@pytest.mark.parametrize("world", ["very heavy tails", "sigma told double"])
+@pytest.mark.parametrize("skip_rate", [0.0, 0.3])
+def test_the_coverage_is_that_of_the_guarded_intervals(world: str, skip_rate: float) -> None:
+    """It is found without them: by where the truth lies in the method's own distribution. In these worlds the guard
+    moves or widens the intervals at some steps."""
+    scenario, told = WORLDS[world]
+    scene = colme.Scenario(n_agents=200, skip_rate=skip_rate, **scenario)
+    run = prepare_run([colme.Census(**told)], scene, degree=8, steps=60, seed=1)
+    state, moved = run.states[0], 0
+    for t in range(1, 61):
+        run.step(t)
+        found, truth = state.posterior(0.9), run.world.truth
+        assert found is not None and truth is not None
+        known = ~np.isnan(run.world.mean)
+        held = known & (found.lower <= truth) & (truth <= found.upper)
+        assert state.coverage(truth, 0.9) == held.sum() / known.sum()
+        moved += state.judgment.changes_intervals  # type: ignore[attr-defined]
+    assert moved >= 4
 
 
 def test_trust_is_recorded_only_where_there_is_a_guard() -> None:

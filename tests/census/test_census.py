@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
+from colme._core.team import Neighborhood
+from colme.census.array import MisjudgedEdges
 from colme.errors import MethodError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.method import arrived
@@ -361,3 +363,17 @@ def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
                 assert (found == 1.0).all()
             # the last check was between t = 16 and 32, where r is known to 2.1 %
             np.testing.assert_allclose(found, factor, rtol=4.0 * 0.021)
+
+
+def test_misjudged_edges_are_followed_through_any_changes_of_groups() -> None:
+    rng, graph = np.random.default_rng(0), gnp_random_graph(200, 0.05, rng=1)
+    class_ = rng.integers(0, 3, 200).astype(np.uint16)
+    edges, group = MisjudgedEdges(graph, Neighborhood(200), class_), np.zeros(200, np.int32)
+    a, b = graph.edges().T
+    between = class_[a] != class_[b]
+    for share in (0.0, 0.01, 0.3, 1.0, 0.0, 0.05):
+        changed = rng.random(200) < share
+        group = np.where(changed, rng.integers(0, 4, 200), group).astype(np.int32)
+        one = group[a] == group[b]
+        wanted = (one & between).sum() / between.sum(), (~one & ~between).sum() / (~between).sum()
+        assert edges.shares(group) == pytest.approx(wanted, abs=1e-15)

@@ -141,3 +141,29 @@ def test_few_agents_pull_a_mean_far_away_no_more_than_one_at_the_limit() -> None
     np.testing.assert_allclose(x - estimate, [0.25, -1.0, 1.25, 1.25])
     posterior_quantiles(0.5, x, np.ones(n), prior, middle)
     np.testing.assert_allclose(middle, estimate, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_posteriors_of_many_agents_are_those_of_each_alone(seed: int) -> None:
+    """To the bit, for any mix of priors: some with more components than others, some shared by a few or by many, some
+    agents without a prior, a sample or a known noise."""
+    rng, n, n_rows = np.random.default_rng(seed), 500, 12
+    k = rng.integers(1, 5, n_rows)
+    weight, location, variance = np.zeros((3, n_rows, 4))
+    for r in range(n_rows):
+        weight[r, : k[r]], location[r, : k[r]] = rng.dirichlet(np.ones(k[r])), np.sort(rng.normal(0.0, 3.0, k[r]))
+        variance[r, : k[r]] = 10.0 ** rng.uniform(-6.0, 1.0, k[r])
+    row = np.repeat(rng.integers(-1, n_rows, n), rng.choice([1, 2, 20, 90], n))[:n]
+    function = np.where(rng.random((n_rows, 1)) < 0.5, CONSTANT, [0.0, 2.0, 1.0, 0.3, 0.05])
+    limit = np.where(rng.random(n_rows) < 0.3, LIMIT, np.inf)
+    prior = MixturePrior(row, weight, location, variance, k, rng.choice([0.0, 1e-3], n_rows), 10 * k, function, limit)
+    mean, noise, value = rng.normal(0.0, 4.0, n), 10.0 ** rng.uniform(-4.0, 1.0, n), rng.normal(0.0, 4.0, n)
+    mean[rng.random(n) < 0.05], noise[rng.random(n) < 0.05] = np.nan, np.inf
+    together, below = posteriors(mean, noise, prior), posterior_cdf(value, mean, noise, prior)
+    for a in range(n):
+        one = prior._replace(row=row[a : a + 1])
+        for all_of_them, alone in zip(together, posteriors(mean[a : a + 1], noise[a : a + 1], one), strict=True):
+            np.testing.assert_array_equal(all_of_them[a : a + 1], alone)
+        alone_below = posterior_cdf(value[a : a + 1], mean[a : a + 1], noise[a : a + 1], one)
+        np.testing.assert_array_equal(below[a : a + 1], alone_below)
+    assert np.isnan(below).tolist() == np.isnan(mean).tolist() and (together.variance >= 0.0).all()
