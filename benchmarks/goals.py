@@ -90,6 +90,9 @@ GOALS: dict[str, Goal] = {
     "census_bare": Goal(
         "census without guard, all metrics at every step, per agent and step", unit="ns", checked=False
     ),
+    "census_bare_last": Goal(
+        "census without guard, only the last step recorded, per agent and step", 25, 15, "ns", checked=False
+    ),
     "census_scipy": Goal("SciPy CSR loop of CL-colME, by the census"),
     "census_large": Goal("census, N = 2 * 10^5, first 40 steps, per agent and step", 700, 300, "ns", checked=False),
     "census_memory": Goal("census, N = 2 * 10^5, first 40 steps, peak memory per agent", 800, 400, "B"),
@@ -116,7 +119,7 @@ GOALS: dict[str, Goal] = {
     "online_dict_cl": Goal("running means in a dict, by learn_many of CL-colME, N = 10^4"),
     "online_dict_one": Goal("running means in a dict, by learn_one of the census in a loop, N = 10^4"),
     "online_rate": Goal("learn_one of the census in a loop, N = 10^4", 0.5e6, 1e6, "events/s", checked=False),
-    "online_one": Goal("learn_one in a loop, by learn_many, both of CL-colME, N = 10^4", 5, checked=False),
+    "online_one": Goal("learn_one in a loop, by learn_many, both of CL-colME, N = 10^4", checked=False),
     "estimate_3e3": Goal("mean per agent in pandas, by estimate, 3 * 10^6 rows of 3000 agents", 0.05),
     "estimate_1e5": Goal("mean per agent in pandas, by estimate, 3 * 10^6 rows of 10^5 agents", 0.02),
     "estimate_1e6": Goal("mean per agent in pandas, by estimate, 3 * 10^6 rows of 10^6 agents", 0.01),

@@ -44,6 +44,7 @@ def dict_of_means(agents: list[int], values: list[float]) -> dict[int, tuple[int
 def learn_one_by_one(model: CollaborativeMean, agents: list[int], values: list[float]) -> None:
     for agent, x in zip(agents, values, strict=True):
         model.learn_one(agent, x)
+    model.wait()  # for the last ones, too
 
 
 def events(quick: bool) -> dict[str, Measured]:

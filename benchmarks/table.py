@@ -76,6 +76,7 @@ def census(quick: bool) -> Found:
         "census": w.simulate(colme.Census(), w.N, steps),
         "census_last": w.simulate(colme.Census(), w.N, steps, record=[steps]),
         "census_bare": w.simulate(colme.Census(guard=False), w.N, steps),
+        "census_bare_last": w.simulate(colme.Census(guard=False), w.N, steps, record=[steps]),
     }
     times = in_turns({name: timed(work) for name, work in works.items()}, rounds)
     found = {name: times[name].measured(1e9 / (w.N * steps)) for name in works if name != "scipy"}
@@ -164,7 +165,7 @@ PARTS = (
     Part("CL-colME and C-colME against SciPy and naive loops", against_loops,
          ("scipy", "c_over_cl", "naive", "scipy_gossip", "scipy_c")),
     Part('CL-colME at level "agent" against SciPy', level_agent, ("scipy_agent",)),
-    Part("the census", census, ("census", "census_last", "census_bare", "census_scipy")),
+    Part("the census", census, ("census", "census_last", "census_bare", "census_bare_last", "census_scipy")),
     Part("the census of 200,000 agents, in fresh processes", large_census, ("census_large", "census_memory"),
          long=True),
     Part("B-colME against a table in NumPy", b_colme, ("b_table", "b_subtract")),
