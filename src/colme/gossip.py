@@ -27,7 +27,7 @@ from colme.graphs import Graph
 u64 = np.uint64
 
 AHEAD, FAR = 2, 2**20
-"""Agents ahead of the present one whose neighbors' rows are loaded already, where all rows have more bytes than this."""
+"""Agents ahead of the present one whose neighbors' rows are loaded already, if all rows have more bytes than this."""
 EXACT = 256
 """Agents up to which `agents_heard` follows every agent's weight instead of random signs."""
 PROBES = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colme.census.mixture import Mixture, log_likelihood
+from colme.census.mixture import Mixture, log_likelihood, moments_of
 from colme.census.uncertainty import added_variance, parameter_variances
 from tests.support.edges import Floats
 from tests.support.mixtures import plain_histogram
@@ -37,7 +37,7 @@ def test_the_uncertainty_is_that_of_the_curvature() -> None:
     parameter_variances(histogram, mixture, 3, out)
     np.testing.assert_allclose(out[:4], np.linalg.inv(-hessian).diagonal()[:4], rtol=2e-3)
     added = np.empty(3)
-    added_variance(histogram, mixture, 3, added)
+    added_variance(histogram, mixture, 3, *moments_of(histogram)[1:], added)
     assert (added > out[:3]).all()  # points may have a spread all the same
     # the spread that was found is uncertain and positive: by a sum over spreads
     every = np.empty(6)
@@ -61,7 +61,8 @@ def test_the_spread_of_a_lone_component_counts_with_its_probability(z: float) ->
     kept = count > 1e-9
     histogram = plain_histogram(center[kept], count[kept], np.full(kept.sum(), noise))
     added = np.empty(2)
-    added_variance(histogram, Mixture(np.full(2, 0.5), np.array([0.0, 40.0]), spread, spread > 0.0), 2, added)
+    mixture = Mixture(np.full(2, 0.5), np.array([0.0, 40.0]), spread, spread > 0.0)
+    added_variance(histogram, mixture, 2, *moments_of(histogram)[1:], added)
     tau2 = np.linspace(0.0, 30.0 * e, 300_001)
     likelihood = np.exp(-0.5 * (tau2 / e - min(z, 6.0)) ** 2)
     evidence = likelihood.sum() * tau2[1] / 400.0

@@ -31,7 +31,6 @@ from colme.census.mixture import (
     Mixture,
     em,
     fit_mixture,
-    fit_one_component,
     moments_of,
     range_of,
 )
@@ -286,11 +285,11 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, ou
                 n_bins += 1
         histogram = Histogram(c[:n_bins], n[:n_bins], v[:n_bins], s[:n_bins], out.function[row])
         mixture = Mixture(out.weight[row], out.location[row], out.variance[row], wide)
-        mean, variance, _ = moments_of(histogram)
+        mean, variance, spread = moments_of(histogram)
         frame[row, 0], frame[row, 1] = mean, 2.0 * math.sqrt(variance)
         k, few = 1, n_effective < min(FEW, 0.99 * n_agents * total)
         if few or _skewed(histogram, mean):
-            fit_one_component(histogram, mixture)
+            mixture.weight[0], mixture.location[0], mixture.spread[0] = 1.0, mean, spread
             out.limit[row] = LIMIT if few else np.inf
         elif k_start > 0:
             k = k_start
@@ -306,7 +305,7 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, ou
                 start.spread[i] = mixture.spread[i]
         for b in range(n_bins):
             n[b] *= heard[row]
-        added_variance(histogram, mixture, k, added)
+        added_variance(histogram, mixture, k, variance, spread, added)
         for i in range(k):
             out.variance[row, i] += added[i]
         out.n_components[row] = k

@@ -13,7 +13,7 @@ import numpy as np
 
 from colme._core.jit import helper, kernel
 from colme._core.normal import normal_cdf, normal_density
-from colme.census.mixture import TINY, Mixture, moments_of
+from colme.census.mixture import TINY, Mixture
 from colme.census.variance_function import excess_noise, variance_at
 
 _FEW, _SMALL = 5.0, 0.05
@@ -23,14 +23,15 @@ _OVERLAP = 1.05
 
 
 @kernel
-def added_variance(histogram, mixture, k, out):
+def added_variance(histogram, mixture, k, everything, true, out):
     """out[i] = what uncertainty adds to the spread of component i: the variance of its location, and its expected
-    spread in excess of the fitted one, above all if the fitted one is zero.
+    spread in excess of the fitted one, above all if the fitted one is zero. `everything` is the variance of all means
+    in the histogram, `true` the part of it in excess of the noise (`moments_of`).
 
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
     means that share most samples, one may find it. So its spread counts with its probability only."""
     if k == 1:
-        out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0])
+        out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0], everything, true)
         return
     center, count, noise, sampling, function = histogram
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
@@ -53,7 +54,6 @@ def added_variance(histogram, mixture, k, out):
             d, q = center[b] - location[i], noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
             slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
             alone[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 / (q * q)
-    _, everything, true = moments_of(histogram)
     everything, true = _without_outliers(histogram, mixture, k, everything, true)
     for i in range(k):
         if everything > 0.0:
@@ -70,7 +70,7 @@ def added_variance(histogram, mixture, k, out):
 
 
 @kernel
-def _added_to_one(histogram, location, spread):
+def _added_to_one(histogram, location, spread, everything, true):
     """`added_variance` for a single component, to which all bins within eight deviations belong: no densities are
     needed.
 
@@ -93,7 +93,6 @@ def _added_to_one(histogram, location, spread):
     variance = 1.0 / first
     if spread > 0.0:
         variance += (both / first) ** 2 / max(second - both * both / first, TINY)
-    _, everything, true = moments_of(histogram)
     if everything > 0.0:
         e = min(math.sqrt(1.0 / alone), everything)
         z = spread / e if spread > 0.0 else slope * e
