@@ -207,7 +207,7 @@ def guarded_estimate(mean: Any, estimate: Any, trust: Any) -> Any:
 
 
 @equation
-def widening(A: Any, D: Any, Q: Any, V: Any, C: Any, trust: Any, n_heard: Any) -> Any:
+def widening_factor(A: Any, D: Any, Q: Any, V: Any, C: Any, trust: Any, n_heard: Any) -> Any:
     """The factor by which intervals must be widened, at least 1, by recent sums over so many agents."""
     D, Q, V, C = np.maximum(D, 0.0), np.maximum(Q, 0.0), np.maximum(V, 0.0), np.maximum(C, 0.0)
     shown = V - 2.0 * trust * A + trust * trust * D
@@ -307,7 +307,7 @@ class Judgment:
     def widening(self) -> NDArray[np.float64]:
         """The factor by which intervals must be widened, at least 1."""
         A, D, Q, V, C = self.recent.T
-        return np.asarray(widening(A, D, Q, V, C, self.trust, self._n_heard))
+        return np.asarray(widening_factor(A, D, Q, V, C, self.trust, self._n_heard))
 
     def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
@@ -325,8 +325,8 @@ class Judgment:
         return np.where(trust < 1.0, own, 0.0)
 
     def points_to_hold(self, truth: NDArray[np.float64], level: float) -> tuple[Any, Any]:
-        """Where the truth lies in the interval that `interval` moved and widened: it is in it if the method's own
-        interval ends below the first point at the lower end, and beyond the second at the upper end."""
+        """Two points for each agent. The truth lies in the interval of `interval` if the lower end of the method's own
+        interval is at most the first point, and the upper end at least the second."""
         away, own = (truth - self.guarded) / self.widening(), self._own_reach(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.estimate + (away + own) / self.weights, self.estimate + (away - own) / self.weights
@@ -369,7 +369,8 @@ class ArrayJudgment(Judgment):
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
         self._reported, self._factor = np.empty(hood.n_own), np.ones(hood.n_own)
         self.believed = False  # all agents trust the method
-        self._factor_known = False  # `widening` is that of the present sums, if all do
+        self._factor_known = False  # `_factor` is that of the present sums, if all do
+        self._widens = False  # some of it is not one
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy: its averages are views of its own room again."""
@@ -460,11 +461,11 @@ def _age(weight, since, t, trust):
 
 @kernel
 def _widen(recent, trust, n_heard, out):
-    """out[a] = `widening`; returns whether any differs from one."""
+    """out[a] = `widening_factor`; returns whether any differs from one."""
     wider = 0
     for a in range(u64(trust.size)):
         A, D, Q, V, C = recent[a, 0], recent[a, 1], recent[a, 2], recent[a, 3], recent[a, 4]
-        out[a] = widening(A, D, Q, V, C, trust[a], n_heard[a])
+        out[a] = widening_factor(A, D, Q, V, C, trust[a], n_heard[a])
         wider += 1 if out[a] != 1.0 else 0
     return wider > 0
 
