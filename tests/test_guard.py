@@ -144,6 +144,18 @@ def test_the_coverage_is_that_of_the_guarded_intervals(world: str, skip_rate: fl
     assert moved >= 2
 
 
+def test_an_interval_without_ends_holds_the_truth() -> None:
+    """Twenty agents have one sample each, no known sigma, and a guard that does not trust the census: their intervals
+    are infinite. (The others' intervals hold 18 of 20.)"""
+    samples, rng = np.full((11, 40), np.nan), np.random.default_rng(0)
+    samples[3:, :20], samples[-1, 20:] = rng.standard_normal((8, 20)), 5.0 + rng.standard_normal(20)
+    edges = [(a, (a + k) % 20) for a in range(20) for k in (1, 2, 3)] + [(a, a + 1) for a in range(20, 39, 2)]
+    recording = colme.Recording(samples, means=np.repeat([0.0, 5.0], 20))
+    trace = colme.simulate(colme.Census(), recording, graph=from_edges(edges, 40))
+    assert trace.final.lower is not None and np.isinf(trace.final.lower[20:]).all()
+    assert trace.coverage[-1] * 40 == 38
+
+
 def test_trust_is_recorded_only_where_there_is_a_guard() -> None:
     scene = colme.Scenario(n_agents=50, means=(0.0, 1.0), sigma=1.0)
     plain, guarded = colme.simulate([colme.CLColME(), colme.CLColME(guard=True)], scene, steps=30, degree=4)

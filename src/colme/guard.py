@@ -115,12 +115,12 @@ class TrustFilter:
         """Equations (3) and (4): trust[a] = lambda after these sums over all agents heard, `log_time` after the last.
         They are remembered if `keep`."""
         slot = self.votes % MEMORY
-        _learn(sums, log_time, self.probability, self.total, self.surprises, slot, self.trusting, keep, trust)
+        _learn_weights(sums, log_time, self.probability, self.total, self.surprises, slot, self.trusting, keep, trust)
         self.votes += keep
 
 
 @slp_kernel
-def _learn(sums, log_time, probability, total, surprises, slot, trusting, keep, trust):
+def _learn_weights(sums, log_time, probability, total, surprises, slot, trusting, keep, trust):
     p, moved, now, remembered = lanes_like(total), lanes_like(total), lanes_like(total), np.empty(MEMORY)
     move, fall = 0.5 * (1.0 - math.exp(-MOVE * log_time)), 1.0 - math.exp(-FALL * log_time)
     last = GRID.size - 1

@@ -184,7 +184,7 @@ class State(ABC):
     """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
     estimate: NDArray[np.float64]
-    """Collaborative estimates; NaN where an agent has none yet."""
+    """Collaborative estimates; NaN where an agent has none yet. The next step may overwrite the array."""
 
     def __init__(self, method: Method, world: World):
         self.method, self.world = method, world

@@ -23,11 +23,12 @@ _WHOLE = 1.5 * 2.0**52
 
 @equation
 def exponential(x: Any) -> Any:
-    """exp(x) for -700 <= x <= 700, to the last bit or the one before: 2^k times a polynomial of x - k ln 2."""
+    """exp(x) for -700 <= x <= 700, to 1.2 units of the last bit: 2^k times a polynomial of x - k ln 2."""
     shifted = x * _LOG2_E + _WHOLE
     k = shifted - _WHOLE
     r = (x - k * _LN_2) - k * _LN_2_REST
-    p = r * (1.0 / 479001600.0) + 1.0 / 39916800.0
+    p = r * (1.0 / 6227020800.0) + 1.0 / 479001600.0
+    p = p * r + 1.0 / 39916800.0
     p = p * r + 1.0 / 3628800.0
     p = p * r + 1.0 / 362880.0
     p = p * r + 1.0 / 40320.0
@@ -46,6 +47,7 @@ def exponential(x: Any) -> Any:
 def cumulative(u: Any) -> Any:
     """The standard normal distribution function, to 3e-11: erfc(z) = t exp(polynomial - z^2) with t = 2 / (2 + z)."""
     z = abs(u) * 0.7071067811865476
+    z = select(z < 40.0, z, 40.0)  # beyond, nothing is left
     t = 2.0 / (2.0 + z)
     y = 2.0 * t - 1.0
     p = y * -8.911517291683897e-06 + 2.071326359403732e-05
@@ -62,8 +64,7 @@ def cumulative(u: Any) -> Any:
     p = p * y + 0.047343310402105786
     p = p * y + 0.6726432205257895
     p = p * y - 0.671794084056692
-    e = p - z * z
-    tail = 0.5 * t * exponential(select(e > -700.0, e, -700.0))
+    tail = 0.5 * t * exponential(select(z < 26.0, p - z * z, -700.0))
     return select(u < 0.0, tail, 1.0 - tail)
 
 

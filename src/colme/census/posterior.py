@@ -57,6 +57,8 @@ _SMALLEST = 1e-8
 """Bins with less mass are left out."""
 _DEVIANT = 20.0
 """A grid has a mixture of its own if its mean deviates by more than sqrt(20) = 4.5 standard errors from the others."""
+_VAST = 1e300
+"""A sampling variance that is infinite, for arithmetic that has no branch."""
 _ROUNDING = 1e-17
 """Components of a posterior with less probability are lost in rounding."""
 _NEWTON = 1e-5
@@ -416,7 +418,7 @@ def find_posteriors(mean, noise, prior, value, out, below):
         for lane in range(n_priors, size):
             none[lane], limit[lane], first_group[lane] = none[0], limit[0], first_group[0]
         for lane in range(size):
-            x[lane], s2[lane] = mean[a + lane], noise[a + lane]
+            x[lane], s2[lane] = mean[a + lane], min(noise[a + lane], _VAST)
             total[lane], shift[lane], square[lane], kept[lane] = none[lane], 0.0, none[lane] * s2[lane], none[lane]
             best[lane], which[lane] = 0.0, first_group[lane]
         if with_values:
@@ -426,9 +428,14 @@ def find_posteriors(mean, noise, prior, value, out, below):
                 under[lane] = none[lane] * alone[lane]
         for i in range(k):
             for lane in range(n_priors):
-                weight[lane], location[lane], spread[lane], relative[lane], slope[lane] = _component(
-                    prior, prior.row[a + lane], i
-                )
+                row = prior.row[a + lane]
+                if row >= 0 and i < prior.n_components[row]:
+                    weight[lane], location[lane] = prior.weight[row, i], prior.location[row, i]
+                    spread[lane] = prior.variance[row, i]
+                    relative[lane], slope[lane] = variance_at(prior.function[row], location[lane], spread[lane])
+                else:
+                    weight[lane] = location[lane] = spread[lane] = slope[lane] = 0.0
+                    relative[lane] = 1.0
             for lane in range(n_priors, size):
                 weight[lane], location[lane], spread[lane] = weight[0], location[0], spread[0]
                 relative[lane], slope[lane] = relative[0], slope[0]
@@ -449,17 +456,19 @@ def find_posteriors(mean, noise, prior, value, out, below):
                     u = (away[lane] - moved[lane]) / math.sqrt(max(variance[lane], TINY))
                     under[lane] += p[lane] * cumulative(u)
         for lane in range(size):
-            there, scale = x[lane] == x[lane], 1.0 / total[lane]
-            known = there and total[lane] > 0.0 and s2[lane] < np.inf
+            there, scale = x[lane] == x[lane], 1.0 / max(total[lane], TINY)
+            known = there and total[lane] > 0.0 and noise[a + lane] < np.inf
             away_from_x = shift[lane] * scale
             out.estimate[a + lane] = x[lane] + away_from_x if known else x[lane]
-            out.variance[a + lane] = max(square[lane] * scale - away_from_x * away_from_x, 0.0) if known else s2[lane]
+            out.variance[a + lane] = (
+                max(square[lane] * scale - away_from_x * away_from_x, 0.0) if known else noise[a + lane]
+            )
             out.kept[a + lane] = kept[lane] * scale if known else 1.0
             out.group[a + lane] = int(which[lane]) if there else 0
             out.probability[a + lane] = best[lane] * scale if known else 0.0
         if with_values:
             for lane in range(size):
-                known = total[lane] > 0.0 and s2[lane] < np.inf
+                known = total[lane] > 0.0 and noise[a + lane] < np.inf
                 found = under[lane] / total[lane] if known else alone[lane]
                 below[a + lane] = found if x[lane] == x[lane] else np.nan
         a += size
@@ -483,17 +492,6 @@ def _together(row, a):
     while size < most and row[a + size] == row[a]:
         size += u64(1)
     return (size, True) if size == most or size >= u64(LANES // 4) else (most, False)
-
-
-@helper
-def _component(prior, row, i):
-    """(weight, location, variance) of component i, and the variance of samples there and its squared slope; without
-    weight where there is no such component."""
-    if row < 0 or i >= prior.n_components[row]:
-        return 0.0, 0.0, 0.0, 1.0, 0.0
-    location, variance = prior.location[row, i], prior.variance[row, i]
-    relative, slope = variance_at(prior.function[row], location, variance)
-    return prior.weight[row, i], location, variance, relative, slope
 
 
 @helper

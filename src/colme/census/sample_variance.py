@@ -97,7 +97,7 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
 @kernel
 def _known_noise(variance, factor, count, out):
     for a in range(out.size):
-        out[a] = variance[a] * factor[a] / count[a]
+        out[a] = variance[a] * factor[a] / count[a] if count[a] > 0 else np.inf
 
 
 class SamplingNoise:

@@ -94,7 +94,7 @@ def _added_to_one(histogram, location, spread, everything, true):
     if spread > 0.0:
         variance += (both / first) ** 2 / max(second - both * both / first, TINY)
     if everything > 0.0:
-        e = min(math.sqrt(1.0 / alone), everything)
+        e = min(math.sqrt(1.0 / max(alone, TINY)), everything)
         z = spread / e if spread > 0.0 else slope * e
         _, expected = _expected_spread(z, e, max(true, e))
         variance += max(0.0, e * expected - spread)
