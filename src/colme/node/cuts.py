@@ -15,6 +15,7 @@ docs/developer/node.md.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -96,7 +97,7 @@ def forgive_saved(raw: bytes, name: str) -> bytes | None:
     return to_bytes(saved)
 
 
-class ReconsideredCuts:
+class ReconsideredCuts(ABC):
     """The part of a core that holds its cut edges and reconsiders them."""
 
     agent: Any
@@ -114,16 +115,19 @@ class ReconsideredCuts:
     _heard: dict[str, Heard]
 
     @property
+    @abstractmethod
     def neighbors(self) -> list[str]:
-        raise NotImplementedError
+        """The neighbors that the agent still uses."""
 
     @property
+    @abstractmethod
     def inner(self) -> Any:
-        raise NotImplementedError
+        """The agent of the method, without its guard."""
 
     @property
+    @abstractmethod
     def mean(self) -> Any:
-        raise NotImplementedError
+        """The mean of the own samples."""
 
     def note_cut(self, name: str, now: float) -> None:
         """Note that an agent which is not a neighbor has cut the edge, so that it is not added."""
