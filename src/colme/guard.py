@@ -553,6 +553,10 @@ class GuardedState(State):
     def isolated(self) -> int:
         return self.inner.isolated
 
+    @property
+    def radius(self) -> Any:
+        return self.inner.radius
+
     def graph(self) -> Graph:
         return self.inner.graph()
 

@@ -238,6 +238,12 @@ class State(ABC):
         """The posterior probability that each true mean lies below a value; NaN: there is none."""
         return np.full(len(value), math.nan)
 
+    @property
+    def radius(self) -> Any:
+        """Half the width of the interval around each agent's own mean, or one number for all, where the method compares
+        intervals; NaN where it does not."""
+        return math.nan
+
 
 class NeighborState(State):
     """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics."""

@@ -327,6 +327,10 @@ class ColState(State):
         self.wrong, self.lost = included - alike, self._n_right - alike
 
     @property
+    def radius(self) -> Any:
+        return self.radii.around_means(self.world)
+
+    @property
     def wrong_share(self) -> float:  # type: ignore[override]
         return self.wrong / self._n_wrong if self._n_wrong else 0.0
 

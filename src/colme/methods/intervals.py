@@ -207,7 +207,7 @@ class Radii:
     """What compares the agents' intervals; None: they are apart where they do not touch."""
 
     def __init__(self, bound: Bound, sigma: Any):
-        self.table, self.sigma = radius_table(bound), sigma
+        self.bound, self.table, self.sigma = bound, radius_table(bound), sigma
 
     def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
         """At step t, or `ahead` of it."""
@@ -229,6 +229,12 @@ class Radii:
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t or `ahead` of it, around the means of that step."""
         return [(mean, self.now(world, ahead))]
+
+    def around_means(self, world: World) -> Any:
+        """Half the width of an interval around each own mean that holds at all times (`IntervalAgent.radius`)."""
+        if self.bound.name == "difference":
+            return Radii(Bound(0.5 * self.bound.gamma), self.sigma).now(world)
+        return self.now(world)
 
 
 class StandardErrors(Radii):
@@ -260,18 +266,21 @@ class MomentRadii(Radii):
         """Each agent has its own radii."""
         return None
 
-    def table_of(self, world: World) -> NDArray[np.float64]:
-        """Centers and radii at step t, (statistics, 2, agents)."""
-        moments = world.moments
+    def table_of(self, world: World, statistics: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Centers and radii at step t, (statistics, 2, agents); of other statistics than those that are compared."""
+        moments, chosen = world.moments, self._statistics if statistics is None else statistics
         assert moments is not None
-        out = np.empty((len(self._statistics), 2, world.n_agents))
+        out = np.empty((len(chosen), 2, world.n_agents))
         unit = self.table.up_to(world.t)
-        fill_intervals(out, self._statistics, world.mean, moments.second, moments.fourth, world.n_samples, unit)
+        fill_intervals(out, chosen, world.mean, moments.second, moments.fourth, world.n_samples, unit)
         return out
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t: runs that keep moments take one step at a time."""
         return [(center, radius) for center, radius in self.table_of(world)]
+
+    def around_means(self, world: World) -> Any:
+        return self.table_of(world, np.array([MEAN]))[0, 1]
 
 
 class IntervalState(NeighborState):
@@ -280,6 +289,10 @@ class IntervalState(NeighborState):
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.radii = method.radii(world, graph)
+
+    @property
+    def radius(self) -> Any:
+        return self.radii.around_means(self.world)
 
     def prune(self, world: World) -> None:
         """Cut the edges whose intervals do not overlap at step t."""
@@ -296,6 +309,10 @@ class PruningState(State):
         self.edges = KeptEdges(graph, world.class_, world.hood)
         self.radii = method.radii(world, graph)
         self.estimate = np.full(world.n_agents, np.nan)
+
+    @property
+    def radius(self) -> Any:
+        return self.radii.around_means(self.world)
 
     def prune(self, world: World) -> None:
         self.prune_by(world, world.mean, 0, world.reference)

@@ -1,0 +1,134 @@
+"""The messages that every feed sends to the renderer (live.js): a head in JSON, then arrays as bytes.
+
+A message is the length of the head in four bytes (little-endian), the head, and the arrays in the order in which
+head["arrays"] lists them, [name, type, length] or [name, type, length, low, high]. Head and arrays begin at multiples
+of eight bytes, so that a browser reads them in place. The types are those of NumPy: u1, u2, u4, f8.
+
+Numbers of agents are sent as codes: with `low` and `high`, code c of type u1 or u2 is low + c (high - low) / (top - 1),
+where top, the largest code, stands for NaN. Two bytes place a number within 1/131000 of the range of its frame.
+
+The kinds of messages, in head["kind"]:
+
+start   what is shown: title, agents, edges, panels (one per method). It may come again: a new start replaces all.
+frame   one moment: the numbers of all agents at time t. Frames do not refer to each other, so that any can be skipped.
+note    a sentence for the person who watches.
+end     there are no more frames.
+
+A recording is the start, its frames and the end, each behind its length in four bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from colme.errors import ColmeError
+
+VERSION = 1
+_ALIGN = 8
+_TYPES = {"u1": np.dtype("<u1"), "u2": np.dtype("<u2"), "u4": np.dtype("<u4"), "f8": np.dtype("<f8")}
+LONGEST_NAME = 120
+"""Characters of a name that are sent; the rest is left out."""
+
+
+class Codes(NamedTuple):
+    """Numbers as codes of one or two bytes; see above."""
+
+    values: NDArray[np.unsignedinteger[Any]]
+    low: float
+    high: float
+
+
+def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
+    """The codes of numbers, over their own range. Infinite numbers are NaN."""
+    given = np.asarray(numbers, np.float64)
+    top = 256**n_bytes - 1
+    known = np.isfinite(given)
+    low, high = (float(given[known].min()), float(given[known].max())) if known.any() else (0.0, 0.0)
+    room = high - low
+    kind = np.dtype(f"<u{n_bytes}")
+    if not room > 0:
+        return Codes(np.where(known, 0, top).astype(kind), low, high)
+    place = np.where(known, (given - low) / room, 0.0)
+    return Codes(np.where(known, np.rint(place * (top - 1)), top).astype(kind), low, high)
+
+
+def from_codes(codes: Codes) -> NDArray[np.float64]:
+    """The numbers that the renderer reads."""
+    top = 256**codes.values.dtype.itemsize - 1
+    numbers: NDArray[np.float64] = codes.low + codes.values / (top - 1) * (codes.high - codes.low)
+    numbers[codes.values == top] = np.nan
+    return numbers
+
+
+def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = None) -> bytes:
+    """A message. NaN and infinity in the head become null."""
+    listed, parts = [], []
+    for name, array in (arrays or {}).items():
+        values = array.values if isinstance(array, Codes) else array
+        kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+        entry: list[Any] = [name, kind, int(values.size)]
+        listed.append([*entry, array.low, array.high] if isinstance(array, Codes) else entry)
+        parts.append(np.ascontiguousarray(values, _TYPES[kind]).tobytes())
+    text = json.dumps(_plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
+    text += b" " * (-(4 + len(text)) % _ALIGN)
+    return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
+
+
+def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Head and arrays of a message, codes as numbers: what the renderer makes of it."""
+    at = 4 + int.from_bytes(message[:4], "little")
+    head = json.loads(message[4:at])
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, kind, size, *ends in head.pop("arrays"):
+        values = np.frombuffer(message, _TYPES[kind], size, at)
+        arrays[name] = from_codes(Codes(values, *ends)) if ends else values
+        at += values.nbytes + -values.nbytes % _ALIGN
+    return head, arrays
+
+
+def join(messages: Iterable[bytes]) -> bytes:
+    """A recording of messages."""
+    return b"".join(len(each).to_bytes(4, "little") + each for each in messages)
+
+
+def split(recording: bytes) -> Iterator[bytes]:
+    """The messages of a recording."""
+    at = 0
+    while at < len(recording):
+        length = int.from_bytes(recording[at : at + 4], "little")
+        at += 4
+        if at + length > len(recording):
+            raise ColmeError("the recording is torn: it ends within a message. Make it again.")
+        yield recording[at : at + length]
+        at += length
+
+
+def note(text: str) -> bytes:
+    return pack({"kind": "note", "text": text})
+
+
+def end() -> bytes:
+    return pack({"kind": "end"})
+
+
+def short_name(name: str) -> str:
+    """A name as it is sent: of bounded length, and without characters that JSON in UTF-8 cannot hold."""
+    clean = name.encode("utf-8", "replace").decode()
+    return clean if len(clean) <= LONGEST_NAME else clean[: LONGEST_NAME - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """The value with None in place of numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
