@@ -10,8 +10,8 @@
 const MOST_FRAMES = 1200;       // kept; beyond that, every second one of the older half is dropped
 const FRAMES_PER_SECOND = 12;   // of a recording, at speed 1
 const MOST_LINES = 300;         // agents whose estimates are drawn as lines; more are drawn as a density
-const MOST_NODES = 1200;        // in the picture of the graph
-const MOST_DRAWN_EDGES = 8000;
+const MOST_NODES = 2500;        // in the picture of the graph
+const MOST_DRAWN_EDGES = 20000;
 const MOST_LABELS = 40;         // nodes that have their names beside them
 const MOST_ROWS = 300;          // of the table of a fleet
 const STALLED = 15;             // seconds without news after which a stream is said to have stalled
@@ -262,13 +262,12 @@ export function clean(text, most = 60) {  // a name as it is shown: no control o
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) {
-    const [mantissa, exponent] = value.toExponential(2).split("e");
-    return `${mantissa}·10${superscript(Number(exponent))}`.replace("-", "−");
+  const size = Math.abs(value), power = size > 0 ? Math.floor(Math.log10(size) + 1e-12) : 0;
+  if (size > 0 && (power < -3 || power > 6)) {
+    const mantissa = (value / 10 ** power).toLocaleString("en-US", { maximumFractionDigits: digits - 2 });
+    return `${mantissa === "1" ? "" : `${mantissa}·`}10${superscript(power)}`.replace("-", "−");
   }
-  const places = size >= 1e5 ? 0 : Math.max(0, digits - 1 - Math.max(0, Math.floor(Math.log10(size || 1))));
-  return value.toLocaleString("en-US", { maximumFractionDigits: places }).replace("-", "−");
+  return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, digits - 1 - power) }).replace("-", "−");
 }
 
 function superscript(n) {
@@ -355,7 +354,7 @@ class Picture {  // a canvas that fills its place, at the resolution of the scre
     for (const tick of x.ticks(width / 70)) {
       const at = Math.round(x.at(tick)) + 0.5;
       pen.beginPath(); pen.moveTo(at, this.height - bottom); pen.lineTo(at, this.height - bottom + 4); pen.stroke();
-      if (at < this.width - right - 30) pen.fillText(number(tick), at, this.height - bottom + 6);
+      if (at < this.width - right - 20 - 5 * unit.length) pen.fillText(number(tick), at, this.height - bottom + 6);
     }
     pen.textAlign = "right";
     pen.fillText(unit, this.width - right, this.height - bottom + 6);
@@ -400,12 +399,6 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     const from = log && film.start.log ? Math.max(first, 1) : Math.min(first, last);
     this.x = new Axis(from, Math.max(last, from + 1e-9), left, this.width - right, log && film.start.log);
     this.y = new Axis(low, high, this.height - bottom, top, false);
-  }
-  edge(k) {  // where the column of frame k begins
-    const frames = this.view.film.frames;
-    if (k <= 0) return this.x.at(frames[0].t);
-    if (k >= frames.length) return this.x.at(frames[frames.length - 1].t);
-    return (this.x.at(frames[k - 1].t) + this.x.at(frames[k].t)) / 2;
   }
   draw(position) {
     const { view } = this, { film } = view;
@@ -466,73 +459,60 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     pen.stroke();
   }
   paintDensity(pen) {  // a column per frame, scaled by its largest entry, so that cloud and lines are both visible
-    const { film } = this.view, { top, bottom } = this.margin;
-    const rows = Math.max(40, Math.min(480, Math.round((this.height - top - bottom) * this.ratio / 1.5)));
+    const { film } = this.view, { top, bottom } = this.margin, n = film.frames.length;
+    const rows = Math.max(40, Math.min(360, Math.round((this.height - top - bottom) * this.ratio / 2)));
     const strip = document.createElement("canvas");
-    strip.width = 1; strip.height = rows;
+    strip.width = n; strip.height = rows;
     const small = strip.getContext("2d"), image = small.createImageData(1, rows);
-    for (let k = 0; k < film.frames.length; k++) {
+    for (let k = 0; k < n; k++) {
       this.fillColumn(image.data, film.frames[k], rows);
-      small.putImageData(image, 0, 0);
-      const from = this.edge(k), to = this.edge(k + 1);
-      pen.drawImage(strip, 0, 0, 1, rows, from, top, Math.max(to - from, 0.5) + 0.3, this.height - top - bottom);
+      small.putImageData(image, k, 0);
+    }
+    const place = (k) => Math.round(this.x.at(film.frames[k].t) * this.ratio) / this.ratio;
+    for (let k = 0; k + 1 < n; k++) {  // the browser interpolates between the middles of two columns
+      const from = place(k), to = place(k + 1);
+      if (to > from) pen.drawImage(strip, k + 0.5, 0, 1, rows, from, top, to - from, this.height - top - bottom);
     }
   }
   fillColumn(pixels, frame, rows) {
-    const { view } = this, { film } = view, panel = frame.panels[this.panel], keys = view.colors.length;
-    const mass = (this.mass && this.mass.length === rows * (keys + 1)) ? this.mass.fill(0)
-      : (this.mass = new Float32Array(rows * (keys + 1)));
-    const total = this.total && this.total.length === rows ? this.total.fill(0) : (this.total = new Float32Array(rows));
-    const place = rows / (this.y.high - this.y.low);
+    const { view } = this, panel = frame.panels[this.panel], keys = view.colors.length;
+    const mass = Array(keys + 1).fill(null), of = (key) => mass[key] ?? (mass[key] = new Float32Array(rows));
     if (panel.density) {
       const counts = panel.density.codes, bins = 480, classes = counts.length / bins;
       for (let c = 0; c < classes; c++) {
-        const key = classes > 1 && view.colorBy === "class" ? c % keys : keys;
-        for (let b = 0; b < bins; b++) {
-          if (counts[c * bins + b]) mass[Math.floor((bins - 1 - b + 0.5) * rows / bins) * (keys + 1) + key] += counts[c * bins + b];
-        }
+        const into = of(classes > 1 && view.colorBy === "class" ? c % keys : keys);
+        for (let b = 0; b < bins; b++) into[Math.floor((bins - 0.5 - b) * rows / bins)] += counts[c * bins + b];
       }
     } else {
-      const column = panel.estimate;
+      const column = panel.estimate, place = rows / (this.y.high - this.y.low);
       for (let i = 0; i < column.length; i++) {
         const value = column.at(i);
         if (!(value >= this.y.low && value < this.y.high)) continue;
-        const row = rows - 1 - Math.min(rows - 1, Math.floor((value - this.y.low) * place));
-        mass[row * (keys + 1) + view.keyOf(frame, this.panel, i)]++;
+        of(view.keyOf(frame, this.panel, i))[rows - 1 - Math.min(rows - 1, Math.floor((value - this.y.low) * place))]++;
       }
     }
-    let peak = 0;
+    const used = mass.map((each, key) => key).filter((key) => mass[key]);
+    let all = 0, squares = 0;
     for (let row = 0; row < rows; row++) {
       let sum = 0;
-      for (let key = 0; key <= keys; key++) sum += mass[row * (keys + 1) + key];
-      total[row] = sum;
+      for (const key of used) sum += mass[key][row];
+      all += sum; squares += sum * sum;
     }
-    this.smooth(total, film.nAgents);
+    const occupied = squares > 0 ? all * all / squares : 0;  // rows that hold most agents: few where there are lines
+    const turns = Math.min(120, Math.round(2 * (0.045 * occupied) ** 2));
+    for (const key of used) smooth(mass[key], turns);
+    let peak = 0;
+    const total = new Float32Array(rows);
+    for (const key of used) for (let row = 0; row < rows; row++) total[row] += mass[key][row];
     for (let row = 0; row < rows; row++) peak = Math.max(peak, total[row]);
     for (let row = 0; row < rows; row++) {
-      let red = 0, green = 0, blue = 0, sum = 0;
-      for (let near = Math.max(0, row - 2); near <= Math.min(rows - 1, row + 2); near++) {
-        for (let key = 0; key <= keys; key++) {
-          const m = mass[near * (keys + 1) + key];
-          if (!m) continue;
-          const color = key < keys ? view.colors[key] : view.ink.otherRgb;
-          red += m * color[0]; green += m * color[1]; blue += m * color[2]; sum += m;
-        }
+      const at = 4 * row, sum = total[row];
+      for (let c = 0; c < 3; c++) {
+        let color = 0;
+        for (const key of used) color += mass[key][row] * (key < keys ? view.colors[key] : view.ink.otherRgb)[c];
+        pixels[at + c] = sum > 0 ? color / sum : 127;
       }
-      const at = 4 * row;
-      if (sum > 0) { pixels[at] = red / sum; pixels[at + 1] = green / sum; pixels[at + 2] = blue / sum; }
-      pixels[at + 3] = peak > 0 ? 255 * Math.sqrt(total[row] / peak) : 0;
-    }
-  }
-  smooth(total, n) {  // a binomial filter, wider where agents are few
-    const turns = n > 20000 ? 1 : n > 2000 ? 2 : 4;
-    for (let turn = 0; turn < turns; turn++) {
-      let before = total[0];
-      for (let row = 1; row < total.length - 1; row++) {
-        const here = total[row];
-        total[row] = 0.25 * before + 0.5 * here + 0.25 * total[row + 1];
-        before = here;
-      }
+      pixels[at + 3] = peak > 0 ? 255 * Math.sqrt(sum / peak) : 0;
     }
   }
   truths(frame) {  // the true means, where they are few
@@ -623,6 +603,17 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
   }
 }
 
+function smooth(values, turns) {  // a binomial filter, so many times
+  for (let turn = 0; turn < turns; turn++) {
+    let before = values[0];
+    for (let row = 1; row < values.length - 1; row++) {
+      const here = values[row];
+      values[row] = 0.25 * before + 0.5 * here + 0.25 * values[row + 1];
+      before = here;
+    }
+  }
+}
+
 class GraphPicture extends Picture {  // agents and the edges that are left, pulled together by them
   constructor(view, panel) {
     super(view, "graph of the agents", "colme-graph");
@@ -664,18 +655,17 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     const alive = frame.panels[this.panel].alive, heat = this.heat;
     const fx = this.fx && this.fx.length === n ? this.fx.fill(0) : (this.fx = new Float32Array(n));
     const fy = this.fy && this.fy.length === n ? this.fy.fill(0) : (this.fy = new Float32Array(n));
-    const space = 1 / Math.sqrt(n);
     let degree = 0;
     for (let e = 0; e < this.which.length; e++) if (isSet(alive, this.which[e])) degree++;
-    const spring = 0.25 * n / Math.max(n, 2 * degree) + 0.02;
+    const spring = 0.2 * n / Math.max(n, 2 * degree);
     for (let e = 0; e < this.which.length; e++) {
       if (!isSet(alive, this.which[e])) continue;
       const a = this.from[e], b = this.to[e], dx = px[b] - px[a], dy = py[b] - py[a];
       fx[a] += spring * dx; fy[a] += spring * dy; fx[b] -= spring * dx; fy[b] -= spring * dy;
     }
-    this.repel(fx, fy, 0.35 * space * space);
+    this.repel(fx, fy, 0.05 / n);
     for (let i = 0; i < n; i++) {
-      fx[i] -= 0.03 * px[i]; fy[i] -= 0.03 * py[i];
+      fx[i] -= 0.02 * px[i]; fy[i] -= 0.02 * py[i];
       vx[i] = 0.6 * (vx[i] + fx[i]); vy[i] = 0.6 * (vy[i] + fy[i]);
       const speed = Math.hypot(vx[i], vy[i]), most = 0.08 * heat;
       const factor = speed > most ? most / speed : 1;
