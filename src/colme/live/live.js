@@ -895,7 +895,7 @@ class View {
     this.root = root; this.feed = feed; this.options = options;
     this.film = new Film();
     this.position = 0; this.playing = false; this.following = feed.live; this.speed = 1;
-    this.colorBy = "class"; this.log = true; this.selected = -1; this.pinned = false; this.theme = "auto";
+    this.colorBy = "class"; this.log = true; this.selected = -1; this.pinned = false; this.theme = root.dataset.theme || "auto";
     this.still = window.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
     this.dirty = true; this.times = []; this.clouds = []; this.graphs = []; this.curves = null;
     this.colors = PALETTE.map(rgb);
@@ -929,7 +929,7 @@ class View {
     this.colorBox = select("color", ["class", "group"], "class", (value) => { this.colorBy = value; this.dirty = true; },
       (v) => v === "class" ? "by true class" : "by found group");
     this.axisBox = select("time", ["log", "linear"], "log", (value) => { this.log = value === "log"; this.dirty = true; });
-    this.themeBox = select("theme", ["auto", "light", "dark"], "auto", (value) => { this.theme = value; this.dress(); });
+    this.themeBox = select("theme", ["auto", "light", "dark"], this.theme, (value) => { this.theme = value; this.dress(); });
     this.agentBox = element("input", { type: "text", size: 8, class: "colme-agent", "aria-label": "agent",
       placeholder: "agent", onchange: () => this.choose(this.agentBox.value) });
     const help = element("details", { class: "colme-help" }, element("summary", { text: "Keys" }),

@@ -36,10 +36,11 @@ def compressed(messages: Iterable[bytes]) -> bytes:
     return zlib.compress(join(messages), 9)
 
 
-def page(messages: Iterable[bytes], *, title: str = "") -> str:
-    """The page as HTML."""
+def page(messages: Iterable[bytes], *, title: str = "", theme: str = "") -> str:
+    """The page as HTML. `theme`: "light" or "dark" (default: as the reader's system)."""
     script, style = asset("live.js") + _START, asset("live.css")
-    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
     data = base64.b64encode(compressed(messages)).decode()
     return f"""<!doctype html>
 <html lang="en">
@@ -51,7 +52,7 @@ def page(messages: Iterable[bytes], *, title: str = "") -> str:
 <style>{style}</style>
 </head>
 <body class="colme-page">
-<main id="view"><noscript>This page shows a recording and needs JavaScript. It asks for nothing from outside.</noscript></main>
+<main id="view" data-theme="{theme}"><noscript>This page plays a recording: it needs JavaScript.</noscript></main>
 <script type="application/octet-stream" id="recording">{data}</script>
 <script type="module">{script}</script>
 </body>
