@@ -975,7 +975,8 @@ class View {
     const below = element("div", { class: "colme-below" }, this.curvesFigure,
       element("section", { class: "colme-agent-of", "aria-label": "agent" }, element("h2", { text: "Agent" }), this.details));
     this.views.replaceChildren(element("div", { class: `colme-panels colme-panels-${Math.min(columns.length, 4)}` }, ...columns), below);
-    this.title.textContent = clean(start.title || this.options.title || "colme", 160);
+    this.title.textContent = clean(start.title || this.options.title || "", 160);
+    this.title.hidden = !this.title.textContent;
     this.colorBox.hidden = false;
     if (!this.film.columns.class && this.colorBy === "class") this.setColor("group");
     this.axisBox.hidden = !start.log;
