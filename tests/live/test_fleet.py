@@ -190,7 +190,7 @@ def test_groups_keep_their_numbers_when_agents_are_added() -> None:
 
 def test_radii_are_sent_where_nobody_has_an_interval() -> None:
     frame = Watched(ann=status(lower=None, upper=None), bob=status(lower=None, upper=None, radius=-1)).frame()
-    np.testing.assert_array_equal(frame[1]["0/radius"], [1.0, math.nan])
+    np.testing.assert_allclose(frame[1]["0/radius"], [1.0, math.nan])
     assert "0/below" not in frame[1]
 
 
@@ -296,9 +296,19 @@ def test_a_status_with_wrong_values_is_shown_as_far_as_it_can_be(wrong: Any) -> 
         assert row_of(frame, "bob")["mean"] == 2.0
 
 
-def test_one_absurd_number_does_not_blur_the_others() -> None:
-    frame = Watched(ann=status(1.0), bob=status(1.001), liar=status(1e299)).frame()
-    assert frame[1]["mean"].tolist() == [1.0, 1.001, 1e299]
+def test_an_absurd_number_is_in_the_table_but_not_drawn_and_a_note_says_so() -> None:
+    watched = Watched(ann=status(1.0), bob=status(1.001), liar=status(1e299))
+    watched.poll()
+    told, frame = watched.poll()
+    np.testing.assert_allclose(frame[1]["mean"], [1.0, 1.001, math.nan])
+    assert np.isnan(frame[1]["0/above"]).tolist() == [False, False, True]
+    assert row_of(frame, "liar")["mean"] == 1e299 and "Numbers of liar are far" in told[0]["text"]
+    assert [head["kind"] for head, _ in watched.poll()] == ["frame"]
+
+
+def test_a_class_far_away_is_drawn_also_when_estimates_agree() -> None:
+    frame = Watched(**{f"n-{k}": status(1e-3 * k + 500 * (k > 6), estimate=500.0 * (k > 6)) for k in range(9)}).frame()
+    assert np.isfinite(frame[1]["mean"]).all() and np.isfinite(frame[1]["0/estimate"]).all()
 
 
 def test_an_empty_status_is_an_answer_without_numbers() -> None:
@@ -340,4 +350,4 @@ def test_real_nodes_that_cut_edges_fall_into_groups() -> None:
     assert bits(frame, "0/fresh") == bits(frame, "0/alive") and frame[0]["panels"][0]["metrics"]["answering"] == 6
     groups = frame[1]["0/group"].tolist()
     assert len(set(groups[:3])) == len(set(groups[3:])) == 1 and groups[0] != groups[3]
-    np.testing.assert_array_equal(frame[1]["mean"], [core.mean for core in fleet.cores])
+    np.testing.assert_allclose(frame[1]["mean"], [core.mean for core in fleet.cores], atol=1e-3)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +380,21 @@ def test_a_watch_ends_when_it_is_stopped() -> None:
     stop.set()
     thread.join()
     assert unpack(found[-1])[0]["kind"] == "end"
+
+
+def test_a_browser_gets_the_frames_of_a_process_until_sigterm(tmp_path: Path) -> None:
+    pytest.importorskip("colme.live.server")
+    reports = tmp_path / "reports.jsonl"
+    reports.write_bytes(line("ann", 4.0))
+    words = [sys.executable, "-m", "colme", "node", "watch", "--web", "--reports", str(reports), "--every", "0.1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            with urllib.request.urlopen(process.stdout.readline().strip() + "frames", timeout=120) as stream:
+                data = (each[6:].strip() for each in stream if each.startswith(b"data: "))
+                events = (unpack(base64.b64decode(each))[0]["kind"] for each in data if each != b"1")  # 1: it is alive
+                kinds = list(islice(events, 3))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0 and kinds == ["start", "frame", "frame"]
+        finally:
+            process.kill()

@@ -465,19 +465,16 @@ def _live_page(port: int, opened: bool | None) -> Iterator[Callable[[bytes], Non
     import sys
     import webbrowser
 
-    from colme.live.server import Broadcast, LiveServer
+    from colme.live.broadcast import Broadcast
+    from colme.live.server import LiveServer
 
     broadcast = Broadcast()
-    server = LiveServer(broadcast, port=port)
-    server.start()
-    try:
+    with LiveServer(broadcast, port=port) as server:
         click.echo(server.url)
         say("Ctrl-C ends the watch.")
         if sys.stdout.isatty() if opened is None else opened:
             webbrowser.open(server.url)
         yield broadcast.publish
-    finally:
-        server.stop()
 
 
 def _counted(status: dict[str, Any]) -> dict[str, Any]:

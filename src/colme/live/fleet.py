@@ -3,7 +3,8 @@
 The agents are the nodes that are asked or that report, and the neighbors that they name. Agents and edges are only
 added, so that frames remain valid: those that are gone stay, silent and not alive.
 
-Numbers are sent as they are, not as codes: one node that reports 1e200 would leave all others the same code.
+A number that is absurdly far from all others (a broken sensor, a lie) is not drawn, because nothing else could be seen
+beside it. The table has it, and a note says so.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from numpy.typing import NDArray
 
 from colme.errors import printable
 from colme.live.groups import GroupNumbers
-from colme.live.messages import VERSION, Codes, note, pack, short_name
+from colme.live.messages import VERSION, Codes, note, pack, short_name, to_codes
 from colme.live.statements import Answer, Hearsay, Statement, key_of
 
 MOST_AGENTS = 2000
 MOST_EDGES = 20_000
-MOST_ROWS = 500
+MOST_ROWS = 300
 """Agents that have a row in the table, the first ones: with rows of 2000 agents, a frame would be half a megabyte."""
+FAR = 1e6
+"""Numbers are drawn up to so many median deviations from the median of the means."""
 COLOR = "#0072b2"
 _LARGEST_COUNT = 2**32 - 1
 
@@ -196,15 +199,16 @@ class FleetFeed:
         alive, fresh = self._edge_states()
         recent = np.array([agent.recent for agent in agents], bool)
         counts = [min(agent.samples or 0, _LARGEST_COUNT) for agent in agents]
+        mean, estimate = self._drawn(self._column("mean"), self._column("estimate"))
         arrays: dict[str, NDArray[Any] | Codes] = {
-            "mean": self._column("mean"),
+            "mean": to_codes(mean),
             "count": np.array(counts, np.uint32),
             "state": recent.astype(np.uint8),
-            "0/estimate": self._column("estimate"),
+            "0/estimate": to_codes(estimate),
             "0/alive": np.packbits(alive, bitorder="little"),
             "0/fresh": np.packbits(fresh, bitorder="little"),
             "0/group": self._groups.renumber(self._components(alive)),
-            **{f"0/{name}": column for name, column in self._intervals().items()},
+            **{f"0/{name}": to_codes(column) for name, column in self._intervals(estimate).items()},
         }
         panel: dict[str, Any] = {"metrics": {
             "answering": int(recent.sum()), "silent": int((~recent).sum()), "edges": int(alive.sum()),
@@ -221,9 +225,20 @@ class FleetFeed:
     def _column(self, key: str) -> NDArray[np.float64]:
         return np.array([agent.number(key) for agent in self._agents], np.float64)
 
-    def _intervals(self) -> dict[str, NDArray[np.float64]]:
+    def _drawn(self, mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Means and estimates without those that are absurdly far from most means."""
+        known = mean[np.isfinite(mean)]
+        center = float(np.median(known)) if len(known) else 0.0
+        limit = FAR * float(np.median(np.abs(known - center))) if len(known) else 0.0
+        if not limit > 0:
+            return [mean, estimate]
+        far = [np.abs(column - center) > limit for column in (mean, estimate)]
+        for place in np.flatnonzero(far[0] | far[1])[:1].tolist():
+            self._say_once(f"Numbers of {self._agents[place].label} are far from all others: they are not drawn.")
+        return [np.where(beyond, np.nan, column) for beyond, column in zip(far, (mean, estimate), strict=True)]
+
+    def _intervals(self, estimate: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Distances from the estimates to the ends of their intervals; if nobody has one, the radii of the means."""
-        estimate = self._column("estimate")
         below, above = estimate - self._column("lower"), self._column("upper") - estimate
         wrong = ~((below >= 0) & (above >= 0))
         if wrong.all():
