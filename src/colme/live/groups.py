@@ -11,7 +11,8 @@ MOST_GROUPS = 24
 
 
 class GroupNumbers:
-    """Groups, largest first, get the number that most of their agents had before, or the smallest free one."""
+    """Groups, largest first, get the number that most of their agents had before, or the smallest free one. New agents
+    may be added at the end."""
 
     def __init__(self) -> None:
         self._before: NDArray[np.uint8] | None = None
@@ -31,8 +32,8 @@ class GroupNumbers:
         return found
 
     def _number(self, members: NDArray[np.bool_], taken: set[int]) -> int:
-        if self._before is not None and len(self._before) == len(members):
-            votes = np.bincount(self._before[members], minlength=256)[:OTHERS]
+        if self._before is not None and len(self._before) <= len(members):
+            votes = np.bincount(self._before[members[: len(self._before)]], minlength=256)[:OTHERS]
             for number in np.argsort(-votes, kind="stable").tolist():
                 if votes[number] == 0:
                     break
