@@ -21,7 +21,7 @@ from colme._core.columns import Label
 from colme.errors import positive
 from colme.live.groups import GroupNumbers
 from colme.live.messages import VERSION, Codes, end, note, pack, short_name, to_codes
-from colme.online import CollaborativeMean
+from colme.online.model import CollaborativeMean, FirstAgents
 
 if TYPE_CHECKING:
     from colme.live.widget import LiveWidget
@@ -74,7 +74,7 @@ class ModelFeed:
             self._sent = len(self._places), len(self._edges)
             messages.append(self._start(model, first.n_agents, alive is not None))
         if self._t > 0:
-            messages.append(self._frame(first.columns, first.trust, at, alive))
+            messages.append(self._frame(first, model.level, at, alive))
         return messages
 
     def _placed(self, labels: list[Label]) -> NDArray[np.int64]:
@@ -110,10 +110,8 @@ class ModelFeed:
         edges = np.array(list(self._edges), np.uint32).reshape(-1)
         return pack(head, {"edges": edges})
 
-    def _frame(
-        self, columns: dict[str, Any], trust: float, at: NDArray[np.int64], alive: NDArray[np.bool_] | None
-    ) -> bytes:
-        n = len(self._places)
+    def _frame(self, first: FirstAgents, level: float, at: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> bytes:
+        n, columns = len(self._places), first.columns
 
         def spread(values: Any, rest: float = np.nan) -> NDArray[np.float64]:
             """Numbers of agents, by place."""
@@ -134,12 +132,8 @@ class ModelFeed:
         if alive is not None:
             arrays["0/alive"] = np.packbits(alive, bitorder="little")
         n_groups = len(np.unique(columns["group"]))
-        panel = {"level": self._level(), "metrics": {"trust": trust, "n_groups": n_groups}}
+        panel = {"level": level, "metrics": {"trust": first.trust, "n_groups": n_groups}}
         return pack({"kind": "frame", "t": self._t, "panels": [panel]}, arrays)
-
-    def _level(self) -> float | None:
-        model = self._model()
-        return None if model is None else model.level
 
 
 def follow(model: CollaborativeMean, *, every: float, height: int) -> LiveWidget:

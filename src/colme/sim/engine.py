@@ -256,7 +256,7 @@ class Run:
             traces.append(
                 Trace(
                     method, self.seed, self.recorder.steps, **metrics, final=known, configuration=self.configuration,
-                    _arguments=self.arguments,
+                    arguments=self.arguments,
                 )
             )  # fmt: skip
         return traces

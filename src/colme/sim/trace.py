@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import msgspec
 import numpy as np
@@ -95,11 +95,15 @@ class Trace:
     """What determined the run: scenario, graph, tolerance, precision, version."""
     smoothness: NDArray[np.float64] | None = None
     """x' L x per edge of the estimates on the current graph, where it was recorded (`simulate(smoothness=True)`)."""
-    _arguments: RunArguments | None = None
-    """None: it was loaded, copied or unpickled. Neither a copy nor a file has it, for a graph may be any function."""
+    arguments: InitVar[RunArguments | None] = None
+    _arguments: ClassVar[RunArguments | None] = None
+    """No field: neither a copy nor a file has it, for a graph may be any function."""
+
+    def __post_init__(self, arguments: RunArguments | None) -> None:
+        object.__setattr__(self, "_arguments", arguments)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_arguments": None}
+        return {name: value for name, value in vars(self).items() if name != "_arguments"}
 
     @property
     def _metrics(self) -> tuple[str, ...]:
