@@ -287,7 +287,8 @@ def _compared(error: float, local: float, oracle: float) -> str:
         return "The true means are not known, so there are no errors."
     ratio = local / error if error > 0 else np.nan
     how = f", {ratio:.3g} times less than that of local means" if ratio > 1 else ""
-    how = f", {1 / ratio:.3g} times that of local means" if ratio <= 1 else how
+    how = f", {1 / ratio:.3g} times that of local means" if ratio < 1 else how
+    how = ", that of local means" if ratio == 1 else how
     bound = "" if np.isnan(oracle) else f"; knowing the classes, it would be {number(oracle)}"
     return f"The mean squared error at the end is {number(error)}{how}{bound}."
 
