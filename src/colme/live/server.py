@@ -16,7 +16,7 @@ of its own, so one that does not read holds up nobody else; it is dropped when i
 
 Other programs on this machine can reach the port, and so can pages of other sites, as far as the browser lets them.
 Hence the token, without which nothing is found; the check of Host, against names that were rebound to 127.0.0.1; the
-checks of Origin and Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites can read
+checks of Origin and Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites read
 nothing; and a Content-Security-Policy that lets the page load nothing from elsewhere.
 """
 
