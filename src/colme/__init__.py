@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 if TYPE_CHECKING:
     from colme import confidence as confidence

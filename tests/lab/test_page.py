@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from colme.lab.plots.subject import subject_of
 from colme.lab.results import experiment_of, store_of
 from colme.lab.tables import final_rows
 from colme.methods import skeleton
+from tests.support.browser import chromium, complaints, requests_of, resize, until
 
 EXPERIMENT: dict[str, Any] = {
     "title": "A <small> experiment & its page",
@@ -59,42 +59,34 @@ def report(results: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("there is no Chromium with its driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-        "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
-        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
-    ):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    session = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield session
-    session.quit()
+    with chromium(tmp_path_factory.mktemp("browser")) as session:
+        yield session
 
 
 def test_the_page_asks_for_nothing_but_itself(browser: Any, report: Path) -> None:
-    browser.get_log("performance")
+    requests_of(browser)
     browser.get(report.as_uri())
     assert browser.title == "A <small> experiment & its page"
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
-    assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]  # data: is inside the page
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    inside = ("data:", "about:srcdoc")
+    assert [url for url in requests_of(browser) if not url.startswith(inside)] == [report.as_uri()]
+    assert complaints(browser) == []
+
+
+def test_a_run_can_be_played_in_the_report(browser: Any, report: Path) -> None:
+    browser.get(report.as_uri())
+    frame = browser.find_element("css selector", "figure#live iframe")
+    assert frame.get_attribute("sandbox") == "allow-scripts"
+    browser.switch_to.frame(frame)
+    ended = "const v = document.querySelector('.colme-live')?.colme; return v?.current?.t === v?.film.start?.last"
+    until(browser, ended)
+    steps = browser.execute_script("return document.querySelector('.colme-live').colme.film.frames.map(f => f.t)")
+    assert steps[0] == 1 and steps[-1] == EXPERIMENT["steps"]
+    browser.switch_to.default_content()
 
 
 @pytest.mark.parametrize("width", [1280, 700, 390])
 def test_the_page_fits_the_window(browser: Any, report: Path, width: int) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-    )
+    resize(browser, width)
     browser.get(report.as_uri())
     inner, wide = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
     assert inner == width and wide <= inner
@@ -108,7 +100,7 @@ def test_every_figure_is_there_and_not_blank(browser: Any, report: Path) -> None
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get(report.as_uri())
     names = [figure.get_attribute("id") for figure in browser.find_elements("css selector", "figure")]
-    assert names == ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
+    assert names == ["live", "mse", "density", "graph", "wrong_edges", "error_rate", "time"]
     for svg in browser.find_elements("css selector", "figure svg"):
         assert svg.get_attribute("role") == "img" and svg.get_attribute("aria-label")
         pixels = np.asarray(Image.open(io.BytesIO(svg.screenshot_as_png)).convert("RGB")).reshape(-1, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,6 +27,7 @@ from colme.lab.plots.estimates import (
     estimates_table,
     plot_estimates,
 )
+from tests.support.browser import chromium
 from tests.support.made_results import made_result
 
 NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""
@@ -234,19 +234,8 @@ def test_a_long_table_shows_some_and_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    chromium, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("there is no Chromium with its driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "no-first-run",
-                 f"user-data-dir={tmp_path_factory.mktemp('browser')}"):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    session = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield session
-    session.quit()
+    with chromium(tmp_path_factory.mktemp("browser")) as session:
+        yield session
 
 
 def test_agents_can_be_searched_and_sorted(browser: Any, tmp_path: Path) -> None:

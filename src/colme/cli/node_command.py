@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from colme.cli.messages import say
 from colme.cli.parameters import METHOD, SEED, Number
@@ -167,13 +169,38 @@ def forgive(name: str, config: str) -> None:
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
               help="A live table, or JSON lines.")  # fmt: skip
 @_wide
-def watch(configs: tuple[str, ...], every: float, times: int | None, form: str, wide: bool) -> None:
+@click.option("--web", is_flag=True, help="Show the nodes and their graph in the browser, at an address on loopback.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port of that address (default: a free one).")
+@click.option("--open/--no-open", "opened", default=None, help="Open the page in a browser (default: on a terminal).")
+@click.option("--reports", type=click.Path(), metavar="FILE",
+              help="With --web: JSON lines that nodes of other machines report; - is stdin.")  # fmt: skip
+@click.pass_context
+def watch(
+    context: click.Context, configs: tuple[str, ...], every: float, times: int | None, form: str, wide: bool,
+    web: bool, port: int | None, opened: bool | None, reports: str | None,
+) -> None:  # fmt: skip
     """Show a live table of running nodes. A node that does not answer is shown without numbers.
 
+    A star in FILE stands for any characters. With --web, the address of a page goes to stdout. The page has the graph
+    of the nodes and their neighbors, estimates and counters, and changes nothing.
+
     \b
-    Example:
+    Examples:
       colme node watch -c fleet/pi-1/node.toml -c fleet/pi-2/node.toml
+      colme node watch --web -c 'fleet/*/node.toml'
+      mosquitto_sub -t 'estimates/#' | colme node watch --web --reports -
     """
+    if web and (form == "json" or wide):
+        raise click.UsageError(f"--web shows a page with all columns: leave {'--wide' if wide else '--format'} out.")
+    for option, value in (("--port", port), ("--open", opened), ("--reports", reports)):
+        if not web and value is not None:
+            raise click.UsageError(f"{option} is for the page in the browser. Add --web.")
+    if reports is not None and context.get_parameter_source("configs") is ParameterSource.DEFAULT:
+        configs = ()
+    configs = _without_stars(configs)
+    if web:
+        _watch_in_browser(configs, reports, every, times, port or 0, opened)
+        return
     import itertools
     import time
 
@@ -390,6 +417,64 @@ def _status_or_blank(config: str) -> dict[str, Any]:
         return _counted(ask(node.socket))
     except NodeError:
         return {"name": node.name}
+
+
+def _without_stars(configs: tuple[str, ...]) -> tuple[str, ...]:
+    """The files, each once: a star stands for any characters of a name."""
+    import glob
+
+    found: dict[str, None] = {}
+    for config in configs:
+        matches = sorted(glob.glob(config)) if "*" in config else [config]
+        if not matches:
+            raise NodeError(f"no file is called {config}: a star stands for any characters. Try 'fleet/*/node.toml'.")
+        found |= dict.fromkeys(matches)
+    return tuple(found)
+
+
+def _watch_in_browser(
+    configs: tuple[str, ...], reports: str | None, every: float, times: int | None, port: int, opened: bool | None
+) -> None:
+    """Serve the page until SIGTERM, Ctrl-C, or so many updates."""
+    import signal
+
+    from colme.live.fleet_watch import watch_fleet
+    from colme.live.reports import ReportReader
+    from colme.node.config.node_toml import NodeConfig
+
+    sockets: dict[str, str] = {}
+    for config in configs:
+        node = NodeConfig.read(config)
+        if node.name in sockets:
+            raise NodeError(f"{config}: another of these nodes is called {node.name!r}, too. Watch one of the two.")
+        sockets[node.name] = node.socket
+    title = "reports" if not sockets else "1 node" if len(sockets) == 1 else f"{len(sockets)} nodes"
+    with contextlib.ExitStack() as stack:
+        read = None
+        if reports is not None:
+            read = stack.enter_context(contextlib.closing(ReportReader(0 if reports == "-" else reports)))
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))  # the usual end
+        publish = stack.enter_context(_live_page(port, opened))
+        watch_fleet(sockets, publish, reports=read, every=every, times=times, title=title)
+
+
+@contextlib.contextmanager
+def _live_page(port: int, opened: bool | None) -> Iterator[Callable[[bytes], None]]:
+    """A page that shows the messages which are published; its address goes to stdout."""
+    import sys
+    import webbrowser
+
+    from colme.live.broadcast import Broadcast
+    from colme.live.server import LiveServer
+
+    broadcast = Broadcast()
+    with LiveServer(broadcast, port=port) as server:
+        click.echo(server.url)
+        say("Ctrl-C ends the watch.")
+        if sys.stdout.isatty() if opened is None else opened:
+            webbrowser.open(server.url)
+        yield broadcast.publish
 
 
 def _counted(status: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,12 @@ from colme.cli.parameters import EXPERIMENT, results_option, source_of
     "-o", "--output", type=click.Path(dir_okay=False), help="File to write (default: report.html beside the runs)."
 )
 @click.option("--figures/--no-figures", default=True, help="Also write each figure as SVG, PDF and CSV.")
+@click.option("--live/--no-live", default=True, help="Play a run in the page (up to 3 MB).")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @format_option
-def command(experiment: str, results: str, output: str | None, figures: bool, show: bool, form: str) -> None:
+def command(
+    experiment: str, results: str, output: str | None, figures: bool, live: bool, show: bool, form: str
+) -> None:
     """Write one self-contained HTML page about an experiment, and its figures.
 
     EXPERIMENT is a folder of results, a name (what was run last under it), or a TOML file. The page works offline and
@@ -37,7 +40,7 @@ def command(experiment: str, results: str, output: str | None, figures: bool, sh
 
     source = source_of(experiment, results)
     asked, store = experiment_of(source), store_of(source, results)
-    page, drawings = write_report(asked, store, Path(output) if output else None)
+    page, drawings = write_report(asked, store, Path(output) if output else None, live=live)
     written = [page, *(save_figures(drawings, store.folder / "figures") if figures else [])]
     emit([{"file": str(path)} for path in written], form)
     say(f"Open {page} in a browser.")

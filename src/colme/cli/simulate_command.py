@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from colme._core.files import check_writable
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
+from colme.lab.experiments.planning import Planned
+from colme.lab.live_views import feed_of, shown_together
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
+from colme.live.page import write_page
+from colme.live.simulation import messages_of
 
 SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "lost_edges", "oracle_mse", "seeds",
          "error_rate", "wrong_edges")  # fmt: skip
@@ -27,13 +33,17 @@ SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "los
 @click.option("--threads", type=click.IntRange(1, MOST_JOBS), metavar="N",
               help="Threads that share each seed, for 100,000 agents and more (default: 1).")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print every recorded step, not only the last one.")
+@click.option("--live", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Also write a page that plays the run of the first seed: estimates, graph, errors.")  # fmt: skip
+@click.option("--frames", type=click.IntRange(2, 2000), metavar="N",
+              help="Moments in that page (default: up to 120, as fit into 3 MB).")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option
 @format_option
 @field_flags
 def command(
-    methods: tuple[str, ...], seeds: str, jobs: int | None, threads: int | None, trace: bool, quiet: bool, wide: bool,
-    form: str, changes: dict[str, Any],
+    methods: tuple[str, ...], seeds: str, jobs: int | None, threads: int | None, trace: bool, live: str | None,
+    frames: int | None, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Simulate methods from flags alone and print their errors.
 
@@ -47,8 +57,29 @@ def command(
       colme simulate --steps 500 --delta 0.01,0.1 --format csv
       colme simulate --n-agents 100 --graph sensors.edges --steps 500
       colme simulate --n-agents 1000000 --steps 100 --record 10 --threads 2
+      colme simulate --method cl-colme --method census --n-agents 2000 --live page.html
       colme simulate --method cl-colme --clock gossip,global,harmonic --record 100 --trace --format csv
     """
+    if frames is not None and live is None:
+        raise click.UsageError(f"--frames {frames} is for a page that plays a run. Add --live page.html.")
+    if live is not None:
+        check_writable(Path(live))
     traces = simulate_flags(methods or DEFAULTS["methods"], parse_seeds(seeds), absolute_graphs(changes), jobs=jobs,
                             threads=threads, progress=not quiet, say=say)  # fmt: skip
     emit(trace_rows(traces) if trace else last_rows(traces), form, spare=SPARE, wide=wide)
+    if live is not None:
+        _write_live(Path(live), [planned for planned, found in traces if found], frames)
+
+
+def _write_live(path: Path, planned: list[Planned], frames: int | None) -> None:
+    if not planned:
+        say(f"{path} is not written: no combination could run.")
+        return
+    shown = shown_together(planned)
+    if len(shown) < len(planned):
+        names = ", ".join(each.label for each in shown)
+        say(f"The page shows {len(shown)} of {len(planned)} combinations, the first ones on the same samples: {names}.")
+    feed = feed_of(shown, frames=frames, title=", ".join(dict.fromkeys(each.label for each in shown)))
+    page = write_page(path, messages_of(feed), title=feed.title)
+    size = f"{page.stat().st_size / 1e6:.1f} MB"
+    say(f"{page} ({size}) plays the run of seed {shown[0].setting.seed}. Open it in a browser.")

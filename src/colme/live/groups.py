@@ -11,18 +11,21 @@ MOST_GROUPS = 24
 
 
 class GroupNumbers:
-    """Groups, largest first, get the number that most of their agents had before, or the smallest free one."""
+    """Groups, largest first, get the number that most of their agents had before, or the smallest free one.
+
+    Agents may be added at the end. A number below 0 is no group."""
 
     def __init__(self) -> None:
         self._before: NDArray[np.uint8] | None = None
 
     def renumber(self, groups: NDArray[np.int64]) -> NDArray[np.uint8]:
-        _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        names, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         least = max(2, len(groups) // 500)
         new = np.full(len(sizes), OTHERS, np.uint8)
         taken: set[int] = set()
+        sizes[names < 0] = 0
         for group in np.argsort(-sizes, kind="stable")[:MOST_GROUPS].tolist():
-            if sizes[group] < least and len(groups) > MOST_GROUPS:
+            if sizes[group] == 0 or (sizes[group] < least and len(groups) > MOST_GROUPS):
                 break
             new[group] = self._number(places == group, taken)
             taken.add(int(new[group]))
@@ -31,8 +34,8 @@ class GroupNumbers:
         return found
 
     def _number(self, members: NDArray[np.bool_], taken: set[int]) -> int:
-        if self._before is not None and len(self._before) == len(members):
-            votes = np.bincount(self._before[members], minlength=256)[:OTHERS]
+        if self._before is not None and len(self._before) <= len(members):
+            votes = np.bincount(self._before[members[: len(self._before)]], minlength=256)[:OTHERS]
             for number in np.argsort(-votes, kind="stable").tolist():
                 if votes[number] == 0:
                     break

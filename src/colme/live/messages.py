@@ -31,7 +31,12 @@ from colme.errors import ColmeError
 
 VERSION = 1
 _ALIGN = 8
-_TYPES = {"u1": np.dtype("<u1"), "u2": np.dtype("<u2"), "u4": np.dtype("<u4"), "f8": np.dtype("<f8")}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "u1": np.dtype("<u1"),
+    "u2": np.dtype("<u2"),
+    "u4": np.dtype("<u4"),
+    "f8": np.dtype("<f8"),
+}
 LONGEST_NAME = 120
 """Characters of a name that are sent; the rest is left out."""
 
@@ -78,6 +83,12 @@ def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = 
     text = json.dumps(_plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-(4 + len(text)) % _ALIGN)
     return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
+
+
+def head_of(message: bytes) -> dict[str, Any]:
+    """The head of a message alone."""
+    head: dict[str, Any] = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
+    return head
 
 
 def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

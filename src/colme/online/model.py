@@ -46,7 +46,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -54,10 +54,12 @@ from numpy.typing import NDArray
 
 from colme._core.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
 from colme._core.files import read_arrays, write_arrays
+from colme._core.html_table import html_fragment, html_table, interval, number
 from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
 from colme.graphs import DEFAULT_DEGREE, Graph, from_edges
+from colme.method import named
 from colme.methods import Census, Method
 from colme.online.agents import AgentTable
 from colme.online.background import BackgroundVote
@@ -72,6 +74,22 @@ _MOST_WAITING = 256
 """Events of learn_one that are learned together, at most: they take less than a millisecond."""
 _PLAIN = 1e100
 """A float below it, in absolute value, is a sample; `as_value` checks everything else."""
+_LISTED = 10
+"""Agents in the table of a notebook."""
+
+
+class FirstAgents(NamedTuple):
+    """The first agents of a model, all at one moment; see `CollaborativeMean.first_agents`."""
+
+    n_samples: int
+    """Samples learned so far, by all agents."""
+    n_agents: int
+    trust: float
+    """The weight of the guard, on average over all agents."""
+    columns: dict[str, Any]
+    """What `to_columns` returns, of the first agents."""
+    edges: NDArray[np.int64] | None
+    """The edges among them: pairs of rows of `columns`, smaller one first. None: the method needs no edges."""
 
 
 class CollaborativeMean:
@@ -371,6 +389,12 @@ class CollaborativeMean:
         return self._agents.n_agents  # an agent is admitted at once, even if its sample waits
 
     @property
+    def n_samples(self) -> int:
+        """Samples learned so far, those of agents that were forgotten included."""
+        with self._lock:
+            return int(self._agents.counters[EVENTS]) + len(self._waiting) // 3
+
+    @property
     def trust_(self) -> float:
         """The weight that the guard gives to collaborative estimates now, on average over agents; 1 without a guard."""
         with self._lock:
@@ -423,15 +447,65 @@ class CollaborativeMean:
     def to_columns(self) -> dict[str, Any]:
         """All results: agent (a list); n, mean, estimate, lower, upper, group, probability (arrays)."""
         with self._lock:
-            table, rule = self._table, self._latest()
-            slots = table.present.copy()
-            lower, upper = rule.interval(slots, self.level)
-            group, probability = rule.group(slots)
-            return {
-                "agent": table.labels_of(slots), "n": table.numbers[slots, COUNT], "mean": table.agents[slots, MEAN],
-                "estimate": rule.estimate(slots), "lower": lower, "upper": upper, "group": group,
-                "probability": probability,
-            }  # fmt: skip
+            return self._columns(self._table.present.copy())
+
+    def _columns(self, slots: NDArray[np.int64]) -> dict[str, Any]:
+        table, rule = self._table, self._latest()
+        lower, upper = rule.interval(slots, self.level)
+        group, probability = rule.group(slots)
+        return {
+            "agent": table.labels_of(slots), "n": table.numbers[slots, COUNT], "mean": table.agents[slots, MEAN],
+            "estimate": rule.estimate(slots), "lower": lower, "upper": upper, "group": group,
+            "probability": probability,
+        }  # fmt: skip
+
+    def first_agents(self, n: int) -> FirstAgents:
+        """The first n agents in the order of `to_columns`, and the edges among them, all at one moment.
+
+        Agents are in the order of their arrival, except that the last one takes the place of one that is forgotten.
+        """
+        n = whole(n, "n", "n=2000")
+        with self._lock:
+            table, trust = self._table, self.trust_
+            slots = table.present[:n].copy()
+            edges = None
+            if table.neighbors is not None:
+                degree, row = table.numbers[slots, DEGREE], np.full(len(table.labels), -1, np.int64)
+                row[slots] = np.arange(len(slots))
+                there = np.arange(table.neighbors.shape[1]) < degree[:, None]
+                ends = np.column_stack([np.repeat(np.arange(len(slots)), degree), row[table.neighbors[slots][there]]])
+                edges = ends[ends[:, 0] < ends[:, 1]]
+            return FirstAgents(self.n_samples, self.n_agents, trust, self._columns(slots), edges)
+
+    # in a notebook
+
+    def _repr_html_(self) -> str:
+        with self._lock:
+            first = self.first_agents(_LISTED)
+        columns = {name: list(values) for name, values in first.columns.items()}
+        rows = [
+            {
+                "agent": str(agent), "n": number(int(n)), "mean": number(float(mean)),
+                "estimate": number(float(estimate)), f"{100 * self.level:.3g}% interval": interval(lower, upper),
+                "group": str(group),
+            }
+            for agent, n, mean, estimate, lower, upper, group in zip(*list(columns.values())[:7], strict=True)
+        ]  # fmt: skip
+        trust = "" if math.isnan(first.trust) else f", trust {first.trust:.3g}"
+        known = f"{first.n_agents:,} agent{'s' * (first.n_agents != 1)}, {first.n_samples:,} samples{trust}."
+        note = f"The first {len(rows)} agents; to_columns() returns all." if first.n_agents > len(rows) else ""
+        return html_fragment(repr(self), [known], html_table(rows, words=("agent", "group")), note)
+
+    def live(self, *, every: float = 0.5, height: int = 640) -> Any:
+        """A widget for notebooks that follows the model while it learns, in this or in other threads.
+
+        every   seconds between two looks at the model; longer if a look takes more than a twentieth of that
+        height  of the widget, in pixels
+
+        Of more than 2000 agents the first 2000 are shown. The widget does not keep the model alive, and stops when the
+        model is gone or the widget is closed (`close()`).
+        """
+        return named("colme.live.model_feed:follow")(self, every=every, height=height)
 
     # copies and files
 

@@ -28,7 +28,7 @@ from colme.samples import Stream
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
 from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Sampler
-from colme.sim.trace import Final, Trace
+from colme.sim.trace import Final, RunArguments, Trace
 from colme.spectrum import smoothness
 
 TELL_EVERY = 0.1
@@ -74,6 +74,7 @@ class Run:
         hood = self.hood = Neighborhood(n) if hood is None else hood
         self.methods, self.stream, self.seed = methods, stream, seed
         self.configuration = configuration
+        self.arguments: RunArguments | None = None  # what its traces tell about how it was made
         class_: NDArray[Any] = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
         self.world = World(
             class_=class_,
@@ -253,8 +254,11 @@ class Run:
             known: Any = self._final(state) if final else None
             metrics = self.recorder.metrics(number)
             traces.append(
-                Trace(method, self.seed, self.recorder.steps, **metrics, final=known, configuration=self.configuration)
-            )
+                Trace(
+                    method, self.seed, self.recorder.steps, **metrics, final=known, configuration=self.configuration,
+                    arguments=self.arguments,
+                )
+            )  # fmt: skip
         return traces
 
     def _final(self, state: State) -> Final:

@@ -26,7 +26,7 @@ from colme.sim.engine import Interrupted, Progress, Run
 from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_run
 from colme.sim.recorder import Record, recorded_steps
 from colme.sim.threads import run_threads
-from colme.sim.trace import Trace, Traces
+from colme.sim.trace import RunArguments, Trace, Traces
 
 Source = Scenario | Recording | NDArray[np.float64]
 
@@ -146,15 +146,18 @@ def simulate(
     all_seeds = _seeds(seed, seeds)
     recorded_steps(record, n_steps)  # refused before a folder is made
     folder = _checkpoint_folder(checkpoint, seeds is not None)
+    arguments = RunArguments(source, degree, graph, graph_seed, tolerance, precision)
     if graph_seed is not None:
         graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed, "graph_seed")), None
 
     def prepare(one_seed: int, team: Team = ALONE) -> Run:
-        return prepare_run(
+        run = prepare_run(
             methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
             record=record, precision=precision, smoothness=bool(smoothness), checkpoint_every=checkpoint_every,
             checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder, team=team,
         )  # fmt: skip
+        run.arguments = arguments
+        return run
 
     if ranks is not None:
         results = _run_in_ranks(prepare, all_seeds, progress, n_steps, ranks)

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.files import read_arrays, write_arrays
+from colme._core.html_table import html_fragment, html_table, number
 from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
+from colme.method import named
 from colme.methods import METHODS, Method, method_from
 from colme.metrics import METRICS
+from colme.recording import Recording
+from colme.scenario import Scenario
 
 FORMAT = "colme trace 1"
 _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
 _LATER = ("n_groups", "coverage", "numbers", "trust")
 """Metrics that traces of 0.3.0 or 0.7.0 lack."""
+_SHOWN = ("mse", "local_mse", "oracle_mse", "error_rate", "wrong_edges", "lost_edges", "coverage", "trust")
+"""Metrics in the table of a notebook."""
+_MOST_ROWS = 20
+"""Methods in the table of a notebook."""
+
+
+class RunArguments(NamedTuple):
+    """What a run was made from, as it was given to `simulate`: enough to make it again, with the same bits."""
+
+    source: Scenario | Recording
+    degree: int | None
+    graph: Graph | Callable[[np.random.Generator], Graph] | None
+    graph_seed: int | None
+    tolerance: float
+    precision: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +95,15 @@ class Trace:
     """What determined the run: scenario, graph, tolerance, precision, version."""
     smoothness: NDArray[np.float64] | None = None
     """x' L x per edge of the estimates on the current graph, where it was recorded (`simulate(smoothness=True)`)."""
+    arguments: InitVar[RunArguments | None] = None
+    _arguments: ClassVar[RunArguments | None] = None
+    """No field: neither a copy nor a file has it, for a graph may be any function."""
+
+    def __post_init__(self, arguments: RunArguments | None) -> None:
+        object.__setattr__(self, "_arguments", arguments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_arguments"}
 
     @property
     def _metrics(self) -> tuple[str, ...]:
@@ -83,6 +111,33 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.method!r}, seed={self.seed}, t={self.t[0]}..{self.t[-1]}, mse={self.mse[-1]:.3g})"
+
+    def _repr_html_(self) -> str:
+        last, error = int(self.t[-1]), float(self.mse[-1])
+        name, n_agents = labels_of([self.method])[0], len(self.final.estimate)
+        headline = f"{name} on {n_agents:,} agents, {last:,} steps, seed {self.seed}."
+        powers = 10 ** np.arange(len(str(last)))
+        found = [self.at(int(step)) for step in (*powers, self.t[0], last) if step >= self.t[0]]
+        by_step = {int(each["t"]): {name: each[name] for name in _SHOWN} for each in found}
+        rows = [{"t": number(step)} | _shown(by_step[step]) for step in sorted(by_step)]
+        said = [_compared(error, float(self.local_mse[-1]), float(self.oracle_mse[-1]))]
+        return html_fragment(headline, said, html_table(rows))
+
+    def live(self, *, frames: int = 120, height: int = 640) -> Any:
+        """A widget for notebooks that shows the run: estimates, intervals, groups and edges at so many steps, evenly
+        spaced on a logarithmic axis.
+
+        A trace holds metrics, not every estimate. So the run is made again, which takes as long as it did and gives the
+        same bits. A trace that was loaded, copied or unpickled knows how if its samples come from a scenario and its
+        graph is the random regular one.
+
+        height  of the widget, in pixels
+        """
+        return Traces([self]).live(frames=frames, height=height)
+
+    def write_live(self, path: str | os.PathLike[str], *, frames: int = 120) -> Path:
+        """Write what `live` shows as a page of its own, which any browser can open."""
+        return Traces([self]).write_live(path, frames=frames)
 
     def at(self, step: int) -> dict[str, float]:
         """All metrics at the last recorded step that is not after `step`."""
@@ -112,7 +167,7 @@ class Trace:
                 arrays["groups"], arrays.get("class"), **{name: arrays.get(name) for name in _SOMETIMES},
             )  # fmt: skip
             unknown = np.full(len(arrays["t"]), np.nan)
-            metrics = {name: arrays[name] for name in ("t", *METRICS) if name not in _LATER}
+            metrics: dict[str, Any] = {name: arrays[name] for name in ("t", *METRICS) if name not in _LATER}
             metrics |= {name: arrays.get(name, unknown) for name in _LATER}
             return cls(
                 method=decode_method(head["method"]), seed=head["seed"], final=final,
@@ -148,6 +203,35 @@ class Traces(Sequence[Trace]):
     def __repr__(self) -> str:
         return "Traces([\n" + "".join(f"    {trace!r},\n" for trace in self) + "])"
 
+    def _repr_html_(self) -> str:
+        if not self._traces:
+            return html_fragment("No traces.")
+        methods = _distinct(trace.method for trace in self)
+        labels, seeds = labels_of(methods), {trace.seed for trace in self}
+        rows, best = [], (np.inf, "")
+        for method, label in zip(methods, labels, strict=True):
+            of_it = [trace for trace in self if trace.method == method]
+            ends = [{name: float(getattr(trace, name)[-1]) for name in _SHOWN} for trace in of_it]
+            medians = {name: float(np.median([each[name] for each in ends])) for name in _SHOWN}
+            best = min(best, (medians["mse"] if medians["mse"] == medians["mse"] else np.inf, label))
+            steps = {int(trace.t[-1]) for trace in of_it}
+            rows.append({"method": label, "seeds": number(len(of_it)), "t": number(max(steps))} | _shown(medians))
+        count = f"{len(methods)} method{'s' * (len(methods) > 1)}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+        smallest = f": the smallest error is that of {best[1]}" if best[0] < np.inf and len(methods) > 1 else ""
+        more = f" {len(rows) - _MOST_ROWS} more methods are not shown." if len(rows) > _MOST_ROWS else ""
+        table = html_table(rows[:_MOST_ROWS], words=("method",))
+        return html_fragment(f"{count}{smallest}.", (), table, f"Medians over the seeds at the last step, t.{more}")
+
+    def live(self, *, frames: int = 120, height: int = 640) -> Any:
+        """A widget for notebooks that shows all methods side by side, at most four, under the first seed; see
+        `Trace.live`."""
+        return named("colme.live.replay:replay_widget")(self, frames=frames, height=height)
+
+    def write_live(self, path: str | os.PathLike[str], *, frames: int = 120) -> Path:
+        """Write what `live` shows as a page of its own, which any browser can open."""
+        page: Path = named("colme.live.replay:write_replay")(self, path, frames=frames)
+        return page
+
     def select(self, *, method: Method | None = None, seed: int | None = None) -> Traces:
         """Those of this method, of this seed, or of both."""
         return Traces([
@@ -165,10 +249,7 @@ class Traces(Sequence[Trace]):
             raise missing_extra("xarray", "lab", "to_xarray()") from None
         if not self._traces or any(not np.array_equal(trace.t, self[0].t) for trace in self):
             raise ColmeError(f"{len(self)} traces with different steps make no dataset: record the same steps in each.")
-        methods: list[Any] = []
-        for trace in self:
-            if trace.method not in methods:
-                methods.append(trace.method)
+        methods = _distinct(trace.method for trace in self)
         seeds = sorted({trace.seed for trace in self})
         by_key = {(methods.index(trace.method), trace.seed): trace for trace in self}
         if not len(self) == len(by_key) == len(methods) * len(seeds):
@@ -181,12 +262,38 @@ class Traces(Sequence[Trace]):
             name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
             for name in (METRICS if any(trace.smoothness is None for trace in self) else self[0]._metrics)
         }
-        coordinates = {"method": _labels(methods), "seed": seeds, "t": self[0].t}
+        coordinates = {"method": labels_of(methods), "seed": seeds, "t": self[0].t}
         configuration = json.dumps(self[0].configuration)
         return xarray.Dataset(data, coords=coordinates, attrs={"configuration": configuration})
 
 
-def _labels(methods: list[Any]) -> list[str]:
+def _distinct(methods: Iterable[Any]) -> list[Any]:
+    """Each method once, in the order in which they come."""
+    found: list[Any] = []
+    for method in methods:
+        if method not in found:
+            found.append(method)
+    return found
+
+
+def _shown(metrics: dict[str, float]) -> dict[str, str]:
+    """Metrics as cells of a table."""
+    return {name.replace("_", " "): number(value) for name, value in metrics.items()}
+
+
+def _compared(error: float, local: float, oracle: float) -> str:
+    """The error at the last step beside that of local means, in a sentence."""
+    if np.isnan(error):
+        return "The true means are not known, so there are no errors."
+    ratio = local / error if error > 0 else np.nan
+    how = f", {ratio:.3g} times less than that of local means" if ratio > 1 else ""
+    how = f", {1 / ratio:.3g} times that of local means" if ratio < 1 else how
+    how = ", that of local means" if ratio == 1 else how
+    bound = "" if np.isnan(oracle) else f"; knowing the classes, it would be {number(oracle)}"
+    return f"The mean squared error at the end is {number(error)}{how}{bound}."
+
+
+def labels_of(methods: list[Any]) -> list[str]:
     """Short names where they tell the methods apart, else what you would type."""
     short = [method.label if isinstance(method, Method) else str(method.get("method")) for method in methods]
     return [name if short.count(name) == 1 else repr(method) for name, method in zip(short, methods, strict=True)]

@@ -215,3 +215,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         s = self.summary
         found = f"{s.method}: gain {s.gain:.0%}, {s.groups_sentence}"
         return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {found}>"
+
+    def _repr_html_(self) -> str:
+        from colme.data.report.html import result_html  # which imports this module
+
+        return result_html(self)

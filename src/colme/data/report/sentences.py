@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
+from colme._core.text import NAME_LENGTH, safe_name
 from colme.data.report.result import Result, Summary
-from colme.errors import printable
 
 NAMED = 5
 """Agents that a sentence lists by name."""
-NAME_LENGTH = 40
-"""Width of an agent's name in a sentence, in characters."""
 VAGUE = 0.5
 """A gain with a larger standard error is not quantified."""
 CLEAR = 2.0
@@ -186,13 +181,6 @@ def most_changed(result: Result, n: int) -> list[int]:
 def any_changed(result: Result) -> bool:
     """Whether an estimate differs from the agent's own mean."""
     return bool(np.nan_to_num(np.abs(result.estimate - result.mean)).any())
-
-
-def safe_name(name: object, length: int = NAME_LENGTH) -> str:
-    """A name from the user's data, `printable`; long ones end in "…". East Asian wide characters count as two."""
-    text = printable(name)
-    ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text))
-    return text if not ends or ends[-1] <= length else text[: bisect.bisect_right(ends, length - 1)] + "…"
 
 
 def group_name(result: Result, group: int, length: int = NAME_LENGTH) -> str:

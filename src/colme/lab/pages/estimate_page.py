@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.files import write_text
+from colme._core.text import safe_name
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import (
     any_changed,
@@ -25,7 +26,6 @@ from colme.data.report.sentences import (
     headline,
     most_changed,
     number_format,
-    safe_name,
     sentences,
 )
 from colme.lab.provenance import versions

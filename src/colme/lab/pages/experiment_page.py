@@ -1,6 +1,7 @@
 """`write_report`: one HTML page about an experiment, with figures, tables, configuration, versions and citation.
 
-The page is self-contained: it embeds the figures and the numbers behind them, and has no scripts.
+The page is self-contained: it embeds the figures, the numbers behind them, and a run that can be played. Only the last
+has a script, in a frame of its own.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from typing import Any
 from colme._core.files import write_text
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
+from colme.lab.live_views import feed_of
 from colme.lab.plots.figures import draw
-from colme.lab.plots.subject import Drawing, Subject, subject_of
+from colme.lab.plots.subject import Drawing, Subject, run_shown, subject_of
 from colme.lab.provenance import bibliography, versions
 from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
+from colme.live.page import page
+from colme.live.simulation import messages_of
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
@@ -43,21 +47,26 @@ MEANINGS = {
     "local_mse": "mean squared error of the agents' own means",
 }
 """What the columns of final errors mean."""
+MOST_PLAYED = 200_000_000
+"""Agents times steps of a run that is done again, at most, so that a report can play it."""
 HELPS = 1.005
 """A smaller ratio of errors, which would be printed as 1.00 times, is no gain."""
 
 
-def write_report(experiment: Experiment, store: RunStore, path: Path | None = None) -> tuple[Path, list[Drawing]]:
-    """Write the page (default: report.html in the experiment's folder); also returns the figures that it shows."""
+def write_report(
+    experiment: Experiment, store: RunStore, path: Path | None = None, *, live: bool = True
+) -> tuple[Path, list[Drawing]]:
+    """Write the page (default: report.html in the experiment's folder); also returns the figures that it shows. `live`:
+    with a run that can be played."""
     subject = subject_of(experiment, store)
     drawings, failed = draw(subject)
     target = path or store.folder / "report.html"
-    write_text(target, html_of(subject, drawings, failed))
+    write_text(target, html_of(subject, drawings, failed, live=live_view(subject) if live else ""))
     return target, drawings
 
 
-def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str]) -> str:
-    """The HTML."""
+def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str], *, live: str = "") -> str:
+    """The HTML; `live` is what `live_view` returns."""
     experiment = subject.experiment
     parts = [f"<h1>{escape(experiment.title)}</h1>"]
     if experiment.head.reference:
@@ -70,12 +79,29 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
         parts.append(f'<p class="note">Skipped: {escape(reason)}</p>')
     if headline := _headline(subject):
         parts.append(f'<p class="headline">{escape(headline)}</p>')
+    parts += [live] if live else []
     parts += [_figure(each, i + 1) for i, each in enumerate(drawings)]
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
     parts += _timing_section(subject) if experiment.head.timing is not None else _sections(subject)
     parts += _making_of(subject)
     template = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(title=escape(experiment.title), body="\n".join(parts))
+
+
+def live_view(subject: Subject) -> str:
+    """A run that can be played, in a frame of its own: the one that other pictures show."""
+    shown = subject.picked
+    if subject.experiment.head.timing is not None or shown.setting.method.baseline:
+        return ""
+    if shown.size > MOST_PLAYED:
+        return (
+            f'<p class="note">No run is played: with {shown.size:,} agents times steps it takes long to run again '
+            f"(at most {MOST_PLAYED:,} are). A smaller one can be: colme simulate ... --live page.html</p>"
+        )
+    played = page(messages_of(feed_of([shown])), title=subject.experiment.title, theme="light")
+    caption = f"<figcaption>{escape(run_shown(subject))} Play it, or point at an agent.</figcaption>"
+    frame = f'<iframe title="A run that can be played" sandbox="allow-scripts" srcdoc="{escape(played)}"></iframe>'
+    return f'<figure id="live" class="live">\n{frame}\n{caption}\n</figure>'
 
 
 def _headline(subject: Subject) -> str:

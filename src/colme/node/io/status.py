@@ -143,14 +143,15 @@ def _why(device: Device, name: str) -> str | None:
 
 
 def ask(path: str, *, timeout: float = 5.0) -> Status:
-    """The status of the node that listens at this socket."""
-    raw = b""
+    """The status of the node that listens at this socket, all of it within `timeout` seconds."""
+    raw, until = b"", time.monotonic() + timeout
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(timeout)
             line.connect(path)
             while len(raw) < _LARGEST_STATUS and (chunk := line.recv(65536)):
                 raw += chunk
+                line.settimeout(max(until - time.monotonic(), 1e-3))
         found = msgspec.json.decode(raw, type=Status)
     except TimeoutError:
         raise NodeError(f"the node at {path} does not answer. Restart it.") from None

@@ -1,0 +1,118 @@
+"""`LiveWidget`: the live view in a notebook.
+
+The recording so far is a trait of the widget, so that a saved notebook shows it without a kernel. Sending all of it
+with every frame would cost too much: new messages are sent one by one, and the recording is set anew when a tenth has
+been added, at the end, and when the widget is closed. A view reads the recording when it is made, and then says that it
+is ready. It may have read an old recording, and missed messages between that and its own beginning. So it is then sent
+all messages, unless none came after the first recording. Nothing is lost, and the renderer keeps one frame for each t.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from colme.errors import missing_extra, whole
+from colme.live.messages import join, split
+from colme.live.thinning import ThinnedMessages
+
+try:
+    import anywidget
+    import traitlets
+except ImportError:
+    raise missing_extra("anywidget", "notebook", "trace.live()") from None
+
+GROWTH = 0.1
+"""The recording is set anew when this share has been added to it."""
+
+
+def asset(name: str) -> str:
+    """The text of a file of the renderer."""
+    return resources.files("colme.live").joinpath(name).read_text(encoding="utf-8")
+
+
+class LiveWidget(anywidget.AnyWidget):
+    """A view of messages (`colme.live.messages`): those given, and those that are published later.
+
+    height  in pixels
+
+    Of many frames, or large ones, every second one of the older half is left out, again and again.
+    """
+
+    _esm = traitlets.Unicode().tag(sync=True)
+    _css = traitlets.Unicode().tag(sync=True)
+    recording = traitlets.Bytes().tag(sync=True)
+    """All messages so far, joined and compressed with zlib."""
+    height = traitlets.Int(640).tag(sync=True)
+
+    def __init__(self, messages: Iterable[bytes] = (), *, height: int = 640):
+        self._lock = threading.RLock()
+        self._kept = ThinnedMessages()
+        self._closed = threading.Event()
+        self._added = self._since = 0  # messages that were published at all, and since the recording was set
+        pixels = whole(height, "height", "height=640", low=100, high=10_000)
+        self._kept.add(messages)
+        super().__init__(
+            _esm=asset("live.js"), _css=asset("live.css"), recording=self._compressed(), height=pixels
+        )  # fmt: skip
+        self.on_msg(self._heard)
+
+    @property
+    def messages(self) -> list[bytes]:
+        """The messages so far, without the frames that were left out."""
+        with self._lock:
+            return self._kept.messages()
+
+    @property
+    def closed(self) -> threading.Event:
+        """Set when the widget is closed: nothing can be published from then on."""
+        return self._closed
+
+    def publish(self, *messages: bytes) -> None:
+        """Show further messages; any thread may call it."""
+        with self._lock:
+            if self._closed.is_set() or not messages:
+                return
+            self._kept.add(messages)
+            self._added += len(messages)
+            self._since += len(messages)
+            self.send({"kind": "messages"}, buffers=list(messages))
+            if self._since > GROWTH * self._kept.n_frames or self._kept.ended:
+                self._set_recording()
+
+    def save(self, path: str | Path) -> Path:
+        """Write what is shown as a page of its own, which any browser can open."""
+        from colme.live.page import write_page
+
+        page: Path = write_page(Path(path), self.messages)
+        return page
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed.is_set():
+                if self._since:
+                    self._set_recording()
+                self._closed.set()
+        super().close()
+
+    def _set_recording(self) -> None:
+        self.recording = self._compressed()
+        self._since = 0
+
+    def _compressed(self) -> bytes:
+        return zlib.compress(join(self._kept.messages()))
+
+    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+        """A view says something."""
+        with self._lock:
+            if isinstance(content, dict) and content.get("kind") == "ready" and self._added:
+                self.send({"kind": "messages"}, buffers=self._kept.messages())
+
+
+def messages_in(recording: bytes) -> list[bytes]:
+    """The messages of a widget's recording."""
+    return list(split(zlib.decompress(recording)))

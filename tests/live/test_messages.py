@@ -1,0 +1,80 @@
+"""Messages: what is packed is what is unpacked, and codes are as close to their numbers as they promise."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from colme.errors import ColmeError
+from colme.live.messages import LONGEST_NAME, Codes, from_codes, join, pack, short_name, split, to_codes, unpack
+
+NUMBERS = hnp.arrays(
+    np.float64, st.integers(0, 40), elements=st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf])
+)
+
+
+@given(NUMBERS, st.sampled_from([1, 2]))
+def test_a_code_is_within_half_a_step_of_its_number(numbers: np.ndarray, n_bytes: int) -> None:
+    codes = to_codes(numbers, n_bytes=n_bytes)
+    back = from_codes(codes)
+    known = np.isfinite(numbers)
+    assert np.array_equal(np.isnan(back), ~known)
+    if known.any():
+        half = 0.5 * (codes.high / 2 - codes.low / 2) / (256**n_bytes - 2) * 2
+        rounding = 1e-12 * np.abs(numbers[known]).max()
+        assert (np.abs(back[known] - numbers[known]) <= half * (1 + 1e-9) + rounding).all()
+
+
+def test_far_numbers_that_differ_little_are_told_apart() -> None:
+    numbers = 1e6 + np.linspace(0, 1e-3, 50)
+    assert np.abs(from_codes(to_codes(numbers)) - numbers).max() <= 1e-8
+
+
+def test_a_message_survives_its_bytes() -> None:
+    head = {"kind": "frame", "t": 3, "panels": [{"mse": np.nan, "radius": np.float64(0.5), "text": "</script>"}]}
+    arrays = {
+        "0/estimate": to_codes([1.0, 2.0, np.nan]),
+        "edges": np.arange(5, dtype=np.uint32),
+        "bits": np.array([7], np.uint8),
+        "plain": np.array([1.5, np.nan]),
+    }
+    message = pack(head, arrays)
+    assert len(message) % 8 == 0
+    found, columns = unpack(message)
+    assert found == {"kind": "frame", "t": 3, "panels": [{"mse": None, "radius": 0.5, "text": "</script>"}]}
+    assert columns["edges"].tolist() == [0, 1, 2, 3, 4] and columns["bits"].tolist() == [7]
+    assert columns["0/estimate"][:2].tolist() == [1.0, 2.0] and np.isnan(columns["0/estimate"][2])
+    assert np.array_equal(columns["plain"], arrays["plain"], equal_nan=True)
+
+
+def test_arrays_begin_at_multiples_of_eight_bytes() -> None:
+    message = pack({"kind": "x"}, {"a": np.ones(3, np.uint8), "b": np.array([2.0])})
+    at = 4 + int.from_bytes(message[:4], "little")
+    assert at % 8 == 0 and np.frombuffer(message, "<f8", 1, at + 8)[0] == 2.0
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_a_recording_is_its_messages(messages: list[bytes]) -> None:
+    assert list(split(join(messages))) == messages
+
+
+def test_a_torn_recording_is_refused() -> None:
+    with pytest.raises(ColmeError, match=r"torn.* Make it again"):
+        list(split(join([b"12345678"])[:-1]))
+
+
+@given(st.text(max_size=300) | st.just("\ud800" * 200))
+def test_names_can_always_be_sent(name: str) -> None:
+    sent = short_name(name)
+    assert len(sent) <= LONGEST_NAME and json.loads(json.dumps(sent).encode()) == sent
+
+
+def test_codes_of_one_number_are_that_number() -> None:
+    assert from_codes(to_codes([4.2, 4.2])).tolist() == [4.2, 4.2]
+    assert np.isnan(from_codes(to_codes([np.nan]))).all() and len(from_codes(to_codes([]))) == 0
+    assert isinstance(to_codes([1.0]), Codes)

@@ -1,0 +1,153 @@
+"""The feed of a simulation: every method has the numbers of its trace at every step that is shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import colme
+from colme.errors import RunError
+from colme.live import simulation
+from colme.live.groups import MOST_GROUPS, OTHERS, GroupNumbers
+from colme.live.messages import unpack
+from colme.live.simulation import SimulationFeed, frame_steps, messages_of
+from colme.methods import Method
+
+SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5)
+METHODS = [
+    colme.CLColME(), colme.CLColME(guard=True), colme.CColME(cut="difference"), colme.BColME(), colme.ColME(),
+    colme.Census(), colme.Census(guard=False), colme.Local(), colme.Oracle(), colme.Bayes(),
+    colme.CLColME(statistics=("mean", "deviation")),
+]  # fmt: skip
+
+
+def frames_of(feed: SimulationFeed) -> list[tuple[dict, dict]]:
+    _, *frames, last = (unpack(each) for each in messages_of(feed))
+    assert last[0]["kind"] == "end"
+    return frames
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("skip_rate", [0.0, 0.3])
+def test_frames_are_moments_of_the_trace(method: Method, skip_rate: float) -> None:
+    scenario = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5, skip_rate=skip_rate)
+    steps = frame_steps(60, 8)
+    frames = frames_of(SimulationFeed([method], scenario, steps, seed=5, degree=4))
+    assert [head["t"] for head, _ in frames] == steps.tolist()
+    for head, columns in (frames[3], frames[-1]):
+        trace = colme.simulate(method, scenario, degree=4, steps=head["t"], seed=5)
+        final = trace.final
+        metrics = {name: value for name, value in head["panels"][0]["metrics"].items() if value is not None}
+        assert metrics == {name: value for name, value in trace.at(head["t"]).items() if name in metrics}
+        for found, exact in ((columns["0/estimate"], final.estimate), (columns["mean"], final.mean)):
+            assert np.allclose(found, exact, atol=np.ptp(exact[~np.isnan(exact)]) / 65534, equal_nan=True)
+        if final.lower is not None and final.upper is not None:
+            assert head["panels"][0]["level"] == 0.9
+            for found, exact in (
+                (columns["0/below"], final.estimate - final.lower),
+                (columns["0/above"], final.upper - final.estimate),
+            ):
+                known = np.isfinite(exact)
+                assert np.array_equal(np.isnan(found), ~known)
+                assert np.allclose(found[known], exact[known], atol=np.ptp(exact[known]) / 254)
+
+
+def test_radii_are_those_that_agents_compute_for_themselves() -> None:
+    from colme.lockstep import agents_of
+    from colme.method import NeighborState
+
+    steps = np.array([20])
+    for method in (colme.CLColME(), colme.CColME(cut="difference"), colme.ColME(),
+                   colme.BColME(statistics=("mean", "deviation"))):  # fmt: skip
+        feed = SimulationFeed([method], SCENARIO, steps, seed=1, degree=4)
+        ((head, columns),) = frames_of(feed)
+        state = feed.run.states[0]
+        agents = agents_of(
+            method, feed.graph, sigma=0.5, width=None, kurtosis=3.0, classes=None, exchange=np.float32, gaps=False
+        )
+        samples = np.array([feed.run._samples_of(t) for t in range(1, 21)])
+        for a in (0, 7):
+            for x in samples[:, a]:
+                agents[a].observe(float(x))
+            expected = agents[a].radius  # type: ignore[attr-defined]
+            assert np.broadcast_to(state.radius, 60)[a] == pytest.approx(expected, rel=1e-12)
+        assert ("radius" in head["panels"][0]) != ("0/radius" in columns)
+        assert not isinstance(state, NeighborState)
+
+
+def test_two_methods_see_the_same_samples() -> None:
+    both = SimulationFeed([colme.CLColME(), colme.Local()], SCENARIO, frame_steps(30, 5), seed=2, degree=4)
+    frames = frames_of(both)
+    for head, columns in frames:
+        assert np.array_equal(columns["1/estimate"], columns["mean"])
+        assert head["panels"][0]["metrics"]["local_mse"] == head["panels"][1]["metrics"]["mse"]
+
+
+def test_your_own_samples_can_be_shown() -> None:
+    samples = np.random.default_rng(0).normal(5.0, 1.0, (30, 40))
+    feed = SimulationFeed([colme.CLColME(sigma=1.0)], colme.Recording(samples), frame_steps(30, 4))
+    start, columns = unpack(feed.start())
+    assert "truth" not in columns and "class" not in columns
+    low, high = start["window"]
+    assert low < 5.0 < high
+    _, shown = frames_of(feed)[-1]
+    assert np.abs(shown["mean"] - samples.mean(axis=0)).max() < 1e-3
+
+
+def test_of_many_agents_a_part_is_shown_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "MOST_AGENTS", 500)
+    monkeypatch.setattr(simulation, "PART", 100)
+    scenario = colme.Scenario(n_agents=1000, means=(0.0, 2.0), sigma=0.5)
+    method = colme.CLColME(level="agent")
+    feed = SimulationFeed([method], scenario, frame_steps(40, 4), degree=6)
+    _, start = unpack(feed.start())
+    agents, edges = start["agent"].astype(int), start["edges"].reshape(-1, 2).astype(int)
+    assert len(agents) == 100 and len(edges) > 99
+    first = {tuple(pair) for pair in feed.graph.edges().tolist()}
+    assert all((agents[a], agents[b]) in first for a, b in edges)
+    head, columns = frames_of(feed)[-1]
+    trace = colme.simulate(method, scenario, degree=6, steps=40)
+    assert np.abs(columns["0/estimate"] - trace.final.estimate[agents]).max() < 1e-4
+    assert columns["0/density"].sum() == 1000
+    alive = np.unpackbits(columns["0/alive"], bitorder="little")[: len(edges)].astype(bool)
+    left = {tuple(pair) for pair in trace.final.graph.edges().tolist()}
+    assert alive.tolist() == [(agents[a], agents[b]) in left for a, b in edges]
+    assert head["panels"][0]["metrics"]["mse"] == trace.mse[-1]
+
+
+def test_a_dense_graph_is_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "MOST_EDGES", 300)
+    feed = SimulationFeed([colme.CLColME()], SCENARIO, frame_steps(10, 3), graph=colme.graphs.complete_graph(60))
+    _, start = unpack(feed.start())
+    assert len(start["edges"]) == 600
+    assert len(frames_of(feed)[-1][1]["0/estimate"]) == 60
+
+
+@pytest.mark.parametrize("n_frames", [0, 1, -3, 2.5])
+def test_a_page_has_at_least_two_frames(n_frames: object) -> None:
+    with pytest.raises(RunError, match="frames"):
+        frame_steps(100, n_frames)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 2000])
+def test_the_first_and_the_last_step_are_shown(n_steps: int) -> None:
+    steps = frame_steps(n_steps, 120)
+    assert steps[0] == 1 and steps[-1] == n_steps and (np.diff(steps) > 0).all()
+    assert len(frames_of(SimulationFeed([colme.Local()], SCENARIO, frame_steps(min(n_steps, 3))))) == min(n_steps, 3)
+
+
+def test_groups_keep_their_numbers() -> None:
+    numbers = GroupNumbers()
+    assert set(numbers.renumber(np.zeros(100, np.int64))) == {0}
+    halves = np.repeat([0, 1], [60, 40])
+    assert numbers.renumber(halves).tolist() == halves.tolist()
+    assert numbers.renumber(1 - halves).tolist() == halves.tolist()  # other names of the same groups
+    grown = np.repeat([5, 3, 9], [10, 50, 40])
+    assert numbers.renumber(grown).tolist() == np.repeat([2, 0, 1], [10, 50, 40]).tolist()
+
+
+def test_small_groups_have_no_color() -> None:
+    found = GroupNumbers().renumber(np.arange(1000))
+    assert set(found) == {OTHERS}
+    found = GroupNumbers().renumber(np.arange(1000) // 20)
+    assert len(set(found)) == MOST_GROUPS + 1

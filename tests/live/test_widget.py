@@ -1,0 +1,231 @@
+"""The widget: what a view reads when it is made, and what it is sent afterwards."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from colme.errors import ColmeError, MissingExtra
+from colme.live import widget as widget_module
+from colme.live.messages import end, head_of, note, pack
+from colme.live.thinning import ThinnedMessages
+from colme.live.widget import LiveWidget, messages_in
+
+
+@pytest.fixture(autouse=True)
+def renderer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renderer that does nothing."""
+    monkeypatch.setattr(widget_module, "asset", lambda name: f"/* {name} */")
+
+
+class FakeBrowser:
+    """What a browser knows of a widget: the newest recording, and views that hear messages from when they are made."""
+
+    def __init__(self, widget: LiveWidget, monkeypatch: pytest.MonkeyPatch):
+        self.widget = widget
+        self.views: list[list[bytes]] = []
+        self.n_sent = 0
+        monkeypatch.setattr(widget, "send", self._sent)
+
+    def _sent(self, content: Any, buffers: list[bytes]) -> None:
+        assert content == {"kind": "messages"}
+        self.n_sent += len(buffers)
+        for view in self.views:
+            view += buffers
+
+    def open(self, recording: bytes | None = None) -> list[bytes]:
+        """A new view, which may have read an old recording."""
+        view = messages_in(self.widget.recording if recording is None else recording)
+        self.views.append(view)
+        self.widget._handle_custom_msg({"kind": "ready"}, [])
+        return view
+
+
+def start(run: str = "a") -> bytes:
+    return pack({"kind": "start", "run": run})
+
+
+def frame(t: int, size: int = 0) -> bytes:
+    return pack({"kind": "frame", "t": t, "more": "x" * size})
+
+
+def times(messages: list[bytes]) -> list[int]:
+    """The times of all frames, in order, each once."""
+    return sorted({head["t"] for head in map(head_of, messages) if head["kind"] == "frame"})
+
+
+def kinds(messages: list[bytes]) -> list[str]:
+    return [head_of(message)["kind"] for message in messages]
+
+
+def test_the_recording_holds_all_messages_from_the_beginning() -> None:
+    given = [start(), frame(1), frame(2), end()]
+    assert messages_in(LiveWidget(given).recording) == given
+
+
+def test_the_renderer_is_part_of_the_widget() -> None:
+    widget = LiveWidget(height=300)
+    assert (widget._esm, widget._css, widget.height) == ("/* live.js */", "/* live.css */", 300)
+
+
+def test_a_view_of_a_finished_run_is_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = FakeBrowser(LiveWidget([start(), frame(1), end()]), monkeypatch)
+    assert times(browser.open()) == [1]
+    assert browser.n_sent == 0
+
+
+def test_a_view_hears_what_is_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = LiveWidget([start()])
+    view = FakeBrowser(widget, monkeypatch).open()
+    for t in range(1, 30):
+        widget.publish(frame(t))
+    assert times(view) == list(range(1, 30))
+
+
+@pytest.mark.parametrize("n_before", [1, 9, 40, 333])
+def test_a_view_that_comes_late_loses_nothing_whichever_recording_it_read(
+    n_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widget = LiveWidget([start()])
+    browser, old = FakeBrowser(widget, monkeypatch), widget.recording
+    for t in range(1, n_before + 1):
+        widget.publish(frame(t))
+    for recording in (old, widget.recording):
+        assert times(browser.open(recording)) == list(range(1, n_before + 1))
+
+
+def test_other_messages_of_a_view_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = LiveWidget([start()])
+    browser = FakeBrowser(widget, monkeypatch)
+    widget.publish(frame(1))
+    for content in ({"kind": "else"}, {}, "ready", None):
+        widget._handle_custom_msg(content, [])
+    assert browser.n_sent == 1
+
+
+def test_the_recording_follows_without_being_sent_with_every_frame() -> None:
+    widget, n_set = LiveWidget([start()]), []
+    widget.observe(n_set.append, names="recording")
+    for t in range(1, 501):
+        widget.publish(frame(t))
+        assert len(times(messages_in(widget.recording))) >= 0.85 * t
+    assert len(n_set) < 100
+
+
+def test_the_recording_is_whole_at_the_end() -> None:
+    widget = LiveWidget([start()])
+    widget.publish(*(frame(t) for t in range(1, 100)))
+    widget.publish(frame(100), end())
+    assert messages_in(widget.recording) == widget.messages
+    assert times(widget.messages)[-1] == 100
+
+
+def test_the_recording_is_whole_when_the_widget_is_closed() -> None:
+    widget = LiveWidget([start()])
+    for t in range(1, 100):
+        widget.publish(frame(t))
+    widget.close()
+    assert times(messages_in(widget.recording)) == list(range(1, 100))
+
+
+def test_a_closed_widget_takes_nothing_more() -> None:
+    widget = LiveWidget([start()])
+    widget.close()
+    widget.publish(frame(1))
+    widget.close()
+    assert widget.closed.is_set() and times(widget.messages) == []
+
+
+def test_threads_may_publish_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = LiveWidget([start()])
+    view = FakeBrowser(widget, monkeypatch).open()
+
+    def publish(first: int) -> None:
+        for t in range(first, 400, 4):
+            widget.publish(frame(t))
+
+    threads = [threading.Thread(target=publish, args=(first,)) for first in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert times(view) == times(widget.messages) == list(range(400))
+
+
+def test_the_number_of_frames_is_bounded() -> None:
+    kept = ThinnedMessages(most_frames=50)
+    kept.add([start(), *(frame(t) for t in range(1, 10_001))])
+    found = times(kept.messages())
+    assert len(found) <= 50 and found[0] == 1 and found[-1] == 10_000
+
+
+def test_old_frames_are_further_apart_than_new_ones() -> None:
+    kept = ThinnedMessages(most_frames=50)
+    kept.add([start(), *(frame(t) for t in range(1, 1001))])
+    found = times(kept.messages())
+    assert found[-10:] == list(range(991, 1001)) and found[1] - found[0] > 20
+
+
+def test_the_size_of_frames_is_bounded() -> None:
+    kept = ThinnedMessages(most_bytes=100_000)
+    kept.add([start(), *(frame(t, size=3000) for t in range(1, 501))])
+    assert sum(map(len, kept.messages())) < 105_000
+    assert times(kept.messages())[0] == 1 and times(kept.messages())[-1] == 500
+
+
+def test_two_frames_are_kept_however_large_they_are() -> None:
+    kept = ThinnedMessages(most_bytes=10)
+    kept.add([start(), *(frame(t, size=100) for t in range(1, 6))])
+    assert times(kept.messages()) == [1, 5]
+
+
+def test_a_start_of_another_run_replaces_all() -> None:
+    kept = ThinnedMessages()
+    kept.add([start("a"), frame(1), note("old"), start("b"), frame(7)])
+    assert kinds(kept.messages()) == ["start", "frame"] and times(kept.messages()) == [7]
+
+
+def test_a_start_of_the_same_run_keeps_its_frames() -> None:
+    kept = ThinnedMessages()
+    kept.add([start("a"), frame(1), start("a"), frame(2)])
+    assert kinds(kept.messages()) == ["start", "frame", "frame"]
+
+
+def test_of_notes_the_newest_is_kept() -> None:
+    kept = ThinnedMessages()
+    kept.add([start(), note("one"), frame(1), note("two"), end()])
+    assert kinds(kept.messages()) == ["start", "frame", "note", "end"]
+    assert head_of(kept.messages()[2])["text"] == "two"
+
+
+@pytest.mark.parametrize("height", [0, -5, 1e9, "tall", True])
+def test_an_impossible_height_is_refused(height: Any) -> None:
+    with pytest.raises(ColmeError, match=r"height=.*Try height=640"):
+        LiveWidget(height=height)
+
+
+def test_save_writes_a_page_of_all_messages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pages: list[tuple[Path, list[bytes]]] = []
+    stub = ModuleType("colme.live.page")
+    vars(stub)["write_page"] = lambda path, messages: pages.append((path, list(messages))) or path
+    monkeypatch.setitem(sys.modules, "colme.live.page", stub)
+    given = [start(), frame(1), end()]
+    assert LiveWidget(given).save(str(tmp_path / "page.html")) == tmp_path / "page.html"
+    assert pages == [(tmp_path / "page.html", given)]
+
+
+def test_without_anywidget_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import colme
+
+    trace = colme.simulate(colme.Local(), colme.Scenario(n_agents=4, means=(0.0,)), steps=2)
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "colme.live.widget")
+    with pytest.raises(MissingExtra, match=r"needs anywidget.*notebook"):
+        trace.live()
+    with pytest.raises(MissingExtra, match=r"needs anywidget.*notebook"):
+        colme.CollaborativeMean().live()
