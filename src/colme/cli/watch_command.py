@@ -15,19 +15,17 @@ import click
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import say
 from colme.cli.parameters import EXPERIMENT, METHOD, SEED, absolute_graphs, known_source, results_option
-from colme.lab.quick import flags_experiment
+from colme.lab.quick import DEFAULTS, flags_experiment
 from colme.lab.watch import WatchSession
 from colme.lab.watched_run import experiment_to_watch, watched_run
 from colme.live.broadcast import Broadcast
 from colme.live.server import LiveServer
 
-DEFAULT_METHODS = ("cl-colme",)
-
 
 @click.command("watch", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT, required=False)
 @click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
-              help="A method; repeat for a second one (default: those of the experiment, or cl-colme).")  # fmt: skip
+              help="A method; repeat for a second one (default: the experiment's, or cl-colme and local).")  # fmt: skip
 @click.option("--seed", type=SEED, metavar="N", help="The seed (default: the experiment's first one, or 0).")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port (default: a free one).")
 @click.option("--open/--no-open", "opens", default=None,
@@ -53,11 +51,11 @@ def command(
     """
     changes = absolute_graphs(changes)
     if experiment is None:
-        made = flags_experiment(methods or DEFAULT_METHODS, [seed or 0], changes, name="watch")
+        made = flags_experiment(methods or DEFAULTS["methods"], [seed or 0], changes, name="watch")
     else:
         changes |= {} if seed is None else {"seeds": [seed]}
         made = experiment_to_watch(known_source(experiment, results), methods, changes)
-    run = watched_run(made, chosen=bool(methods))
+    run = watched_run(made, chosen=experiment is None or bool(methods))
     broadcast = Broadcast()
     session = WatchSession(run, broadcast)
     with _until_signal() as stopped, LiveServer(broadcast, session.control, port=port) as server, session:

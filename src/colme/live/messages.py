@@ -103,12 +103,6 @@ def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     return head, arrays
 
 
-def head_of(message: bytes) -> dict[str, Any]:
-    """The head of a message alone."""
-    head: dict[str, Any] = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
-    return head
-
-
 def join(messages: Iterable[bytes]) -> bytes:
     """A recording of messages."""
     return b"".join(len(each).to_bytes(4, "little") + each for each in messages)
