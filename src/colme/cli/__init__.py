@@ -17,6 +17,7 @@ from colme.errors import ColmeError, ColumnError, ExperimentError, printable
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
     "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
     "simulate": "Simulate methods from flags alone and print their errors.",
+    "watch": "Watch a simulation in the browser while it runs; pause it, restart it with other values.",
     "estimate": "Estimate every agent's mean from your own table: CSV, Parquet, Arrow.",
     "moments": "Write the moments of a part of a table, to merge with those of other parts or sites.",
     "node": "Run an agent on this device, ask it how it is, make keys and plans for a fleet.",
@@ -34,6 +35,7 @@ have the same mean, without knowing which those are.
   colme run cl_colme                   the CL-colME paper's experiment (make demo)
   colme report results/cl_colme        a page with its figures and numbers
   colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
+  colme watch cl_colme                 in the browser, while it runs
   colme estimate readings.csv --agent sensor --value temperature
   colme node demo                      twelve agents on this machine find their classes
   colme list experiments               the experiments that come with colme

@@ -12,6 +12,7 @@ import msgspec
 
 from colme.errors import shorten
 from colme.lab.experiments.setting import Setup, flat_name
+from colme.lab.text import parse_word
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
 
@@ -81,19 +82,6 @@ def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
     if any(word == "" for word in words):
         raise click.BadParameter(f"{shorten(','.join(texts))} has an empty value.", param_hint=f"--{name}")
     return words[0] if len(words) == 1 else words
-
-
-def parse_word(word: str) -> Any:
-    """A number, a truth value or a string."""
-    word = word.strip()
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(word.replace("_", "")) if not re.search(r"[^\d_eE.+-]", word) else word
-        except ValueError:
-            continue
-    return word
 
 
 def takes_list(kind: Any) -> bool:

@@ -377,7 +377,7 @@ def demo(
 
 def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
     """A method and its fields, FIELD=VALUE, as the table of a file."""
-    from colme.cli.fields import parse_word
+    from colme.lab.text import parse_word
 
     table: dict[str, Any] = {"method": method}
     for field in fields:

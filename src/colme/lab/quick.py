@@ -21,6 +21,17 @@ Found = list[tuple[Planned, list[Trace]]]
 """Every combination of method and parameters, with the traces of its seeds; without traces if it cannot run."""
 
 
+def flags_experiment(
+    methods: tuple[str, ...], seeds: Any, changes: dict[str, Any], *, name: str = "simulate"
+) -> Experiment:
+    """The experiment that flags alone describe."""
+    scenario = dict(DEFAULTS["scenario"])
+    if "bernoulli" in np.atleast_1d(changes.get("distribution", "")):
+        del scenario["sigma"]
+    table = {"scenario": scenario, "methods": [{"method": each} for each in methods], "seeds": seeds}
+    return Experiment.parse(table, name=name, changes=changes)
+
+
 def simulate_flags(
     methods: tuple[str, ...],
     seeds: Any,
@@ -35,11 +46,7 @@ def simulate_flags(
 
     say   is called with a sentence for every reason why combinations of a sweep cannot run; those are skipped
     """
-    scenario = dict(DEFAULTS["scenario"])
-    if "bernoulli" in np.atleast_1d(changes.get("distribution", "")):
-        del scenario["sigma"]
-    table = {"scenario": scenario, "methods": [{"method": name} for name in methods], "seeds": seeds}
-    experiment = Experiment.parse(table, name="simulate", changes=changes)
+    experiment = flags_experiment(methods, seeds, changes)
     refused = experiment.check()
     for reason in dict.fromkeys(refused.values()):
         say(f"Skipped: {reason}")

@@ -1,7 +1,8 @@
-"""`text_of`: values as text in the cells of a table."""
+"""`text_of`: values as text in the cells of a table. `parse_word`: text that people type, as a value."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from colme.errors import printable
@@ -26,3 +27,16 @@ def text_of(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e3 else f"{value:.2e}"
     return ", ".join(map(text_of, value)) if isinstance(value, list | tuple) else printable(value)
+
+
+def parse_word(word: str) -> Any:
+    """A number, a truth value or a string."""
+    word = word.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(word.replace("_", "")) if not re.search(r"[^\d_eE.+-]", word) else word
+        except ValueError:
+            continue
+    return word

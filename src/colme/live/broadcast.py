@@ -1,0 +1,135 @@
+"""`Broadcast`: the messages of what is shown, kept for viewers who come, fall behind or come back."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from colme.live.messages import head_of
+
+MOST_FRAMES = 600
+"""Frames that are kept; of more, every second one of the older half is dropped."""
+MOST_FRAME_BYTES = 64 << 20
+"""Bytes of the frames that are kept, likewise."""
+MOST_NOTES = 20
+"""Notes, and ends, that are kept."""
+LATE = 20
+"""A viewer who is so many frames behind gets the newest one instead."""
+
+
+class Event(NamedTuple):
+    """A message for one viewer. With `number` as its last one, the viewer gets what follows when it comes back."""
+
+    number: int
+    message: bytes
+
+
+class Kept(NamedTuple):
+    """A message in the history."""
+
+    number: int
+    kind: str
+    message: bytes
+
+
+@dataclass
+class Viewer:
+    """What a viewer has: all messages up to `seen`. It misses nothing up to `known`, the newest when it came."""
+
+    seen: int = 0
+    known: int = 0
+    start: int = 0
+    state: int = 0
+
+
+class Broadcast:
+    """The start, the frames and the notes of the current run, for any number of viewers.
+
+    `publish` takes no time: it neither sends anything nor waits for anybody. A viewer is a position in the history that
+    all share, and asks for what follows, so that a slow one costs no memory. Messages are numbered from 1 on, also
+    through new runs; a start with the same `run` as the last one continues it."""
+
+    def __init__(self, *, most_frames: int = MOST_FRAMES, most_bytes: int = MOST_FRAME_BYTES, late: int = LATE) -> None:
+        self._most_frames, self._most_bytes, self._late = most_frames, most_bytes, late
+        self._changed = threading.Condition()
+        self._numbers = itertools.count(1)
+        self._newest = 0
+        self._start = self._state = Kept(0, "", b"")
+        self._run: object = None
+        self._run_began = 0
+        self._history: list[Kept] = []
+
+    def publish(self, message: bytes) -> None:
+        """Keep a message, and wake the viewers."""
+        head = head_of(message)
+        kind, run = str(head["kind"]), head.get("run")
+        with self._changed:
+            self._newest = next(self._numbers)
+            kept = Kept(self._newest, kind, message)
+            if kind == "start":
+                if run is None or run != self._run:
+                    self._history, self._state, self._run_began = [], Kept(0, "", b""), kept.number
+                self._start, self._run = kept, run
+            elif kind == "state":
+                self._state = kept
+            else:
+                self._history.append(kept)
+                self._thin()
+            self._changed.notify_all()
+
+    def viewer(self, last: int | None = None) -> Viewer:
+        """A viewer; `last` is the number of the last event that it got when it was here before."""
+        with self._changed:
+            seen = 0 if last is None or not self._run_began <= last <= self._newest else last
+            return Viewer(seen=seen, known=self._newest, start=seen)
+
+    def next_event(self, viewer: Viewer, timeout: float = 0.0) -> Event | None:
+        """What the viewer gets next: the start, where it lacks it, then the state, then what follows in the history;
+        None if there is nothing after `timeout` seconds, or if the viewers were woken."""
+        with self._changed:
+            event = self._next(viewer)
+            if event is None and timeout > 0:
+                self._changed.wait(timeout)
+                event = self._next(viewer)
+            return event
+
+    def wake(self) -> None:
+        """Let all who wait look around."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _next(self, viewer: Viewer) -> Event | None:
+        if viewer.start < self._start.number:
+            # The number is not that of the start: a run that was continued has older frames, which come next.
+            viewer.seen, viewer.start = max(viewer.seen, self._run_began), self._start.number
+            return Event(viewer.seen, self._start.message)
+        if viewer.state < self._state.number:
+            viewer.state = self._state.number
+            return Event(viewer.seen, self._state.message)
+        rest = self._history[bisect.bisect_right(self._history, viewer.seen, key=lambda kept: kept.number) :]
+        if not rest:
+            return None
+        late = [kept.number for kept in rest if kept.kind == "frame" and kept.number > viewer.known]
+        skipped = set(late[:-1]) if len(late) > self._late and rest[0].number > viewer.known else set()
+        following = next(kept for kept in rest if kept.number not in skipped)
+        viewer.seen = following.number
+        return Event(following.number, following.message)
+
+    def _thin(self) -> None:
+        notes = [kept.number for kept in self._history if kept.kind != "frame"]
+        if len(notes) > MOST_NOTES:
+            self._history = [kept for kept in self._history if kept.number != notes[0]]
+        frames = [kept for kept in self._history if kept.kind == "frame"]
+        n_bytes = sum(len(kept.message) for kept in frames)
+        dropped: set[int] = set()
+        while len(frames) > 1 and (len(frames) > self._most_frames or n_bytes > self._most_bytes):
+            old = frames[: (len(frames) + 1) // 2]
+            gone = old[1::2] or old[:1]
+            dropped |= {kept.number for kept in gone}
+            n_bytes -= sum(len(kept.message) for kept in gone)
+            frames = [kept for kept in frames if kept.number not in dropped]
+        if dropped:
+            self._history = [kept for kept in self._history if kept.number not in dropped]
