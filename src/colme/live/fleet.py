@@ -189,7 +189,7 @@ class FleetFeed:
         head = {
             "kind": "start", "version": VERSION, "run": self._run, "title": self.title, "unit": "seconds",
             "log": False, "last": None, "n_agents": len(self._agents), "window": None,
-            "panels": [{"label": "estimates", "color": COLOR, "graph": True, "cuts": True}],
+            "panels": [{"label": "fleet", "color": COLOR, "graph": True, "cuts": True}],
             "names": [agent.label for agent in self._agents],
         }  # fmt: skip
         return pack(head, {"edges": np.array(list(self._edges), np.uint32).reshape(-1)})

@@ -263,7 +263,7 @@ export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value), power = size > 0 ? Math.floor(Math.log10(size) + 1e-12) : 0;
-  if (size > 0 && (power < -3 || power > 6)) {
+  if (size > 0 && (power < -3 || power > Math.max(6, digits - 1))) {
     const mantissa = (value / 10 ** power).toLocaleString("en-US", { maximumFractionDigits: digits - 2 });
     return `${mantissa === "1" ? "" : `${mantissa}·`}10${superscript(power)}`.replace("-", "−");
   }
@@ -360,6 +360,11 @@ class Picture {  // a canvas that fills its place, at the resolution of the scre
     pen.fillText(unit, this.width - right, this.height - bottom + 6);
     pen.strokeRect(left + 0.5, top + 0.5, width, this.height - bottom - top);
   }
+}
+
+function timeOf(start, t) {
+  if (start.unit === "seconds") return `${number(Math.round(10 * t) / 10, 9)} s`;
+  return start.unit === "samples" ? `${number(t, 12)} samples` : `${start.unit} ${number(t, 12)}`;
 }
 
 function unitName(start) {
@@ -463,9 +468,16 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     const rows = Math.max(40, Math.min(360, Math.round((this.height - top - bottom) * this.ratio / 2)));
     const strip = document.createElement("canvas");
     strip.width = n; strip.height = rows;
-    const small = strip.getContext("2d"), image = small.createImageData(1, rows);
-    for (let k = 0; k < n; k++) {
-      this.fillColumn(image.data, film.frames[k], rows);
+    const small = strip.getContext("2d");
+    const style = [rows, this.view.colorBy, this.view.dressed, this.y.low, this.y.high, film.columns.class?.length].join();
+    if (this.style !== style) { this.style = style; this.painted = new WeakMap(); }
+    for (let k = 0; k < n; k++) {  // a column is computed once: a stream adds one at a time
+      let image = this.painted.get(film.frames[k]);
+      if (!image) {
+        image = small.createImageData(1, rows);
+        this.fillColumn(image.data, film.frames[k], rows);
+        this.painted.set(film.frames[k], image);
+      }
       small.putImageData(image, k, 0);
     }
     const place = (k) => Math.round(this.x.at(film.frames[k].t) * this.ratio) / this.ratio;
@@ -724,14 +736,14 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     this.sx = (i) => mx + this.px[i] * scale;
     this.sy = (i) => my + this.py[i] * scale;
     const right = new Path2D(), wrong = new Path2D(), stale = new Path2D(), cut = new Path2D();
-    let nWrong = 0, nAlive = 0;
+    let nWrong = 0, nAlive = 0, nStale = 0, nCut = 0;
     for (let e = 0; e < this.which.length; e++) {
       const a = this.from[e], b = this.to[e], edge = this.which[e], lives = isSet(panel.alive, edge);
       const ca = film.classOf(this.nodes[a]), different = ca >= 0 && ca !== film.classOf(this.nodes[b]);
       let path = different ? wrong : right;
       if (lives) { nAlive++; if (different) nWrong++; }
-      if (panel.fresh && lives && !isSet(panel.fresh, edge)) path = stale;
-      if (!lives) { if (!panel.fresh) continue; path = cut; }
+      if (panel.fresh && lives && !isSet(panel.fresh, edge)) { path = stale; nStale++; }
+      if (!lives) { if (!panel.fresh) continue; path = cut; nCut++; }
       path.moveTo(this.sx(a), this.sy(a)); path.lineTo(this.sx(b), this.sy(b));
     }
     const thin = Math.max(0.35, Math.min(1.4, 900 / Math.max(this.which.length, 1)));
@@ -753,7 +765,7 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     }
     const chosen = view.selected >= 0 ? this.place[view.selected] : -1;
     if (chosen >= 0) this.mark(chosen, panel, size);
-    this.caption(frame, nAlive, nWrong);
+    this.caption(panel, nAlive, nWrong, nStale, nCut);
   }
   mark(i, panel, size) {
     const pen = this.pen, agent = this.nodes[i];
@@ -768,11 +780,13 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     pen.beginPath(); pen.arc(this.sx(i), this.sy(i), size + 4, 0, 6.2832); pen.lineWidth = 2; pen.stroke();
     return agent;
   }
-  caption(frame, nAlive, nWrong) {
+  caption(panel, nAlive, nWrong, nStale, nCut) {
     const { film } = this.view, pen = this.pen, n = this.nodes.length;
     const part = n < film.start.n_agents ? `${number(n)} of ${number(film.start.n_agents)} agents: ` : "";
     const kind = film.start.panels[this.panel].cuts === false ? "edges within a group" : "edges";
-    const words = film.columns.class ? `${number(nWrong)} of ${number(nAlive)} ${kind} join different classes` : `${number(nAlive)} ${kind}`;
+    const words = film.columns.class ? `${number(nWrong)} of ${number(nAlive)} ${kind} join different classes`
+      : panel.fresh ? `${number(nAlive)} edges, ${number(nStale)} of them stale (dashed), ${number(nCut)} cut (dotted)`
+      : `${number(nAlive)} ${kind}`;
     pen.fillStyle = nWrong ? WARNING : this.view.ink.soft;
     pen.textAlign = "center"; pen.textBaseline = "bottom";
     pen.fillText(part + words, this.width / 2, this.height - 3);
@@ -1083,6 +1097,7 @@ class View {
       if (this.film.frames.length === 1 && this.status.dataset.kind !== "error") this.say("ok", " ");
       this.scrubber.max = this.last;
       if (this.following) this.position = this.last;
+      if (this.film.frames.length === 1) this.label();
       if (head.rows) this.rows = head.rows;
     } else if (head.kind === "note") this.say("note", head.text);
     else if (head.kind === "state") this.showState(head);
@@ -1110,6 +1125,7 @@ class View {
   label() {
     this.playButton.textContent = this.playing ? "Pause" : "Play";
     this.playButton.setAttribute("aria-pressed", String(this.playing));
+    this.summary.setAttribute("aria-live", this.playing ? "off" : "polite");  // what moves is not read aloud
     this.newest.hidden = !this.feed.live || this.following;
   }
   tick(now) {
@@ -1137,11 +1153,12 @@ class View {
   render() {
     const moving = this.playing;
     if (this.dirty) {
+      if (moving && this.told - (this.described ?? 0) > 1000) { this.described = this.told; this.describe(); }
       for (const cloud of this.clouds) cloud.draw(this.position);
       this.curvesFigure.hidden = !this.curves.known;
       if (!this.curvesFigure.hidden) { this.curves.fit(); this.curves.draw(this.position); }
       this.scrubber.value = this.position;
-      const frame = this.current, time = `${this.film.start.unit === "seconds" ? "" : `${this.film.start.unit} `}${number(frame.t, 6)}${this.film.start.unit === "seconds" ? " s" : ""}`;
+      const time = timeOf(this.film.start, this.current.t);
       if (this.clock.textContent !== time) { this.clock.textContent = time; this.scrubber.setAttribute("aria-valuetext", time); }
       this.showAgent();
       this.showRows();
@@ -1212,7 +1229,7 @@ class View {
     if (!rows || this.shownRows === rows) return;
     this.shownRows = rows;
     const names = [...new Set(rows.slice(0, MOST_ROWS).flatMap((row) => Object.keys(row)))].slice(0, 20);
-    const cell = (value) => typeof value === "number" ? number(value) : value === null || value === undefined ? "–" : clean(value);
+    const cell = (value) => typeof value === "number" ? number(value, Number.isInteger(value) ? 16 : 4) : value === null || value === undefined ? "–" : clean(value);
     this.table.replaceChildren(element("table", {},
       element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col", text: clean(name).replaceAll("_", " ") })))),
       element("tbody", {}, ...rows.slice(0, MOST_ROWS).map((row) => element("tr", {},
@@ -1222,13 +1239,14 @@ class View {
   describe() {  // the moment in a sentence, also for screen readers
     if (!this.film.frames.length) return;
     const frame = this.current, { start } = this.film;
-    const when = start.unit === "seconds" ? `After ${number(frame.t, 6)} s` : `At ${start.unit} ${number(frame.t, 6)}`;
+    const when = `${start.unit === "step" ? "At" : "After"} ${timeOf(start, frame.t)}`;
     const words = frame.panels.map((panel, k) => {
       const m = panel.metrics || {}, label = clean(start.panels[k].label, 40), found = [];
       if (m.mse > 0 && m.local_mse > 0) {
         const gain = m.local_mse / m.mse;
         found.push(gain >= 1.005 ? `the error is ${number(gain, 3)} times smaller than alone` : gain <= 0.995 ? `the error is ${number(1 / gain, 3)} times larger than alone` : "the error is as large as alone");
       }
+      if (m.answering !== undefined) found.push(`${number(m.answering, 6)} of ${number(m.answering + m.silent, 6)} answer`);
       if (panel.alive && m.wrong_edges !== null && m.wrong_edges !== undefined) found.push(`${number(100 * m.wrong_edges, 3)} % of the edges between classes are left`);
       return found.length ? `${label}: ${found.join(", ")}` : "";
     }).filter(Boolean);
