@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 import colme
 from colme.graphs import complete_graph
-from colme.live.fleet import MOST_AGENTS, MOST_EDGES, MOST_ROWS, FleetFeed
+from colme.live.fleet.feed import MOST_AGENTS, MOST_EDGES, MOST_ROWS, FleetFeed
+from colme.live.fleet.statements import LONGEST_KEY, Answer, Statement
 from colme.live.groups import GroupNumbers
 from colme.live.messages import LONGEST_NAME, unpack
-from colme.live.statements import LONGEST_KEY, Answer, Statement
 from colme.node.io.status import status_of
 from colme.node.net.memory import MemoryNetwork
 from tests.support.nodes import Fleet

@@ -22,12 +22,12 @@ from click.testing import CliRunner, Result
 
 from colme.cli import node_command
 from colme.errors import NodeError
-from colme.live.fleet import MOST_AGENTS
-from colme.live.fleet_watch import watch_fleet
+from colme.live.fleet.feed import MOST_AGENTS
+from colme.live.fleet.node_poll import NodePoll
+from colme.live.fleet.reports import LONGEST_LINE, ReportReader
+from colme.live.fleet.statements import Answer
+from colme.live.fleet.watch import watch_fleet
 from colme.live.messages import unpack
-from colme.live.node_poll import NodePoll
-from colme.live.reports import LONGEST_LINE, ReportReader
-from colme.live.statements import Answer
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
 from tests.support.node_fleet import until
@@ -366,7 +366,7 @@ def test_ctrl_c_is_the_usual_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("colme.live.fleet_watch.watch_fleet", interrupted)
+    monkeypatch.setattr("colme.live.fleet.watch.watch_fleet", interrupted)
     assert watch("--web", "-c", str(configured(tmp_path / "a", "ann"))).exit_code == 0
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from colme.errors import ColmeError, MissingExtra
 from colme.live import widget as widget_module
-from colme.live.messages import end, head_of, note, pack
-from colme.live.thinning import ThinnedMessages
+from colme.live.messages import end, head_of, pack
 from colme.live.widget import LiveWidget, messages_in
 
 
@@ -155,52 +154,6 @@ def test_threads_may_publish_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in threads:
         each.join()
     assert times(view) == times(widget.messages) == list(range(400))
-
-
-def test_the_number_of_frames_is_bounded() -> None:
-    kept = ThinnedMessages(most_frames=50)
-    kept.add([start(), *(frame(t) for t in range(1, 10_001))])
-    found = times(kept.messages())
-    assert len(found) <= 50 and found[0] == 1 and found[-1] == 10_000
-
-
-def test_old_frames_are_further_apart_than_new_ones() -> None:
-    kept = ThinnedMessages(most_frames=50)
-    kept.add([start(), *(frame(t) for t in range(1, 1001))])
-    found = times(kept.messages())
-    assert found[-10:] == list(range(991, 1001)) and found[1] - found[0] > 20
-
-
-def test_the_size_of_frames_is_bounded() -> None:
-    kept = ThinnedMessages(most_bytes=100_000)
-    kept.add([start(), *(frame(t, size=3000) for t in range(1, 501))])
-    assert sum(map(len, kept.messages())) < 105_000
-    assert times(kept.messages())[0] == 1 and times(kept.messages())[-1] == 500
-
-
-def test_two_frames_are_kept_however_large_they_are() -> None:
-    kept = ThinnedMessages(most_bytes=10)
-    kept.add([start(), *(frame(t, size=100) for t in range(1, 6))])
-    assert times(kept.messages()) == [1, 5]
-
-
-def test_a_start_of_another_run_replaces_all() -> None:
-    kept = ThinnedMessages()
-    kept.add([start("a"), frame(1), note("old"), start("b"), frame(7)])
-    assert kinds(kept.messages()) == ["start", "frame"] and times(kept.messages()) == [7]
-
-
-def test_a_start_of_the_same_run_keeps_its_frames() -> None:
-    kept = ThinnedMessages()
-    kept.add([start("a"), frame(1), start("a"), frame(2)])
-    assert kinds(kept.messages()) == ["start", "frame", "frame"]
-
-
-def test_of_notes_the_newest_is_kept() -> None:
-    kept = ThinnedMessages()
-    kept.add([start(), note("one"), frame(1), note("two"), end()])
-    assert kinds(kept.messages()) == ["start", "frame", "note", "end"]
-    assert head_of(kept.messages()[2])["text"] == "two"
 
 
 @pytest.mark.parametrize("height", [0, -5, 1e9, "tall", True])

@@ -41,9 +41,10 @@ def chromium(folder: Path) -> Iterator[Any]:
 
 
 def requests_of(browser: Any) -> list[str]:
-    """The addresses that were asked for since the last call."""
+    """The addresses that were asked for since the last call, but for pages of the browser itself."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+    asked = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+    return [url for url in asked if not url.startswith("chrome:")]
 
 
 def complaints(browser: Any) -> list[str]:

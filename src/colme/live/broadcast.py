@@ -80,6 +80,17 @@ class Broadcast:
                 self._thin()
             self._changed.notify_all()
 
+    def messages(self) -> list[bytes]:
+        """All that a new viewer is told, in an order in which it can be shown."""
+        with self._changed:
+            kept = (self._start, self._state, *self._history)
+            return [each.message for each in kept if each.number]
+
+    @property
+    def n_frames(self) -> int:
+        with self._changed:
+            return sum(kept.kind == "frame" for kept in self._history)
+
     def viewer(self, last: int | None = None) -> Viewer:
         """A viewer; `last` is the number of the last event that it got when it was here before."""
         with self._changed:

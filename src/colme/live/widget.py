@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from colme.errors import missing_extra, whole
-from colme.live.messages import join, split
-from colme.live.thinning import ThinnedMessages
+from colme.live.broadcast import Broadcast
+from colme.live.messages import head_of, split
+from colme.live.page import asset, compressed
 
 try:
     import anywidget
@@ -26,13 +26,10 @@ try:
 except ImportError:
     raise missing_extra("anywidget", "notebook", "trace.live()") from None
 
+MOST_BYTES = 32 << 20
+"""Of the frames that are kept."""
 GROWTH = 0.1
 """The recording is set anew when this share has been added to it."""
-
-
-def asset(name: str) -> str:
-    """The text of a file of the renderer."""
-    return resources.files("colme.live").joinpath(name).read_text(encoding="utf-8")
 
 
 class LiveWidget(anywidget.AnyWidget):
@@ -51,11 +48,12 @@ class LiveWidget(anywidget.AnyWidget):
 
     def __init__(self, messages: Iterable[bytes] = (), *, height: int = 640):
         self._lock = threading.RLock()
-        self._kept = ThinnedMessages()
+        self._kept = Broadcast(most_bytes=MOST_BYTES)
         self._closed = threading.Event()
         self._added = self._since = 0  # messages that were published at all, and since the recording was set
         pixels = whole(height, "height", "height=640", low=100, high=10_000)
-        self._kept.add(messages)
+        for message in messages:
+            self._kept.publish(message)
         super().__init__(
             _esm=asset("live.js"), _css=asset("live.css"), recording=self._compressed(), height=pixels
         )  # fmt: skip
@@ -77,11 +75,12 @@ class LiveWidget(anywidget.AnyWidget):
         with self._lock:
             if self._closed.is_set() or not messages:
                 return
-            self._kept.add(messages)
+            for message in messages:
+                self._kept.publish(message)
             self._added += len(messages)
             self._since += len(messages)
             self.send({"kind": "messages"}, buffers=list(messages))
-            if self._since > GROWTH * self._kept.n_frames or self._kept.ended:
+            if self._since > GROWTH * self._kept.n_frames or head_of(messages[-1])["kind"] == "end":
                 self._set_recording()
 
     def save(self, path: str | Path) -> Path:
@@ -104,7 +103,7 @@ class LiveWidget(anywidget.AnyWidget):
         self._since = 0
 
     def _compressed(self) -> bytes:
-        return zlib.compress(join(self._kept.messages()))
+        return compressed(self._kept.messages())
 
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         """A view says something."""

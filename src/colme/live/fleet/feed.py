@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import printable
+from colme.live.fleet.statements import Answer, Hearsay, Statement, key_of
 from colme.live.groups import GroupNumbers
 from colme.live.messages import VERSION, Codes, note, pack, short_name, to_codes
-from colme.live.statements import Answer, Hearsay, Statement, key_of
 
 MOST_AGENTS = 2000
 MOST_EDGES = 20_000

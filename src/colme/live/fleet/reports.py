@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from colme.errors import NodeError
-from colme.live.fleet import MOST_AGENTS
-from colme.live.statements import Answer, Statement, key_of
+from colme.live.fleet.feed import MOST_AGENTS
+from colme.live.fleet.statements import Answer, Statement, key_of
 
 LONGEST_LINE = 65_536
 MOST_NEIGHBORS = 50

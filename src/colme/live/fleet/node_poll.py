@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from colme.errors import NodeError
-from colme.live.statements import Answer, Statement
+from colme.live.fleet.statements import Answer, Statement
 from colme.node.io.status import ask
 
 TIMEOUT = 2.0

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from colme.live.fleet import FleetFeed
+from colme.live.fleet.feed import FleetFeed
+from colme.live.fleet.node_poll import NodePoll
+from colme.live.fleet.reports import ReportReader
 from colme.live.messages import end
-from colme.live.node_poll import NodePoll
-from colme.live.reports import ReportReader
 
 
 def watch_fleet(

@@ -1,0 +1,1 @@
+"""The feed of a fleet: what nodes say when they are asked, or report."""
