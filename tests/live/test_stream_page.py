@@ -1,0 +1,154 @@
+"""The page of a stream, in a real browser: feeds that stall, tabs that sleep, two viewers, hostile names of a fleet."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colme
+from colme.live import server as server_module
+from colme.live.broadcast import Broadcast
+from colme.live.fleet.feed import FleetFeed
+from colme.live.fleet.statements import Answer, Statement
+from colme.live.server import FOLDER, LiveServer
+from colme.live.simulation import SimulationFeed, frame_steps
+from tests.support.browser import chromium, complaints, requests_of, resize, until
+
+VIEW = "const view = document.querySelector('.colme-live').colme;"
+STATUS = "document.querySelector('.colme-status').textContent"
+HOSTILE = "</script><img src=x onerror=document.body.innerHTML='taken'>"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("browser")) as session:
+        resize(session, 1280)
+        yield session
+
+
+def feed(n_frames: int = 40) -> SimulationFeed:
+    scenario = colme.Scenario(n_agents=30, means=(0.0, 1.0))
+    return SimulationFeed([colme.CLColME()], scenario, frame_steps(10 * n_frames, n_frames), degree=4)
+
+
+def publish(broadcast: Broadcast, some: SimulationFeed, n: int) -> None:
+    for _ in range(n):
+        broadcast.publish(some.next_frame())
+
+
+def test_a_feed_that_stalls_is_said_to_stall_until_it_goes_on(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("live.html", "stream.js", "live.css"):
+        shutil.copy(FOLDER / name, tmp_path)
+    script = (FOLDER / "live.js").read_text(encoding="utf-8")
+    (tmp_path / "live.js").write_text(script.replace("const STALLED = 15;", "const STALLED = 1;"), encoding="utf-8")
+    monkeypatch.setattr(server_module, "ALIVE_SECONDS", 1000.0)
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast, folder=tmp_path) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 2)
+        browser.get(server.url)
+        until(browser, f"return {STATUS}.includes('the feed has stalled')")
+        publish(broadcast, some, 1)
+        until(browser, f"{VIEW} return view.film.frames.length === 3")
+        assert "stalled" not in browser.execute_script(f"return {STATUS}")
+
+
+def test_a_tab_that_slept_shows_the_newest_frame_when_it_wakes(browser: Any) -> None:
+    broadcast, some = Broadcast(most_frames=50), feed(300)
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 3)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 3")
+        browser.execute_cdp_cmd("Page.setWebLifecycleState", {"state": "frozen"})
+        while not some.done:
+            publish(broadcast, some, 1)
+        browser.execute_cdp_cmd("Page.setWebLifecycleState", {"state": "active"})
+        until(browser, f"{VIEW} return view.current.t === {some.t}")
+        steps = browser.execute_script(f"{VIEW} return view.film.frames.map(frame => frame.t)")
+        assert steps == sorted(set(steps)) and browser.execute_script(f"{VIEW} return view.following")
+
+
+def test_a_recording_that_slept_for_an_hour_goes_on_where_it_was(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 20)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 20")
+        browser.execute_script(
+            f"{VIEW} cancelAnimationFrame(view.loop); view.seek(2); view.play(); view.following = false"
+        )
+        moved = browser.execute_script(
+            f"{VIEW} view.tick(1000); cancelAnimationFrame(view.loop); const before = view.position;"
+            "view.tick(1000 + 3600e3); cancelAnimationFrame(view.loop); return view.position - before"
+        )
+        assert 0 < moved < 3
+
+
+def test_who_scrubs_back_is_not_carried_forward(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 10)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.position === 9")
+        browser.execute_script(f"{VIEW} view.seek(3)")
+        publish(broadcast, some, 5)
+        until(browser, f"{VIEW} return view.film.frames.length === 15")
+        assert browser.execute_script(f"{VIEW} return view.position") == 3
+        newest = browser.find_element("css selector", ".colme-newest")
+        assert newest.is_displayed()
+        newest.click()
+        until(browser, f"{VIEW} return view.position === 14 && view.following")
+
+
+def test_two_viewers_look_at_their_own_moments(browser: Any, tmp_path: Path) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server, chromium(tmp_path) as another:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 10)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 10")
+        browser.execute_script(f"{VIEW} view.seek(1)")
+        another.get(server.url)
+        until(another, f"{VIEW} return view.position === 9")
+        assert browser.execute_script(f"{VIEW} return view.position") == 1
+
+
+def test_names_of_a_fleet_are_text(browser: Any) -> None:
+    named = [HOSTILE, "\u202edlrow\u202c", "x" * 10_000, "pi-1"]
+
+    def poll() -> list[Answer]:
+        rows = [{"name": name, "fresh": True, "mean": 1.0, "estimate": 1.0, "age": 0.1, "samples": 3} for name in named]
+        status = {"name": "pi-0", "mean": 1.0, "estimate": 1.1, "lower": 0.5, "upper": 1.5, "samples": 4,
+                  "neighbors": 4, "neighbor_rows": rows, "cut_names": [HOSTILE + "2"], "refused": {}}  # fmt: skip
+        return [Answer("pi-0", Statement.parse(status)), Answer("gone", None)]
+
+    broadcast, fleet = Broadcast(), FleetFeed(poll, title=HOSTILE, clock=itertools.count().__next__)
+    with LiveServer(broadcast) as server:
+        requests_of(browser), complaints(browser)
+        for _ in range(3):
+            for message in fleet.messages():
+                broadcast.publish(message)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 3 && view.table.textContent.includes('pi-0')")
+        for i in range(7):
+            browser.execute_script(f"{VIEW} view.pinned = true; view.select({i})")
+            until(browser, f"{VIEW} return !view.dirty")
+        shown = browser.execute_script(f"{VIEW} return view.root.innerText")
+        assert "onerror" in shown and "\u202e" not in shown
+        assert browser.execute_script("return document.images.length") == 0
+        assert browser.execute_script("return document.body.innerHTML") != "taken"
+        assert all(url.startswith((server.url, "data:")) for url in requests_of(browser))
+        assert complaints(browser) == []
+        assert "does not answer" in " ".join(
+            browser.execute_script(f"{VIEW} view.choose('gone'); return view.about(view.selected).flat()")
+        )
