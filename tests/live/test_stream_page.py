@@ -71,6 +71,7 @@ def test_a_tab_that_slept_shows_the_newest_frame_when_it_wakes(browser: Any) -> 
         while not some.done:
             publish(broadcast, some, 1)
         browser.execute_cdp_cmd("Page.setWebLifecycleState", {"state": "active"})
+        browser.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})  # else it stays hidden
         until(browser, f"{VIEW} return view.current.t === {some.t}")
         steps = browser.execute_script(f"{VIEW} return view.film.frames.map(frame => frame.t)")
         assert steps == sorted(set(steps)) and browser.execute_script(f"{VIEW} return view.following")
