@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme.graphs import complete_graph
-from colme.live.fleet.feed import MOST_AGENTS, MOST_EDGES, MOST_ROWS, FleetFeed
+from colme.live.fleet.feed import MOST_AGENTS, MOST_EDGES, MOST_HEARSAY, MOST_ROWS, FleetFeed
 from colme.live.fleet.statements import LONGEST_KEY, Answer, Statement
 from colme.live.groups import GroupNumbers
 from colme.live.messages import LONGEST_NAME, unpack
@@ -270,8 +270,19 @@ def test_agents_and_edges_are_bounded_and_a_note_says_so() -> None:
         watched.statuses["ann"] = status(0.0, [f"{turn}-{k}" for k in range(1500)])
         texts += [head["text"] for head, _ in watched.poll() if head["kind"] == "note"]
     frame = watched.frame()
-    assert len(frame[1]["mean"]) == MOST_AGENTS and len(frame[0]["rows"]) == MOST_ROWS
-    assert sum(str(MOST_AGENTS) in text and "not shown" in text for text in texts) == 1
+    assert len(frame[1]["mean"]) == 2 + MOST_HEARSAY and len(frame[0]["rows"]) == MOST_ROWS
+    assert sum(str(MOST_HEARSAY) in text and "not shown" in text for text in texts) == 1
+
+
+def test_agents_that_speak_for_themselves_have_places_however_many_a_node_names() -> None:
+    watched = Watched(ann=status(0.0, [f"made-up-{k}" for k in range(1999)]))
+    watched.poll()
+    watched.statuses |= {f"late-{k}": status() for k in range(MOST_AGENTS)}
+    texts = [head["text"] for head, _ in watched.poll() if head["kind"] == "note"]
+    frame = watched.frame()
+    assert len(frame[1]["mean"]) == MOST_AGENTS
+    assert (frame[1]["state"] == 1).sum() >= MOST_AGENTS - MOST_HEARSAY
+    assert any(str(MOST_AGENTS) in text and "not shown" in text for text in texts)
 
 
 def test_edges_are_bounded() -> None:

@@ -313,3 +313,12 @@ def test_the_first_agents_are_those_of_to_columns() -> None:
     rows = {frozenset((columns["agent"][a], columns["agent"][b])) for a, b in first.edges}
     here = columns["agent"][:12]
     assert rows == {frozenset((a, b)) for a in here for b in model.neighbors(a) if b in here}
+
+
+def test_forgetting_alone_is_news() -> None:
+    model = learned(n_agents=5)
+    feed = ModelFeed(model)
+    news_of(feed)
+    model.forget(3)
+    assert [head["kind"] for head, _ in news_of(feed)] == ["frame"]
+    assert news_of(feed) == []

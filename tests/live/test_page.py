@@ -274,6 +274,34 @@ def test_what_a_screen_reader_hears(browser: Any, path: Path, n_frames: int) -> 
     assert unnamed == 0
 
 
+@pytest.mark.parametrize("offset", [1013.0, 1e9])
+def test_numbers_that_differ_little_are_written_apart(browser: Any, tmp_path: Path, offset: float) -> None:
+    near = colme.Scenario(n_agents=40, means=(offset, offset + 1), sigma=0.3)
+    opened(
+        browser,
+        write_page(tmp_path / "p.html", messages_of(SimulationFeed([METHOD], near, frame_steps(50, 9), degree=4))),
+    )
+    until(browser, f"{VIEW} return view.clouds[0].y")
+    ticks = ask(browser, "return view.clouds[0].y.ticks(8).map(([, text]) => text)")
+    assert len(set(ticks)) == len(ticks) > 2
+    values = [float(each.replace(",", "")) for each in ticks]
+    assert min(values) < offset + 1 and max(values) > offset
+    rows = dict(ask(browser, "view.seek(view.last); return view.about(3)"))
+    assert rows["true mean"].replace(",", "") in (f"{offset:.0f}", f"{offset + 1:.0f}")
+    low, high = (float(each.replace(",", "")) for each in rows["interval"].split(" to "))
+    assert offset - 1 < low < high < offset + 2
+
+
+def test_a_run_without_edges_between_classes_says_nothing_of_them(browser: Any, tmp_path: Path) -> None:
+    alike = colme.Scenario(n_agents=40, means=(1.0,), sigma=0.3)
+    opened(
+        browser,
+        write_page(tmp_path / "p.html", messages_of(SimulationFeed([METHOD], alike, frame_steps(20, 5), degree=4))),
+    )
+    ask(browser, "view.seek(view.last)")
+    assert "between classes" not in browser.find_element("css selector", ".colme-summary").text
+
+
 def test_a_scenario_whose_means_move_shows_the_new_ones(browser: Any, tmp_path: Path) -> None:
     moving = colme.Scenario(
         n_agents=40, means=(0.0, 1.0), sigma=0.5, shift_step=50, shift_means=(2.0, 3.0), skip_rate=0.2

@@ -15,6 +15,7 @@ from colme.live import server as server_module
 from colme.live.broadcast import Broadcast
 from colme.live.fleet.feed import FleetFeed
 from colme.live.fleet.statements import Answer, Statement
+from colme.live.messages import note, pack
 from colme.live.server import FOLDER, LiveServer
 from colme.live.simulation import SimulationFeed, frame_steps
 from tests.support.browser import chromium, complaints, requests_of, resize, until
@@ -122,6 +123,86 @@ def test_two_viewers_look_at_their_own_moments(browser: Any, tmp_path: Path) -> 
         another.get(server.url)
         until(another, f"{VIEW} return view.position === 9")
         assert browser.execute_script(f"{VIEW} return view.position") == 1
+
+
+CONTROLS: dict[str, Any] = {"paused": False, "speed": 1.0, "fields": [
+    {"name": "method", "label": "method", "kind": "choice", "value": "cl-colme", "choices": ["cl-colme", "local"]},
+    {"name": "degree", "label": "degree", "kind": "number", "value": "4"},
+    {"name": "seed", "label": "seed", "kind": "number", "value": "0"},
+]}  # fmt: skip
+
+
+def test_notes_stay_while_frames_come(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        for text in ("one", "two", "one"):
+            broadcast.publish(note(text))
+        publish(broadcast, some, 5)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 5")
+        publish(broadcast, some, 1)
+        until(browser, f"{VIEW} return view.film.frames.length === 6")
+        assert [each.text for each in browser.find_elements("css selector", ".colme-notes li")] == ["two", "one"]
+        broadcast.publish(feed().start(run=2))
+        until(browser, f"{VIEW} return view.notes.children.length === 0")
+
+
+def test_a_paused_simulation_is_seen_to_be_paused_before_its_first_frame(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast, dict) as server:
+        broadcast.publish(some.start(run=1, controls=CONTROLS))
+        broadcast.publish(pack({"kind": "state", "paused": True, "speed": 4.0}))
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.holdButton?.textContent === 'Resume simulation'")
+        assert (
+            browser.find_element("css selector", "select[aria-label='simulation speed']").get_attribute("value") == "4"
+        )
+        assert browser.find_element("css selector", ".colme-restart").is_displayed()
+        assert "Waiting for the first frame" in browser.execute_script(f"return {STATUS}")
+
+
+def test_a_restart_by_somebody_else_leaves_what_is_being_typed(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast, dict) as server:
+        broadcast.publish(some.start(run=1, controls=CONTROLS))
+        publish(broadcast, some, 2)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 2")
+        field = browser.find_element("css selector", "form [name=degree]")
+        field.clear()
+        field.send_keys("6")
+        fields = [each | ({"value": "9"} if each["kind"] == "number" else {}) for each in CONTROLS["fields"]]
+        broadcast.publish(feed().start(run=2, controls=CONTROLS | {"fields": fields}))
+        until(browser, f"{VIEW} return view.film.start.run === 2")
+        values = browser.execute_script(f"{VIEW} return [...view.form.querySelectorAll('input')].map(e => e.value)")
+        assert values == ["6", "9"]
+        assert browser.execute_script("return document.activeElement.name") == "degree"
+
+
+def test_a_server_that_ends_says_so(browser: Any) -> None:
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 2)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.film.frames.length === 2")
+    until(browser, f"return {STATUS}.startsWith('The server has ended.')")
+
+
+def test_keys_work_without_a_click_first(browser: Any) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    broadcast, some = Broadcast(), feed()
+    with LiveServer(broadcast) as server:
+        broadcast.publish(some.start(run=1))
+        publish(broadcast, some, 6)
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view.position === 5")
+        assert browser.execute_script("return document.activeElement === document.body")
+        ActionChains(browser).send_keys(Keys.ARROW_LEFT).perform()
+        assert browser.execute_script(f"{VIEW} return [view.position, scrollX, scrollY]") == [4, 0, 0]
 
 
 def test_names_of_a_fleet_are_text(browser: Any) -> None:

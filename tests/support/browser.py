@@ -34,6 +34,7 @@ def chromium(folder: Path) -> Iterator[Any]:
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     session = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    session.get("about:blank")  # it would begin with a page of its own
     try:
         yield session
     finally:
@@ -44,7 +45,7 @@ def requests_of(browser: Any) -> list[str]:
     """The addresses that were asked for since the last call, but for pages of the browser itself."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
-    return [url for url in asked if not url.startswith("chrome:")]
+    return [url for url in asked if not url.startswith("chrome")]
 
 
 def complaints(browser: Any) -> list[str]:

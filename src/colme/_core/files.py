@@ -137,6 +137,8 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
+        if path.exists() and not path.is_file():
+            raise OSError(None, "it is a device or a pipe, which a file would replace")
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from None

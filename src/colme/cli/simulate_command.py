@@ -12,7 +12,7 @@ from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
 from colme.lab.experiments.planning import Planned
-from colme.lab.live_views import feed_of, shown_together
+from colme.lab.live_views import feed_of, fitting_messages, shown_together
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.live.page import write_page
 from colme.live.simulation import messages_of
@@ -35,7 +35,7 @@ SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "los
 @click.option("--trace", is_flag=True, help="Print every recorded step, not only the last one.")
 @click.option("--live", type=click.Path(dir_okay=False), metavar="FILE",
               help="Also write a page that plays the run of the first seed: estimates, graph, errors.")  # fmt: skip
-@click.option("--frames", type=click.IntRange(2, 2000), metavar="N",
+@click.option("--frames", type=click.IntRange(2, 1000), metavar="N",
               help="Moments in that page (default: up to 120, as fit into 3 MB).")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option
@@ -80,6 +80,7 @@ def _write_live(path: Path, planned: list[Planned], frames: int | None) -> None:
         names = ", ".join(each.label for each in shown)
         say(f"The page shows {len(shown)} of {len(planned)} combinations, the first ones on the same samples: {names}.")
     feed = feed_of(shown, frames=frames, title=", ".join(dict.fromkeys(each.label for each in shown)))
-    page = write_page(path, messages_of(feed), title=feed.title)
+    messages = fitting_messages(feed) if frames is None else messages_of(feed)
+    page = write_page(path, messages, title=feed.title)
     size = f"{page.stat().st_size / 1e6:.1f} MB"
     say(f"{page} ({size}) plays the run of seed {shown[0].setting.seed}. Open it in a browser.")

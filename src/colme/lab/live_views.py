@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from colme.lab.experiments.planning import Planned
-from colme.live.simulation import MOST_AGENTS, N_FRAMES, PART, SimulationFeed, frame_steps
+from colme.live.page import compressed
+from colme.live.simulation import N_FRAMES, SimulationFeed, frame_steps, messages_of
 
 MOST_PANELS = 4
 """Methods side by side."""
-_PAGE = 2_600_000
-"""Bytes of a recording in a page, about; with the renderer it stays below 3 MB."""
-_FEWEST_FRAMES = 24
+MOST_RECORDED = 2_150_000
+"""Bytes of a recording: with the renderer, and in base64, a page stays below 3 MB."""
 
 
 def shown_together(planned: Sequence[Planned]) -> list[Planned]:
@@ -25,21 +25,22 @@ def shown_together(planned: Sequence[Planned]) -> list[Planned]:
 
 
 def feed_of(planned: Sequence[Planned], *, frames: int | None = None, title: str = "") -> SimulationFeed:
-    """A feed of runs that have the same samples (`shown_together`); frames: by default as many as a page can hold."""
+    """A feed of runs that have the same samples (`shown_together`)."""
     setting = planned[0].setting
-    n_frames = fitting_frames(setting.scenario.n_agents, len(planned)) if frames is None else frames
     options = {name: value for name, value in setting.options().items() if name != "record"}
     labels = [each.label for each in planned]
     if len(set(labels)) < len(labels):
         labels = [repr(each.setting.method) for each in planned]
     return SimulationFeed(
-        [each.setting.method for each in planned], setting.scenario, frame_steps(setting.setup.steps, n_frames),
+        [each.setting.method for each in planned], setting.scenario,
+        frame_steps(setting.setup.steps, N_FRAMES if frames is None else frames),
         seed=setting.seed, title=title, labels=labels, **options,
     )  # fmt: skip
 
 
-def fitting_frames(n_agents: int, n_methods: int) -> int:
-    """Frames of which a page stays below 3 MB; at least 24, of which the page of many agents may be larger."""
-    sent = n_agents if n_agents <= MOST_AGENTS else PART
-    per_frame = (4 / 3) * (sent * (1.0 + 2.2 * n_methods) + 2000 * n_methods)
-    return max(_FEWEST_FRAMES, min(N_FRAMES, int(_PAGE / per_frame)))
+def fitting_messages(feed: SimulationFeed) -> list[bytes]:
+    """The recording of a run, with as many frames as a page of 3 MB can hold."""
+    start, *frames, last = messages_of(feed)
+    while len(compressed([start, *frames, last])) > MOST_RECORDED and len(frames) > 2:
+        frames = [*frames[:-1:2], frames[-1]]
+    return [start, *frames, last]

@@ -262,13 +262,22 @@ def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: d
     """An experiment from a file, a name or a folder of results, with some fields changed; if methods are given, with
     these instead of its own: as it has them, or with their defaults."""
     if not methods:
-        return experiment_of(source, changes).without_expected()
+        return _titled(experiment_of(source, changes).without_expected(), changed=bool(changes.keys() - {"seeds"}))
     table = {key: value for key, value in experiment_of(source).table.items() if key not in ("expected", "timing")}
     entries: list[dict[str, Any]] = []
     for tag in dict.fromkeys(methods):
         entries += [each for each in table["methods"] if each["method"] == tag] or [{"method": tag}]
     folder = source if Path(source).is_dir() else find(source).parent
-    return Experiment.parse(table | {"methods": entries}, name=Path(source).stem, folder=folder, changes=changes)
+    made = Experiment.parse(table | {"methods": entries}, name=Path(source).stem, folder=folder, changes=changes)
+    return _titled(made, changed=True)
+
+
+def _titled(experiment: Experiment, *, changed: bool) -> Experiment:
+    """The experiment; its title says whether it is not that of the file."""
+    title = experiment.head.title
+    if not (changed and title):
+        return experiment
+    return replace(experiment, head=msgspec.structs.replace(experiment.head, title=f"{title}, changed"))
 
 
 def smallest_gap(means: Iterable[float]) -> float | None:

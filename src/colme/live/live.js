@@ -14,10 +14,12 @@ const MOST_NODES = 2500;        // in the picture of the graph
 const MOST_DRAWN_EDGES = 20000;
 const MOST_LABELS = 40;         // nodes that have their names beside them
 const MOST_ROWS = 300;          // of the table of a fleet
+const MOST_NOTES = 6;
 const STALLED = 15;             // seconds without news after which a stream is said to have stalled
 const OTHERS = 255;             // the group of agents that are in no group with a color
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d31", "#7b6fd0"];
 const WARNING = "#d55e00";
+const SPEEDS = ["0.25", "0.5", "1", "2", "4", "8"];
 
 // ---------------------------------------------------------------------------------------------- messages
 
@@ -72,6 +74,10 @@ class Film {  // what is shown: the newest start, and the frames in the order of
       this.edges = columns.edges ? columns.edges.codes : new Uint32Array(0);
       this.nAgents = (columns.agent || columns.class || columns.truth || { length: 0 }).length
         || (head.names ? head.names.length : 0) || head.n_agents;
+      this.mixed = false;  // whether there are edges between classes
+      for (let e = 0; e < this.edges.length && !this.mixed; e += 2) {
+        this.mixed = this.classOf(this.edges[e]) !== this.classOf(this.edges[e + 1]);
+      }
       this.version++;
       return same ? "extended" : "replaced";
     }
@@ -117,13 +123,14 @@ class Film {  // what is shown: the newest start, and the frames in the order of
     const known = (frame && frame.columns.truth) || this.columns.truth;
     return known ? known.at(i) : NaN;
   }
+  mean(frame, i) { return frame.columns.mean ? frame.columns.mean.at(i) : NaN; }
   classOf(i) {
     return this.columns.class && i < this.columns.class.length ? this.columns.class.codes[i] : -1;
   }
   interval(frame, panel, i) {
     const p = frame.panels[panel], estimate = p.estimate.at(i);
     if (p.below) return [estimate - p.below.at(i), estimate + p.above.at(i)];
-    const radius = p.radii ? p.radii.at(i) : p.radius ?? NaN, mean = frame.columns.mean ? frame.columns.mean.at(i) : NaN;
+    const radius = p.radii ? p.radii.at(i) : p.radius ?? NaN, mean = this.mean(frame, i);
     return [mean - radius, mean + radius];
   }
   neighbors(frame, panel, i) {
@@ -185,7 +192,7 @@ export function embeddedFeed(base64) {
 }
 
 export function streamFeed(base) {
-  let source = null, timer = null, heard = 0, ended = false;
+  let source = null, timer = null, heard = 0;
   return {
     live: true,
     open(take, say) {
@@ -193,8 +200,12 @@ export function streamFeed(base) {
       const news = () => { heard = performance.now(); };
       news();
       source.onopen = () => { news(); say("ok", ""); };
-      source.onmessage = (event) => { news(); say("ok", ""); ended = false; take(fromBase64(event.data)); };
-      source.addEventListener("alive", () => { news(); if (!ended) say("ok", ""); });
+      source.onmessage = (event) => { news(); say("ok", ""); take(fromBase64(event.data)); };
+      source.addEventListener("alive", () => { news(); say("ok", ""); });
+      source.addEventListener("ended", () => {
+        source.close();
+        say("error", "The server has ended. What it sent stays here; start it again for more.");
+      });
       source.onerror = () => {
         if (source.readyState === EventSource.CLOSED) {
           say("error", "The server has refused or ended the connection. Start it again, and open its new address.");
@@ -248,7 +259,9 @@ function element(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") made.textContent = value;
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false) {
+      made.setAttribute(name, value === true ? "" : value);
+    }
   }
   made.append(...children.filter((child) => child !== null));
   return made;
@@ -265,9 +278,22 @@ export function number(value, digits = 4) {
   const size = Math.abs(value), power = size > 0 ? Math.floor(Math.log10(size) + 1e-12) : 0;
   if (size > 0 && (power < -3 || power > Math.max(6, digits - 1))) {
     const mantissa = (value / 10 ** power).toLocaleString("en-US", { maximumFractionDigits: digits - 2 });
+    if (mantissa === "10" || mantissa === "-10") return number(Math.sign(value) * 10 ** (power + 1), digits);
     return `${mantissa === "1" ? "" : `${mantissa}·`}10${superscript(power)}`.replace("-", "−");
   }
   return value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, digits - 1 - power) }).replace("-", "−");
+}
+
+export function fixed(value, resolution) {  // as many places as tell apart numbers at this distance
+  if (!Number.isFinite(value) || !(resolution > 0) || !Number.isFinite(resolution)) return number(value);
+  const size = Math.max(Math.abs(value), resolution);
+  if (size >= 1e12 || size < 1e-6) {
+    const digits = Math.min(15, Math.max(1, Math.ceil(Math.log10(size / resolution))));
+    const [mantissa, power] = value.toExponential(digits).split("e");
+    return value === 0 ? "0" : `${mantissa}·10${superscript(Number(power))}`.replace("-", "−");
+  }
+  const places = Math.min(12, Math.max(0, Math.ceil(-Math.log10(resolution) - 1e-9)));
+  return value.toLocaleString("en-US", { maximumFractionDigits: places }).replace("-", "−");
 }
 
 function superscript(n) {
@@ -275,7 +301,7 @@ function superscript(n) {
 }
 
 function ticks(low, high, most) {  // round numbers between low and high
-  if (!(high > low)) return [low];
+  if (!(high - low > 1e-12 * Math.max(Math.abs(low), Math.abs(high)))) return [low];
   const rough = (high - low) / Math.max(most, 1), power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
   const found = [];
@@ -308,7 +334,11 @@ class Axis {  // from numbers to pixels, linear or logarithmic
     const place = this.factor ? this.a + (pixel - this.from) / this.factor : this.a;
     return this.log ? Math.exp(place) : place;
   }
-  ticks(most) { return this.log ? powers(this.low, this.high, most) : ticks(this.low, this.high, most); }
+  ticks(most) {  // [number, text]
+    const found = this.log ? powers(this.low, this.high, most) : ticks(this.low, this.high, most);
+    const apart = this.log || found.length < 2 ? 0 : found[1] - found[0];
+    return found.map((tick) => [tick, apart ? fixed(tick, apart) : number(tick)]);
+  }
 }
 
 function rgb(hex) {
@@ -341,20 +371,20 @@ class Picture {  // a canvas that fills its place, at the resolution of the scre
     const pen = this.pen, ink = this.view.ink;
     pen.strokeStyle = ink.line; pen.fillStyle = ink.soft; pen.lineWidth = 1;
     pen.textBaseline = "middle"; pen.textAlign = "right";
-    for (const tick of y.ticks(this.height / 45)) {
+    for (const [tick, text] of y.ticks(this.height / 45)) {
       const at = Math.round(y.at(tick)) + 0.5;
       if (at < top - 1 || at > this.height - bottom + 1) continue;
       pen.globalAlpha = 0.5;
       pen.beginPath(); pen.moveTo(left, at); pen.lineTo(this.width - right, at); pen.stroke();
       pen.globalAlpha = 1;
-      pen.fillText(number(tick), left - 5, at);
+      pen.fillText(text, left - 5, at);
     }
     pen.textBaseline = "top"; pen.textAlign = "center";
     const width = this.width - left - right;
-    for (const tick of x.ticks(width / 70)) {
+    for (const [tick, text] of x.ticks(width / 70)) {
       const at = Math.round(x.at(tick)) + 0.5;
       pen.beginPath(); pen.moveTo(at, this.height - bottom); pen.lineTo(at, this.height - bottom + 4); pen.stroke();
-      if (at < this.width - right - 20 - 5 * unit.length) pen.fillText(number(tick), at, this.height - bottom + 6);
+      if (at < this.width - right - 20 - 5 * unit.length) pen.fillText(text, at, this.height - bottom + 6);
     }
     pen.textAlign = "right";
     pen.fillText(unit, this.width - right, this.height - bottom + 6);
@@ -364,7 +394,7 @@ class Picture {  // a canvas that fills its place, at the resolution of the scre
 
 function timeOf(start, t) {
   if (start.unit === "seconds") return `${number(Math.round(10 * t) / 10, 9)} s`;
-  return start.unit === "samples" ? `${number(t, 12)} samples` : `${start.unit} ${number(t, 12)}`;
+  return start.unit === "samples" ? `${number(t, 12)} sample${t === 1 ? "" : "s"}` : `${start.unit} ${number(t, 12)}`;
 }
 
 function unitName(start) {
@@ -404,6 +434,12 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     const from = log && film.start.log ? Math.max(first, 1) : Math.min(first, last);
     this.x = new Axis(from, Math.max(last, from + 1e-9), left, this.width - right, log && film.start.log);
     this.y = new Axis(low, high, this.height - bottom, top, false);
+    const widest = Math.max(...this.y.ticks(this.height / 45).map(([, text]) => this.pen.measureText(text).width));
+    const wanted = Math.max(52, Math.ceil(widest) + 12);
+    if (wanted !== left && wanted < this.width / 2) {  // once: the labels do not depend on the margin
+      this.margin.left = wanted;
+      this.axes();
+    }
   }
   draw(position) {
     const { view } = this, { film } = view;
@@ -418,9 +454,9 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     const inside = { x: left, y: top, w: this.width - left - right, h: this.height - top - bottom };
     const part = (from, to, alpha) => {
       if (to <= from) return;
-      const r = this.ratio;
+      const r = this.ratio, width = to - from;
       pen.globalAlpha = alpha;
-      pen.drawImage(this.layer, from * r, inside.y * r, (to - from) * r, inside.h * r, from, inside.y, to - from, inside.h);
+      pen.drawImage(this.layer, from * r, inside.y * r, width * r, inside.h * r, from, inside.y, width, inside.h);
       pen.globalAlpha = 1;
     };
     part(inside.x, Math.min(now, inside.x + inside.w), 1);
@@ -441,7 +477,7 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     if (few) this.paintLines(pen); else this.paintDensity(pen);
   }
   paintLines(pen) {
-    const { film, view } = { film: this.view.film, view: this.view };
+    const { view } = this, { film } = view;
     const last = film.frames[film.frames.length - 1];
     pen.lineWidth = 1;
     pen.globalAlpha = Math.max(0.25, Math.min(0.9, 30 / film.nAgents));
@@ -469,7 +505,8 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     const strip = document.createElement("canvas");
     strip.width = n; strip.height = rows;
     const small = strip.getContext("2d");
-    const style = [rows, this.view.colorBy, this.view.dressed, this.y.low, this.y.high, film.columns.class?.length].join();
+    const { colorBy, dressed } = this.view;
+    const style = [rows, colorBy, dressed, this.y.low, this.y.high, film.columns.class?.length].join();
     if (this.style !== style) { this.style = style; this.painted = new WeakMap(); }
     for (let k = 0; k < n; k++) {  // a column is computed once: a stream adds one at a time
       let image = this.painted.get(film.frames[k]);
@@ -481,6 +518,7 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
       small.putImageData(image, k, 0);
     }
     const place = (k) => Math.round(this.x.at(film.frames[k].t) * this.ratio) / this.ratio;
+    if (n === 1) pen.drawImage(strip, place(0), top, 12, this.height - top - bottom);
     for (let k = 0; k + 1 < n; k++) {  // the browser interpolates between the middles of two columns
       const from = place(k), to = place(k + 1);
       if (to > from) pen.drawImage(strip, k + 0.5, 0, 1, rows, from, top, to - from, this.height - top - bottom);
@@ -528,7 +566,7 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     }
   }
   truths(frame) {  // the true means, where they are few
-    const { film, ink } = { film: this.view.film, ink: this.view.ink }, pen = this.pen, { left, right } = this.margin;
+    const { film, ink } = this.view, pen = this.pen, { left, right } = this.margin;
     const found = new Set();
     for (let i = 0; i < film.nAgents && found.size <= 8; i++) {
       const truth = film.truth(frame, i);
@@ -543,7 +581,7 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
     pen.setLineDash([]); pen.globalAlpha = 1;
   }
   trace(i, k) {  // one agent: estimate, own mean, interval
-    const { film, ink } = { film: this.view.film, ink: this.view.ink }, pen = this.pen, { left, right, top, bottom } = this.margin;
+    const { film, ink } = this.view, pen = this.pen, { left, right, top, bottom } = this.margin;
     pen.save();
     pen.beginPath(); pen.rect(left, top, this.width - left - right, this.height - top - bottom); pen.clip();
     const ends = film.frames.slice(0, k + 1).map((frame) => film.interval(frame, this.panel, i));
@@ -557,7 +595,7 @@ class Cloud extends Picture {  // the estimates of all agents over time; at the 
       pen.globalAlpha = 1;
     }
     pen.strokeStyle = ink.ink; pen.lineWidth = 1; pen.setLineDash([4, 3]);
-    this.line(pen, (frame) => frame.columns.mean ? frame.columns.mean.at(i) : NaN, k);
+    this.line(pen, (frame) => film.mean(frame, i), k);
     pen.setLineDash([]); pen.strokeStyle = ink.paper; pen.lineWidth = 4;
     this.line(pen, (frame) => frame.panels[this.panel].estimate.at(i), k);
     pen.strokeStyle = ink.ink; pen.lineWidth = 2;
@@ -636,7 +674,8 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     const { film } = this.view;
     const key = `${film.start.run ?? ""}/${film.edges.length}/${film.nAgents}`;
     if (this.layoutOf === key && this.start === film.start) return;
-    const before = this.layoutOf !== null && this.nodes && this.start && film.start.run && this.start.run === film.start.run
+    const grown = this.nodes && this.start && film.start.run && this.start.run === film.start.run;
+    const before = grown
       ? new Map(this.nodes.map((i, n) => [i, [this.px[n], this.py[n]]])) : new Map();
     this.layoutOf = key; this.start = film.start;
     this.nodes = nearby(film, MOST_NODES);
@@ -699,7 +738,9 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
       mass[c]++; cx[c] += px[i]; cy[c] += py[i];
     }
     const filled = [], members = Array.from({ length: cells }, () => null);
-    for (let c = 0; c < cells; c++) if (mass[c]) { filled.push(c); cx[c] /= mass[c]; cy[c] /= mass[c]; members[c] = []; }
+    for (let c = 0; c < cells; c++) {
+      if (mass[c]) { filled.push(c); cx[c] /= mass[c]; cy[c] /= mass[c]; members[c] = []; }
+    }
     for (let i = 0; i < n; i++) members[cellOf[i]].push(i);
     const soft = 1e-4;
     for (let i = 0; i < n; i++) {
@@ -732,7 +773,8 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     let extent = 0.2;
     for (let i = 0; i < n; i++) extent = Math.max(extent, Math.abs(this.px[i]), Math.abs(this.py[i]));
     this.extent += (moving ? 0.1 : 1) * (extent * 1.06 - this.extent);
-    const scale = 0.5 * Math.min(this.width, this.height - 18) / this.extent, mx = this.width / 2, my = (this.height - 18) / 2;
+    const height = this.height - 18, mx = this.width / 2, my = height / 2;  // the rest is for the caption
+    const scale = 0.5 * Math.min(this.width, height) / this.extent;
     this.sx = (i) => mx + this.px[i] * scale;
     this.sy = (i) => my + this.py[i] * scale;
     const right = new Path2D(), wrong = new Path2D(), stale = new Path2D(), cut = new Path2D();
@@ -819,7 +861,9 @@ function nearby(film, most) {  // all agents, or the first ones of a breadth-fir
     const queue = [root];
     for (let q = 0; q < queue.length && found.length < most; q++) {
       found.push(queue[q]);
-      for (let e = first[queue[q]]; e < first[queue[q] + 1]; e++) if (!known[next[e]]) { known[next[e]] = 1; queue.push(next[e]); }
+      for (let e = first[queue[q]]; e < first[queue[q] + 1]; e++) {
+        if (!known[next[e]]) { known[next[e]] = 1; queue.push(next[e]); }
+      }
     }
   }
   return found.sort((a, b) => a - b);
@@ -831,14 +875,14 @@ class Curves extends Picture {  // mean squared errors of the methods, of agents
     this.margin = { left: 62, right: 12, top: 8, bottom: 24 };
   }
   lines() {
-    const { film, ink } = { film: this.view.film, ink: this.view.ink };
-    const found = [
-      { label: "alone (local means)", dash: [2, 3], color: ink.soft, value: (frame) => frame.panels[0].metrics?.local_mse },
-      { label: "oracle", dash: [6, 4], color: ink.ink, value: (frame) => frame.panels[0].metrics?.oracle_mse },
+    const { film, ink } = this.view;
+    const value = (k, name) => (frame) => frame.panels[k].metrics?.[name];
+    return [
+      { label: "alone (local means)", dash: [2, 3], color: ink.soft, value: value(0, "local_mse") },
+      { label: "oracle", dash: [6, 4], color: ink.ink, value: value(0, "oracle_mse") },
+      ...film.start.panels.map((panel, k) => (
+        { label: clean(panel.label, 40), dash: [], color: panelColor(film.start, k), value: value(k, "mse") })),
     ];
-    film.start.panels.forEach((panel, k) => found.push({
-      label: clean(panel.label, 40), dash: [], color: panelColor(film.start, k), value: (frame) => frame.panels[k].metrics?.mse }));
-    return found;
   }
   get known() {
     return this.view.film.frames.some((frame) => frame.panels.some((panel) => panel.metrics && panel.metrics.mse > 0));
@@ -854,7 +898,7 @@ class Curves extends Picture {  // mean squared errors of the methods, of agents
     if (!(high > 0)) return;
     const { left, right, top, bottom } = this.margin;
     const first = frames[0].t, last = film.start.last ?? frames[frames.length - 1].t;
-    this.x = new Axis(Math.max(first, log ? 1e-9 : first), Math.max(last, first + 1e-9), left, this.width - right, log && film.start.log);
+    this.x = new Axis(first, Math.max(last, first + 1e-9), left, this.width - right, log && film.start.log);
     const y = new Axis(low / 1.6, high * 1.6, this.height - bottom, top, true), pen = this.pen;
     this.frame(this.x, y, this.margin, unitName(film.start));
     const k = Math.min(Math.floor(position), frames.length - 1), f = position - k;
@@ -899,7 +943,8 @@ function panelColor(start, k) {
 // ---------------------------------------------------------------------------------------------- the view
 
 const HELP = [
-  ["Space", "play or pause"], ["← →", "a frame back or on (with Shift: ten)"], ["Home End", "the first or last frame"],
+  ["Space", "play or pause"], ["← →", "a frame back or on (with Shift: ten)"],
+  ["Home End", "the first or last frame"],
   ["+ −", "faster or slower"], ["C", "color by class or by group"], ["L", "logarithmic or linear time"],
   ["[ ]", "the agent before or after"], ["Esc", "no agent"], ["D", "dark or light"],
 ];
@@ -909,7 +954,8 @@ class View {
     this.root = root; this.feed = feed; this.options = options;
     this.film = new Film();
     this.position = 0; this.playing = false; this.following = feed.live; this.speed = 1;
-    this.colorBy = "class"; this.log = true; this.selected = -1; this.pinned = false; this.theme = root.dataset.theme || "auto";
+    this.colorBy = "class"; this.log = true; this.theme = root.dataset.theme || "auto";
+    this.selected = -1; this.pinned = false;
     this.still = window.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
     this.dirty = true; this.times = []; this.clouds = []; this.graphs = []; this.curves = null;
     this.colors = PALETTE.map(rgb);
@@ -918,7 +964,7 @@ class View {
     this.loop = requestAnimationFrame(this.tick);
     this.watcher = new ResizeObserver(() => { this.dirty = true; });
     this.watcher.observe(root);
-    feed.open((bytes) => this.take(bytes), (kind, sentence) => this.say(kind, sentence));
+    feed.open((bytes) => this.take(bytes), (kind, sentence) => this.say(kind, sentence, "feed"));
   }
 
   // what it is made of
@@ -929,6 +975,8 @@ class View {
     if (this.options.height) this.root.style.setProperty("--colme-height", `${Number(this.options.height)}px`);
     this.title = element("h1", { class: "colme-title", dir: "auto", text: this.options.title || "colme" });
     this.status = element("p", { class: "colme-status", role: "status" });
+    this.notes = element("ul", { class: "colme-notes", hidden: true });
+    this.said = { feed: ["ok", ""], view: ["ok", ""] };
     this.views = element("div", { class: "colme-views" });
     this.summary = element("p", { class: "colme-summary", "aria-live": "polite" });
     this.details = element("dl", { class: "colme-details" });
@@ -937,24 +985,30 @@ class View {
     this.scrubber = element("input", { type: "range", min: 0, max: 0, step: "any", value: 0, class: "colme-scrubber",
       "aria-label": "time", oninput: () => this.seek(Number(this.scrubber.value)) });
     this.clock = element("output", { class: "colme-clock" });
-    this.newest = element("button", { type: "button", class: "colme-newest", text: "Newest", title: "follow the newest frame",
-      hidden: true, onclick: () => this.follow() });
-    this.speedBox = select("speed", ["0.25", "0.5", "1", "2", "4", "8"], "1", (value) => { this.speed = Number(value); }, (v) => `${v}×`);
-    this.colorBox = select("color", ["class", "group"], "class", (value) => { this.colorBy = value; this.dirty = true; },
+    this.newest = element("button", { type: "button", class: "colme-newest", text: "Newest", hidden: true,
+      title: "follow the newest frame", onclick: () => this.follow() });
+    this.speedBox = select("speed", SPEEDS, "1", (value) => { this.speed = Number(value); }, (v) => `${v}×`);
+    this.colorBox = select("color", ["class", "group"], "class",
+      (value) => { this.colorBy = value; this.dirty = true; },
       (v) => v === "class" ? "by true class" : "by found group");
-    this.axisBox = select("time", ["log", "linear"], "log", (value) => { this.log = value === "log"; this.dirty = true; });
-    this.themeBox = select("theme", ["auto", "light", "dark"], this.theme, (value) => { this.theme = value; this.dress(); });
+    this.axisBox = select("time", ["log", "linear"], "log",
+      (value) => { this.log = value === "log"; this.dirty = true; });
+    this.themeBox = select("theme", ["auto", "light", "dark"], this.theme,
+      (value) => { this.theme = value; this.dress(); });
     this.agentBox = element("input", { type: "text", size: 8, class: "colme-agent", "aria-label": "agent",
       placeholder: "agent", onchange: () => this.choose(this.agentBox.value) });
     const help = element("details", { class: "colme-help" }, element("summary", { text: "Keys" }),
-      element("table", {}, ...HELP.map(([keys, words]) => element("tr", {}, element("th", { text: keys }), element("td", { text: words })))));
+      element("table", {}, ...HELP.map(([keys, words]) =>
+        element("tr", {}, element("th", { text: keys }), element("td", { text: words })))));
     this.bar = element("div", { class: "colme-bar" }, this.playButton, this.scrubber, this.clock, this.newest);
-    this.settings = element("div", { class: "colme-settings" }, this.speedBox, this.colorBox, this.axisBox, this.themeBox,
+    this.settings = element("div", { class: "colme-settings" },
+      this.speedBox, this.colorBox, this.axisBox, this.themeBox,
       element("label", {}, element("span", { text: "agent" }), this.agentBox), help);
-    this.form = element("form", { class: "colme-form", hidden: true, onsubmit: (event) => { event.preventDefault(); this.restart(); } });
-    this.root.replaceChildren(element("header", {}, this.title, this.status), this.form, this.views, this.bar, this.settings,
-      this.summary, this.table);
-    this.root.addEventListener("keydown", (event) => this.key(event));
+    this.form = element("form", { class: "colme-form", hidden: true,
+      onsubmit: (event) => { event.preventDefault(); this.restart(); } });
+    this.root.replaceChildren(element("header", {}, this.title, this.status), this.notes, this.form,
+      this.views, this.bar, this.settings, this.summary, this.table);
+    (this.options.wholePage ? document : this.root).addEventListener("keydown", (event) => this.key(event));
     this.dress();
     this.label();
     this.say("ok", this.feed.live ? "Waiting for the first frame …" : "Reading the recording …");
@@ -972,7 +1026,10 @@ class View {
     const columns = start.panels.map((panel, k) => {
       const cloud = new Cloud(this, k), label = clean(panel.label, 60);
       this.clouds.push(cloud);
-      const parts = [figure(cloud, `${label}: estimates of ${number(start.n_agents)} agents, now at the right`, "colme-of-cloud")];
+      const all = this.film.nAgents >= start.n_agents || this.film.frames[0].panels[k].density;
+      const which = all ? number(start.n_agents, 9) : `${number(this.film.nAgents)} of ${number(start.n_agents, 9)}`;
+      const agents = `estimates of ${which} agents, now at the right`;
+      const parts = [figure(cloud, `${label}: ${agents}`, "colme-of-cloud")];
       if (panel.graph !== false && this.film.edges.length) {
         const graph = new GraphPicture(this, k);
         this.graphs.push(graph);
@@ -987,30 +1044,45 @@ class View {
       if (this.curves.x) this.seekTime(this.curves.x.back(event.offsetX));
     });
     const below = element("div", { class: "colme-below" }, this.curvesFigure,
-      element("section", { class: "colme-agent-of", "aria-label": "agent" }, element("h2", { text: "Agent" }), this.details));
-    this.views.replaceChildren(element("div", { class: `colme-panels colme-panels-${Math.min(columns.length, 4)}` }, ...columns), below);
-    this.title.textContent = clean(start.title || this.options.title || "", 160);
-    this.title.hidden = !this.title.textContent;
+      element("section", { class: "colme-agent-of", "aria-label": "agent" },
+        element("h2", { text: "Agent" }), this.details));
+    const kind = `colme-panels colme-panels-${Math.min(columns.length, 4)}`;
+    this.views.replaceChildren(element("div", { class: kind }, ...columns), below);
     this.colorBox.hidden = false;
     if (!this.film.columns.class && this.colorBy === "class") this.setColor("group");
     this.axisBox.hidden = !start.log;
-    this.makeForm(start.controls);
     this.describe();
   }
   makeForm(controls) {
     this.form.hidden = !(controls && this.feed.control);
     if (this.form.hidden) return;
+    const shape = JSON.stringify((controls.fields || []).map(({ name, kind, choices }) => [name, kind, choices]));
     this.controls = controls;
+    if (this.shape === shape) {  // what somebody is typing stays
+      for (const field of controls.fields) {
+        const input = this.form.querySelector(`[name="${CSS.escape(field.name)}"]`);
+        if (input.value === input.dataset.given) input.value = field.value;
+        input.dataset.given = field.value;
+      }
+      this.showState(controls);
+      return;
+    }
+    this.shape = shape;
     const fields = (controls.fields || []).map((field) => {
       const input = field.kind === "choice"
-        ? element("select", { name: field.name }, ...field.choices.map((each) => element("option", { value: each, text: each || "none", selected: each === field.value })))
-        : element("input", { name: field.name, value: field.value, size: 7, type: "text", inputmode: field.kind === "number" ? "decimal" : null });
+        ? element("select", { name: field.name }, ...field.choices.map((each) =>
+          element("option", { value: each, text: each || "none", selected: each === field.value })))
+        : element("input", { name: field.name, value: field.value, size: 7, type: "text",
+          inputmode: field.kind === "number" ? "decimal" : null });
+      input.dataset.given = field.value;
       return element("label", {}, element("span", { text: field.label }), input);
     });
-    this.holdButton = element("button", { type: "button", onclick: () => this.command({ command: this.controls.paused ? "resume" : "pause" }) });
-    this.pace = select("simulation speed", ["0.25", "0.5", "1", "2", "4", "8"], String(controls.speed ?? 1),
+    this.holdButton = element("button", { type: "button",
+      onclick: () => this.command({ command: this.controls.paused ? "resume" : "pause" }) });
+    this.pace = select("simulation speed", SPEEDS, String(controls.speed ?? 1),
       (value) => this.command({ command: "speed", value: Number(value) }), (v) => `${v}×`);
-    this.form.replaceChildren(...fields, element("button", { type: "submit", class: "colme-restart", text: "Restart" }), this.holdButton, this.pace);
+    const restart = element("button", { type: "submit", class: "colme-restart", text: "Restart" });
+    this.form.replaceChildren(...fields, restart, this.holdButton, this.pace);
     this.showState(controls);
   }
   showState(state) {
@@ -1022,25 +1094,32 @@ class View {
   }
   async command(command) {
     const answer = await this.feed.control(command);
-    if (answer.error) this.say("error", answer.error);
-    else if (this.status.dataset.kind === "error") this.say("ok", "");
+    this.say(answer.error ? "error" : "ok", answer.error || "");
   }
   restart() {
     const values = {};
-    for (const input of this.form.querySelectorAll("[name]")) values[input.name] = input.value;
+    for (const input of this.form.querySelectorAll("[name]")) values[input.name] = input.dataset.given = input.value;
+    this.say("note", "Restarting …");
     this.command({ command: "restart", values });
   }
-  say(kind, sentence) {
-    if (kind === "ok" && !sentence && !this.film.frames.length) return;
-    if (kind === "ok" && this.status.dataset.kind === "error" && !sentence) return;  // an error stays until something changes
-    this.status.dataset.kind = kind;
-    const shown = clean(sentence, 400);
+  say(kind, sentence, who = "view") {  // trouble with the feed comes before what the view has to say
+    this.said[who] = [kind, clean(sentence, 400)];
+    const [shownKind, shown] = this.said.feed[0] === "ok" ? this.said.view : this.said.feed;
+    this.status.dataset.kind = shownKind;
     if (this.status.textContent !== shown) this.status.textContent = shown;
+  }
+  addNote(text) {  // the newest few stay until something else is shown
+    const shown = clean(text, 400), notes = [...this.notes.children];
+    notes.filter((each) => each.textContent === shown).forEach((each) => each.remove());
+    this.notes.append(element("li", { text: shown }));
+    while (this.notes.children.length > MOST_NOTES) this.notes.firstChild.remove();
+    this.notes.hidden = false;
   }
   dress() {
     if (this.theme === "auto") delete this.root.dataset.theme; else this.root.dataset.theme = this.theme;
     const style = getComputedStyle(this.root), of = (name) => style.getPropertyValue(name).trim();
-    this.ink = { ink: of("--colme-ink"), soft: of("--colme-soft"), line: of("--colme-line"), paper: of("--colme-paper"), other: "#888888" };
+    const [ink, soft, line, paper] = ["ink", "soft", "line", "paper"].map((name) => of(`--colme-${name}`));
+    this.ink = { ink, soft, line, paper, other: "#888888" };
     this.ink.otherRgb = rgb(this.ink.other);
     this.dressed = `${this.theme}/${this.ink.paper}`;
     for (const cloud of this.clouds) cloud.drawn = "";
@@ -1070,7 +1149,8 @@ class View {
     if (!found || found.key !== key) {
       const lists = Array.from({ length: PALETTE.length + 1 }, () => []);
       for (let i = 0; i < n; i++) lists[this.keyOf(frame, panel, i)].push(i);
-      found = { key, lists: lists.map((list, k) => [PALETTE[k] ?? this.ink.other, list]).filter(([, list]) => list.length) };
+      const colored = lists.map((list, k) => [PALETTE[k] ?? this.ink.other, list]);
+      found = { key, lists: colored.filter(([, list]) => list.length) };
       this.sorted.set(panel, found);
     }
     return found.lists;
@@ -1082,26 +1162,41 @@ class View {
   get current() { return this.film.frames[Math.min(Math.round(this.position), this.last)]; }
   take(bytes) {
     let message;
-    try { message = decode(bytes); } catch { this.say("error", "A message cannot be read. Is the page older than its feed?"); return; }
+    try {
+      message = decode(bytes);
+    } catch {
+      this.say("error", "A message cannot be read. Is the page older than its feed?");
+      return;
+    }
     const { head } = message;
     const kind = this.film.take(message);
     if (kind === "replaced" || kind === "extended") {
       if (head.version > 1) this.say("error", "This recording is newer than its page. Upgrade colme.");
       if (kind === "replaced") {
-        this.position = 0; this.following = this.feed.live; this.playing = this.feed.live; this.selected = -1; this.pinned = false;
-        this.say("ok", " ");
+        this.position = 0; this.following = this.playing = this.feed.live;
+        this.selected = -1; this.pinned = false;
+        this.notes.replaceChildren();
+        this.notes.hidden = true;
+        this.say("ok", "Waiting for the first frame …");
       }
+      this.title.textContent = clean(head.title || this.options.title || "", 160);
+      this.title.hidden = !this.title.textContent;
+      this.makeForm(head.controls);
       this.pending = true;
     } else if (kind === "frame") {
       if (this.pending) { this.pending = false; this.arrange(); if (!this.feed.live && !this.still) this.play(); }
-      if (this.film.frames.length === 1 && this.status.dataset.kind !== "error") this.say("ok", " ");
+      if (this.said.view[1].endsWith("…") || this.ended) this.say("ok", "");
+      this.ended = false;
       this.scrubber.max = this.last;
       if (this.following) this.position = this.last;
       if (this.film.frames.length === 1) this.label();
       if (head.rows) this.rows = head.rows;
-    } else if (head.kind === "note") this.say("note", head.text);
+    } else if (head.kind === "note") this.addNote(head.text);
     else if (head.kind === "state") this.showState(head);
-    else if (head.kind === "end" && this.feed.live && this.film.frames.length) this.say("note", "The run has ended.");
+    else if (head.kind === "end" && this.feed.live && this.film.frames.length) {
+      this.ended = true;
+      this.say("note", "The run has ended.");
+    }
     this.dirty = true;
   }
   toggle() { if (this.playing) this.pause(); else this.play(); }
@@ -1159,7 +1254,10 @@ class View {
       if (!this.curvesFigure.hidden) { this.curves.fit(); this.curves.draw(this.position); }
       this.scrubber.value = this.position;
       const time = timeOf(this.film.start, this.current.t);
-      if (this.clock.textContent !== time) { this.clock.textContent = time; this.scrubber.setAttribute("aria-valuetext", time); }
+      if (this.clock.textContent !== time) {
+        this.clock.textContent = time;
+        this.scrubber.setAttribute("aria-valuetext", time);
+      }
       this.showAgent();
       this.showRows();
       this.dirty = false;
@@ -1177,7 +1275,8 @@ class View {
     if (!this.film.frames.length || (this.pinned && !click)) return;
     const i = picture.agentAt(event.offsetX, event.offsetY);
     if (click) {
-      if (i < 0 && picture instanceof Cloud && event.offsetX < picture.width - picture.margin.right) this.seekTime(picture.x.back(event.offsetX));
+      const past = picture instanceof Cloud && event.offsetX < picture.width - picture.margin.right;
+      if (i < 0 && past) this.seekTime(picture.x.back(event.offsetX));
       this.pinned = i >= 0;
     }
     this.select(i);
@@ -1191,27 +1290,34 @@ class View {
     const i = text.trim() ? this.film.find(text) : -1;
     this.pinned = i >= 0;
     this.select(i);
-    if (text.trim() && i < 0) this.say("note", `There is no agent “${clean(text, 40)}” among those that are shown.`);
-    else { this.describe(); if (this.status.dataset.kind === "note") this.say("ok", " "); }
+    if (text.trim() && i < 0) {
+      this.say("note", `There is no agent “${clean(text, 40)}” among those that are shown.`);
+    } else { this.describe(); this.say("ok", ""); }
   }
   about(i) {  // what is known of an agent now, in words
     const { film } = this, frame = this.current, rows = [["agent", clean(film.name(i), 120)]];
-    const truth = film.truth(frame, i), mean = frame.columns.mean ? frame.columns.mean.at(i) : NaN;
+    const span = (column) => column?.coded ? column.high - column.low : 0;
+    const spans = frame.panels.map(({ estimate }) => span(estimate));
+    const resolution = Math.max(...spans, span(frame.columns.mean)) / 1e4;
+    const value = (x) => resolution > 0 && Math.abs(x) > 1e3 * resolution ? fixed(x, resolution) : number(x);
+    const truth = film.truth(frame, i);
     if (film.classOf(i) >= 0) rows.push(["class", String(film.classOf(i))]);
-    if (!Number.isNaN(truth)) rows.push(["true mean", number(truth)]);
+    if (!Number.isNaN(truth)) rows.push(["true mean", value(truth)]);
     const count = frame.columns.count ? frame.columns.count.at(i) : film.start.unit === "step" ? frame.t : NaN;
     if (!Number.isNaN(count)) rows.push(["samples", number(count, 6)]);
-    rows.push(["own mean", number(mean)]);
+    rows.push(["own mean", value(film.mean(frame, i))]);
     film.start.panels.forEach((panel, k) => {
       const name = film.start.panels.length > 1 ? `${clean(panel.label, 24)}: ` : "", p = frame.panels[k];
-      rows.push([`${name}estimate`, number(p.estimate.at(i))]);
+      rows.push([`${name}estimate`, value(p.estimate.at(i))]);
       const [low, high] = film.interval(frame, k, i);
-      if (Number.isFinite(low) && Number.isFinite(high)) rows.push([`${name}interval`, `${number(low)} to ${number(high)}`]);
+      const bounded = Number.isFinite(low) && Number.isFinite(high);
+      if (bounded) rows.push([`${name}interval`, `${value(low)} to ${value(high)}`]);
       const group = p.group && i < p.group.length ? p.group.codes[i] : OTHERS;
       rows.push([`${name}group`, group === OTHERS ? "none" : String(group + 1)]);
       if (p.alive) {
         const near = film.neighbors(frame, k, i);
-        rows.push([`${name}neighbors`, near.length === 0 ? "none" : `${near.length}: ${near.slice(0, 8).map((j) => clean(film.name(j), 16)).join(", ")}${near.length > 8 ? " …" : ""}`]);
+        const names = near.slice(0, 8).map((j) => clean(film.name(j), 16)).join(", ") + (near.length > 8 ? " …" : "");
+        rows.push([`${name}neighbors`, near.length === 0 ? "none" : `${near.length}: ${names}`]);
       }
     });
     if (frame.columns.state) rows.push(["state", frame.columns.state.codes[i] ? "answers" : "does not answer"]);
@@ -1222,19 +1328,27 @@ class View {
     const key = JSON.stringify(rows);
     if (key === this.shownAgent) return;
     this.shownAgent = key;
-    this.details.replaceChildren(...rows.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", {}, element("bdi", { text: value }))]));
+    this.details.replaceChildren(...rows.flatMap(([name, value]) =>
+      [element("dt", { text: name }), element("dd", {}, element("bdi", { text: value }))]));
   }
   showRows() {  // the table of a fleet
     const rows = this.current.head.rows;
     if (!rows || this.shownRows === rows) return;
     this.shownRows = rows;
     const names = [...new Set(rows.slice(0, MOST_ROWS).flatMap((row) => Object.keys(row)))].slice(0, 20);
-    const cell = (value) => typeof value === "number" ? number(value, Number.isInteger(value) ? 16 : 4) : value === null || value === undefined ? "–" : clean(value);
-    this.table.replaceChildren(element("table", {},
-      element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col", text: clean(name).replaceAll("_", " ") })))),
-      element("tbody", {}, ...rows.slice(0, MOST_ROWS).map((row) => element("tr", {},
-        ...names.map((name) => element("td", { class: typeof row[name] === "number" ? "colme-number" : null }, element("bdi", { text: cell(row[name]) }))))))),
-      ...(rows.length > MOST_ROWS ? [element("p", { text: `${MOST_ROWS} of ${rows.length} agents are listed.` })] : []));
+    const text = (value) => {
+      if (value === null || value === undefined) return "–";
+      return typeof value === "number" ? number(value, Number.isInteger(value) ? 16 : 4) : clean(value);
+    };
+    const kind = (value) => typeof value === "number" ? "colme-number" : null;
+    const cell = (value) => element("td", { class: kind(value) }, element("bdi", { text: text(value) }));
+    const head = names.map((name) => element("th", { scope: "col", text: clean(name).replaceAll("_", " ") }));
+    const body = rows.slice(0, MOST_ROWS).map((row) => element("tr", {}, ...names.map((name) => cell(row[name]))));
+    this.table.replaceChildren(
+      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
+    if (rows.length > MOST_ROWS) {
+      this.table.append(element("p", { text: `${MOST_ROWS} of ${rows.length} agents are listed.` }));
+    }
   }
   describe() {  // the moment in a sentence, also for screen readers
     if (!this.film.frames.length) return;
@@ -1244,40 +1358,56 @@ class View {
       const m = panel.metrics || {}, label = clean(start.panels[k].label, 40), found = [];
       if (m.mse > 0 && m.local_mse > 0) {
         const gain = m.local_mse / m.mse;
-        found.push(gain >= 1.005 ? `the error is ${number(gain, 3)} times smaller than alone` : gain <= 0.995 ? `the error is ${number(1 / gain, 3)} times larger than alone` : "the error is as large as alone");
+        if (gain >= 1.005) found.push(`the error is ${number(gain, 3)} times smaller than alone`);
+        else if (gain <= 0.995) found.push(`the error is ${number(1 / gain, 3)} times larger than alone`);
+        else found.push("the error is as large as alone");
       }
-      if (m.answering !== undefined) found.push(`${number(m.answering, 6)} of ${number(m.answering + m.silent, 6)} answer`);
-      if (panel.alive && m.wrong_edges !== null && m.wrong_edges !== undefined) found.push(`${number(100 * m.wrong_edges, 3)} % of the edges between classes are left`);
+      if (m.answering !== undefined) found.push(`${m.answering} of ${m.answering + m.silent} answer`);
+      if (panel.alive && this.film.mixed && Number.isFinite(m.wrong_edges)) {
+        found.push(`${number(100 * m.wrong_edges, 3)} % of the edges between classes are left`);
+      }
       return found.length ? `${label}: ${found.join(", ")}` : "";
     }).filter(Boolean);
     const sentence = words.length ? `${when}. ${words.join(". ")}.` : `${when}.`;
     if (this.summary.textContent !== sentence) this.summary.textContent = sentence;
-    for (const picture of [...this.clouds, ...this.graphs]) picture.canvas.setAttribute("aria-label", `${picture.canvas.className.replace("colme-", "")}. ${sentence}`);
+    for (const { canvas } of [...this.clouds, ...this.graphs]) {
+      canvas.setAttribute("aria-label", `${canvas.className.replace("colme-", "")}. ${sentence}`);
+    }
   }
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const inside = event.target.closest?.("input, select, textarea, button, summary, a");
     if (inside && !(inside === this.scrubber && event.key === " ")) return;
-    const shift = event.shiftKey ? 10 : 1, step = (k) => { const n = this.film.nAgents; if (n) { this.pinned = true; this.select(((this.selected + k) % n + n) % n); } };
+    const shift = event.shiftKey ? 10 : 1;
     const actions = {
-      " ": () => this.toggle(), ArrowLeft: () => this.seek(this.position - shift), ArrowRight: () => this.seek(this.position + shift),
-      Home: () => this.seek(0), End: () => this.seek(this.last), "+": () => this.faster(1), "=": () => this.faster(1), "-": () => this.faster(-1),
-      c: () => this.setColor(this.colorBy === "class" ? "group" : "class"), "]": () => step(1), "[": () => step(-1),
-      l: () => this.setBox(this.axisBox, this.log ? "linear" : "log"), d: () => this.setBox(this.themeBox, this.isDark() ? "light" : "dark"),
+      " ": () => this.toggle(),
+      ArrowLeft: () => this.seek(this.position - shift), ArrowRight: () => this.seek(this.position + shift),
+      Home: () => this.seek(0), End: () => this.seek(this.last),
+      "+": () => this.faster(1), "=": () => this.faster(1), "-": () => this.faster(-1),
+      "]": () => this.selectNext(1), "[": () => this.selectNext(-1),
+      c: () => this.setColor(this.colorBy === "class" ? "group" : "class"),
+      l: () => this.setBox(this.axisBox, this.log ? "linear" : "log"),
+      d: () => this.setBox(this.themeBox, this.isDark() ? "light" : "dark"),
       Escape: () => { this.pinned = false; this.select(-1); },
     };
     const action = actions[event.key] ?? actions[event.key.toLowerCase()];
     if (action) { event.preventDefault(); action(); }
   }
-  isDark() { return this.theme === "dark" || (this.theme === "auto" && (window.matchMedia?.("(prefers-color-scheme: dark)").matches ?? false)); }
+  selectNext(by) {
+    const n = this.film.nAgents;
+    if (n) { this.pinned = true; this.select(((this.selected + by) % n + n) % n); }
+  }
+  isDark() {
+    return this.theme === "auto" ? window.matchMedia("(prefers-color-scheme: dark)").matches : this.theme === "dark";
+  }
   setBox(label, value) {
     const box = label.querySelector("select");
     box.value = value;
     box.dispatchEvent(new Event("change"));
   }
   faster(by) {
-    const box = this.speedBox.querySelector("select"), at = Math.min(Math.max(box.selectedIndex + by, 0), box.options.length - 1);
-    this.setBox(this.speedBox, box.options[at].value);
+    const box = this.speedBox.querySelector("select"), last = box.options.length - 1;
+    this.setBox(this.speedBox, box.options[Math.min(Math.max(box.selectedIndex + by, 0), last)].value);
   }
   close() {
     cancelAnimationFrame(this.loop);

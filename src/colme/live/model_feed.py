@@ -40,7 +40,7 @@ class ModelFeed:
 
     def __init__(self, model: CollaborativeMean):
         self._model = weakref.ref(model)
-        self._t = -1
+        self._t, self._seen = -1, (-1, -1)  # samples, and agents, that were shown last
         self._begin()
 
     def _begin(self) -> None:
@@ -56,13 +56,13 @@ class ModelFeed:
         return self._model() is None
 
     def news(self) -> list[bytes]:
-        """What has to be sent: nothing, if no sample was learned since the last time; else a frame, and before it a
-        start if there are new agents or edges."""
+        """What has to be sent: nothing, if no sample was learned and no agent forgotten since the last time; else a
+        frame, and before it a start if there are new agents or edges."""
         model = self._model()
-        if model is None or model.n_samples == self._t:
+        if model is None or (model.n_samples, model.n_agents) == self._seen:
             return []
         first = model.first_agents(MOST_AGENTS)
-        self._t = first.n_samples
+        self._t, self._seen = first.n_samples, (first.n_samples, first.n_agents)
         at = self._placed(first.columns["agent"])
         alive = None if first.edges is None else self._alive(at[first.edges])
         if self._crowded(len(at), alive):

@@ -21,7 +21,7 @@ from colme.live.messages import join
 
 _START = """
 const recording = document.getElementById("recording").textContent;
-mount(document.getElementById("view"), embeddedFeed(recording));
+mount(document.getElementById("view"), embeddedFeed(recording), { wholePage: true });
 """
 
 

@@ -336,6 +336,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_pieces(b"id: %d\ndata: %b\n\n" % (event.number, data))
             elif self._is_gone():
                 return
+        self._send_pieces(b"event: ended\ndata: 1\n\n")
 
     def _send_pieces(self, data: bytes) -> None:
         """In pieces, because the time that a viewer has is for each."""

@@ -2,4 +2,4 @@
 // Content-Security-Policy forbids scripts within the page.
 import { mount, streamFeed } from "./live.js";
 
-mount(document.getElementById("live"), streamFeed("./"));
+mount(document.getElementById("live"), streamFeed("./"), { wholePage: true });

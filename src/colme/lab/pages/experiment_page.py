@@ -20,7 +20,7 @@ from typing import Any
 from colme._core.files import write_text
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
-from colme.lab.live_views import feed_of
+from colme.lab.live_views import feed_of, fitting_messages
 from colme.lab.plots.figures import draw
 from colme.lab.plots.subject import Drawing, Subject, run_shown, subject_of
 from colme.lab.provenance import bibliography, versions
@@ -30,7 +30,6 @@ from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, w
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
 from colme.live.page import page
-from colme.live.simulation import messages_of
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
@@ -98,7 +97,7 @@ def live_view(subject: Subject) -> str:
             f'<p class="note">No run is played: with {shown.size:,} agents times steps it takes long to run again '
             f"(at most {MOST_PLAYED:,} are). A smaller one can be: colme simulate ... --live page.html</p>"
         )
-    played = page(messages_of(feed_of([shown])), title=subject.experiment.title, theme="light")
+    played = page(fitting_messages(feed_of([shown])), title=subject.experiment.title, theme="light")
     caption = f"<figcaption>{escape(run_shown(subject))} Play it, or point at an agent.</figcaption>"
     frame = f'<iframe title="A run that can be played" sandbox="allow-scripts" srcdoc="{escape(played)}"></iframe>'
     return f'<figure id="live" class="live">\n{frame}\n{caption}\n</figure>'

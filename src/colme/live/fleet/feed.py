@@ -24,6 +24,8 @@ from colme.live.groups import GroupNumbers
 from colme.live.messages import VERSION, Codes, note, pack, short_name, to_codes
 
 MOST_AGENTS = 2000
+MOST_HEARSAY = 1000
+"""Agents that are known only by what others say: no node can fill the places of those that speak for themselves."""
 MOST_EDGES = 20_000
 MOST_ROWS = 300
 """Agents that have a row in the table, the first ones: with rows of 2000 agents, a frame would be half a megabyte."""
@@ -93,6 +95,7 @@ class FleetFeed:
         self._agents: list[_Shown] = []
         self._places: dict[str, int] = {}
         self._edges: dict[tuple[int, int], None] = {}  # in the order in which they were named
+        self._n_hearsay = 0
         self._gateways: set[int] = set()
         self._groups = GroupNumbers()
         self._sent: tuple[int, int] | None = None  # agents and edges of the last start
@@ -150,7 +153,7 @@ class FleetFeed:
             if said.gateway is not None and (b := self._join(a, said.gateway)) is not None:
                 self._add_gateway(b)
 
-    def _place(self, name: str) -> int | None:
+    def _place(self, name: str, *, hearsay: bool = False) -> int | None:
         """The place of an agent, a new one if it is not known; None if there is no room."""
         key = key_of(name)
         if key is None:
@@ -159,13 +162,17 @@ class FleetFeed:
             if len(self._agents) >= MOST_AGENTS:
                 self._say_once(f"There are more than {MOST_AGENTS} agents: the others are not shown.")
                 return None
+            if hearsay and self._n_hearsay >= MOST_HEARSAY:
+                self._say_once(f"More than {MOST_HEARSAY} agents are only named by others: the rest is not shown.")
+                return None
+            self._n_hearsay += hearsay
             self._places[key] = len(self._agents)
             self._agents.append(_Shown(key))
         return self._places[key]
 
     def _join(self, a: int, name: str) -> int | None:
         """The place of an agent that a names, which an edge joins to a."""
-        b = self._place(name)
+        b = self._place(name, hearsay=True)
         if b is None or a == b:
             return None
         edge = (min(a, b), max(a, b))
