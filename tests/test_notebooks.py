@@ -50,7 +50,7 @@ def test_there_are_three() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_every_cell_runs_and_prints_what_is_stored(path: Path) -> None:
-    for package in NEEDED.get(path.stem, ()):
+    for package in ("IPython", *NEEDED.get(path.stem, ())):
         pytest.importorskip(package)
     claims = CLAIMS[path.stem]
     outputs, values = run(path, tuple(claims))

@@ -113,7 +113,7 @@ def _stored(data: dict[str, Any]) -> dict[str, Any]:
         value = data[form]
         if isinstance(value, bytes):
             value = base64.b64encode(value).decode()
-        kept[form] = value.strip() + "\n" if form == "image/png" else value.splitlines(True)
+        kept[form] = value.strip() if form == "image/png" else value.splitlines(True)
     return {"data": kept, "metadata": {}, "output_type": "execute_result"}
 
 
