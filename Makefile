@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all check bench bench-check bench-suite peers clean
+.PHONY: demo test test-all check notebooks bench bench-check bench-suite peers clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -29,6 +29,10 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST)
+
+# Runs the notebooks (two minutes) and stores what they print and draw in them.
+notebooks: $(STAMP)
+	$(BIN)/python -m tests.support.notebooks notebooks/*.ipynb
 
 # Measures everything (a quarter of an hour), writes docs/speed.md, then fails if a ratio dropped by more than a quarter.
 # PEER=path make bench: with the AAAI-25 C++ program that is built in this folder, too.
