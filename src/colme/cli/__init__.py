@@ -28,16 +28,24 @@ COMMANDS = {  # name -> help; each is a module of its own, imported when it is c
     "completion": "Print the completion script of your shell.",
 }
 
-INTRODUCTION = """Collaborative mean estimation: every agent estimates its own mean, together with the agents that
-have the same mean, without knowing which those are.
+INTRODUCTION = """Collaborative mean estimation: many agents estimate their own means from noisy samples, find out which
+agents share their mean, and learn together, without a server.
 
 \b
-  colme run cl_colme                   the CL-colME paper's experiment (make demo)
-  colme report results/cl_colme        a page with its figures and numbers
-  colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
-  colme watch cl_colme                 in the browser, while it runs
-  colme estimate readings.csv --agent sensor --value temperature
+I have a table
+  colme estimate flights.csv --agent tailnum --value arr_delay
+
+\b
+I have a loop, or devices
   colme node demo                      twelve agents on this machine find their classes
+  colme node plan hosts.txt -o fleet   neighbors, keys, a folder per device
+
+\b
+I do research
+  colme run cl_colme                   the CL-colME paper's experiment
+  colme report cl_colme                one page: a run to play, figures, numbers
+  colme watch cl_colme                 in the browser, while it runs
+  colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
   colme list experiments               the experiments that come with colme
 """
 
