@@ -66,6 +66,11 @@ def laplace_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     """sigma-sub-Gaussian samples: R = sigma sqrt(2/n (1 + 1/n) ln(sqrt(n+1) / gamma)).
 
     Laplace's method of mixtures; fails with probability at most 2 gamma over all n (Asadi et al. 2022, section 3).
+
+    >>> [round(laplace_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
+    [7.31, 1.92, 0.65, 0.23]
+
+    See also: fourth_moment_radius, hoeffding_radius, level_gamma, separation_time
     """
     if n == 0:
         return math.inf
@@ -77,6 +82,11 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
     """Samples with E (x - mean)^4 <= kurtosis sigma^4: R = (2 (kurtosis+3) sigma^4 / gamma * (1 + ln(n)^2) / n)^(1/4).
 
     Markov's inequality on the fourth moment (Galante et al. 2025); fails with probability at most 1.29 gamma.
+
+    >>> [round(fourth_moment_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
+    [7.87, 7.01, 5.4, 3.7]
+
+    See also: laplace_radius, hoeffding_radius, level_gamma
     """
     if n == 0:
         return math.inf
@@ -86,13 +96,25 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
 
 @equation
 def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
-    """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound."""
+    """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound.
+
+    >>> round(hoeffding_radius(100, 1.0, 0.05), 3)
+    0.164
+
+    See also: laplace_radius, fourth_moment_radius, level_gamma
+    """
     return laplace_radius(n, 0.5 * width, gamma)
 
 
 @equation
 def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
-    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line."""
+    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line.
+
+    >>> too_far(1.0, 2.0, 0.3, 0.3), too_far(1.0, 2.0, 0.5, 0.5), too_far(1.0, math.nan, 0.3, math.inf)
+    (True, False, False)
+
+    See also: parted, laplace_radius
+    """
     return abs(mean_a - mean_b) > radius_a + radius_b
 
 
@@ -101,6 +123,11 @@ def difference_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     """Half of sqrt(g) for two sigma-sub-Gaussian agents of n samples each: two such radii are the difference test.
 
     Not the radius of an interval, and void where counts or sigmas differ; gamma is the alpha of the test.
+
+    >>> difference_radius(100, 2.0, 0.05) < laplace_radius(100, 2.0, 0.05)
+    True
+
+    See also: laplace_radius, level_alpha, difference_times
     """
     if n == 0:
         return math.inf
@@ -242,6 +269,11 @@ def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> flo
     "network"     delta / (2 N): the same promise as "edge", no interval anywhere fails, by its exact union bound,
                   which is over agents; "edge" is 2 r times stricter than its promise needs
     "population"  delta / (8 N): the union bound over agents of colME (Asadi et al.)
+
+    >>> [level_gamma(level, 0.1, n_agents=5000, n_edges=25_000) for level in ("agent", "edge")]
+    [0.05, 5e-07]
+
+    See also: level_alpha, laplace_radius, separation_time
     """
     one_of(level, LEVELS, "level", MethodError)
     if level == "agent":
@@ -260,6 +292,11 @@ def level_alpha(level: str, delta: float, *, n_edges: int, max_degree: int, path
 
     paths: 2 where each end of an edge compares its own count with the one it last heard, as devices do. The two ends
     then look at different pairs of counts, and either may fail.
+
+    >>> [level_alpha(level, 0.1, n_edges=25_000, max_degree=10) for level in ("agent", "edge")]
+    [0.01, 4e-06]
+
+    See also: level_gamma, difference_radius, difference_times
     """
     one_of(level, DIFFERENCE_LEVELS, "level of difference tests", MethodError)
     return delta / (paths * max(1, n_edges if level == "edge" else max_degree))
@@ -276,6 +313,8 @@ def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
 
     >>> smallest_gap([0.0, 5.0, 3.0, 5.0])
     2.0
+
+    See also: separation_time
     """
     different = np.unique(np.asarray(means, float))
     if different.ndim != 1 or len(different) < 2 or not np.isfinite(different).all():
@@ -302,6 +341,8 @@ def separation_time(
     293
     >>> separation_time([1.2, 2.0, 4.0], sigma=2.0, gamma=0.05)
     293
+
+    See also: difference_times, deviation_separation_time, laplace_radius
     """
     if isinstance(gap, Sequence | np.ndarray) and not isinstance(gap, str):
         gap = smallest_gap(gap)
@@ -351,6 +392,8 @@ def difference_times(
     (367, 1514)
     >>> round(times.least), round(times.mean), round(times.last)
     (311, 354, 1070)
+
+    See also: separation_time, level_alpha
     """
     whole(n_edges, "n_edges", "n_edges=1")
     check_probability("alpha", alpha)
@@ -386,6 +429,8 @@ def deviation_separation_time(
 
     >>> deviation_separation_time(1.0, 2.0, gamma=0.025)
     53
+
+    See also: separation_time, difference_times
     """
     positive(first, "first", "first=1.0")
     positive(second, "second", "second=2.0")

@@ -55,6 +55,8 @@ def oracle_variance(sigma: float, t: int, class_size: int) -> float:
 
     >>> oracle_variance(sigma=2.0, t=1000, class_size=2500)
     1.6e-06
+
+    See also: Oracle, Trace
     """
     if not sigma > 0 or t < 1 or class_size < 1:
         raise ColmeError(f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive. Try t=1000.")

@@ -64,6 +64,8 @@ def partial_moments(
     >>> two = partial_moments({"who": ["b", "c"], "x": [7.0, 9.0]}, agent="who", value="x", seed=1)
     >>> merge_moments([one, two]).column("who").to_pylist()
     ['a', 'b', 'c']
+
+    See also: merge_moments, estimate
     """
     names = Names.of(agent if isinstance(agent, str) else list(agent), value, weight=weight)
     drawn = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
@@ -71,7 +73,15 @@ def partial_moments(
 
 
 def merge_moments(tables: Iterable[Any]) -> Any:
-    """The moments of several parts together; in which order they are merged changes the last digits at most."""
+    """The moments of several parts together; in which order they are merged changes the last digits at most.
+
+    >>> parts = [{"who": ["a", "b"], "x": [1.0, 5.0]}, {"who": ["b", "c"], "x": [7.0, 9.0]}]
+    >>> moments = [partial_moments(part, agent="who", value="x", seed=seed) for seed, part in enumerate(parts)]
+    >>> merge_moments(moments).num_rows
+    3
+
+    See also: partial_moments, estimate
+    """
     parts = list(tables)
     if not parts:
         raise DataError("there are no moments to merge: at least one table is needed. Make it with partial_moments.")

@@ -103,6 +103,17 @@ def simulate(
     ranks             a communicator of mpi4py whose ranks share each run, all of them calling `simulate` with the same
                       arguments. They all get the metrics; the first one the final state of all agents, each other one
                       that of its own. The results have the same bits for any number of threads and ranks
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = simulate(colme.CLColME(), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} together, {trace.local_mse[-1]:.1e} alone"
+    '3.4e-05 together, 1.3e-03 alone'
+    >>> traces = simulate([colme.CLColME(), colme.Local()], scenario, steps=20, seeds=range(3))
+    >>> len(traces)
+    6
+
+    See also: Scenario, Recording, Trace, Traces, CollaborativeMean
     """
     for name in unknown:
         one_of(name, (*Options.__annotations__, "seeds"), "option of simulate", RunError)
