@@ -24,7 +24,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # griffe loads this file by its path
 
 from tools.site.markdown import code, definitions, escaped
-from tools.site.public import annotations_of, by_short_name, public_names
+from tools.site.public import annotations_of, by_short_name, public_names, resolve
 
 SEE_ALSO = "See also:"
 _GAP = re.compile(r"^(\S.*?)\s{2,}(?=\S)")
@@ -45,8 +45,7 @@ class Names:
         """The full name that this one stands for, or that of its owner: `Trace.save` is explained with `Trace`."""
         if name in self._known:
             return self._known[name]
-        owner, _, member = name.rpartition(".")
-        return f"{self._known[owner]}.{member}" if owner in self._known and member else None
+        return self._known.get(name.rpartition(".")[0])
 
     def linked(self, text: str, own: str = "") -> str:
         """Escaped text in which names in backticks are links, but for the object's own name."""
@@ -130,6 +129,7 @@ class HouseStyle(griffe.Extension):
 
     def __init__(self) -> None:
         self._names = Names.public()
+        self._structs = _configurations()
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         self._visit(pkg)
@@ -139,17 +139,17 @@ class HouseStyle(griffe.Extension):
             if member.is_alias:
                 continue
             if member.is_class:
-                self._struct(member)
+                self._class(member)
             elif member.docstring is not None:
                 member.docstring.value = as_markdown(member.docstring.value, self._names, _owner(member))
             if member.is_class or member.is_module:
                 self._visit(member)
 
-    def _struct(self, found: Any) -> None:
+    def _class(self, found: Any) -> None:
         """The docstring of a class; for a struct, also the signature that msgspec makes and all its fields."""
         fields = None
-        kind = _imported(found.path) if _shown(found) else None
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and msgspec.structs.fields(kind):
+        kind = self._structs.get(found.path)
+        if kind is not None:
             from colme.cli.fields import field_docs
 
             docs = field_docs(kind)
@@ -159,22 +159,17 @@ class HouseStyle(griffe.Extension):
             found.docstring.value = as_markdown(found.docstring.value, self._names, _owner(found), fields)
 
 
-def _shown(found: Any) -> bool:
-    return not found.path.startswith(("colme.node.", "colme.cli.")) and not found.name.startswith("_")
+def _configurations() -> dict[str, type[Any]]:
+    """Where it is defined -> struct, of the public structs that users make."""
+    from colme._core.structs import Configuration
+
+    kinds = [resolve(name) for name in public_names()]
+    return {f"{each.__module__}.{each.__qualname__}": each for each in kinds
+            if isinstance(each, type) and issubclass(each, Configuration) and msgspec.structs.fields(each)}  # fmt: skip
 
 
 def _owner(member: Any) -> str:
     return next((name for name in public_names() if name.rpartition(".")[2] == member.name), member.path)
-
-
-def _imported(path: str) -> Any:
-    import importlib
-
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
-        return None
 
 
 def _constructor(kind: type[Any]) -> griffe.Function:

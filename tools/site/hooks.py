@@ -28,6 +28,8 @@ from tools.site.markdown import code, escaped
 OUTSIDE = "files"
 """The folder of pages that show files outside docs/."""
 API = "reference/api"
+CHANGES = "CHANGELOG.md"
+"""In the navigation, whether or not a page links to it."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".js": "javascript", ".sh": "bash", ".yml": "yaml", ".cff": "yaml",
              ".json": "json", ".css": "css"}  # fmt: skip
 _LINK = re.compile(r"(?<!\\)(\]\()([^()\s]+)(\))")
@@ -40,9 +42,13 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of the public names into the navigation, after their list."""
+    """Put the pages of the public names into the navigation, after their list. A folder has no use for a page of a
+    server's errors and for a map of addresses."""
+    config.theme.static_templates -= {"404.html", "sitemap.xml"}
     pages = [{each.title: f"{API}/{each.page}.md"} for each in public.sections()]
-    _find(config.nav, "Python")[:] = [{"All public names": "reference/public.md"}, *pages]
+    below = _find(config.nav, "Python")
+    assert below is not None
+    below[:] = [{"All public names": "reference/public.md"}, *pages]
     return config
 
 
@@ -52,13 +58,15 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, f"{API}/{section.page}.md", content=api_page(section)))
     root = Path(config.docs_dir).parent
     waiting = {file.src_uri: file.content_string for file in files if file.is_documentation_page()}
+    waiting["index.md"] += f"[changes](../{CHANGES})"
     shown: set[str] = set()
     while waiting:
         uri, text = waiting.popitem()
         for target in sorted(outside(text, uri, root) - shown):
             shown.add(target)
             page = File.generated(config, page_of(target), content=file_page(root, target))
-            page.inclusion = page.inclusion.NOT_IN_NAV
+            if target != CHANGES:
+                page.inclusion = page.inclusion.NOT_IN_NAV
             files.append(page)
             if target.endswith(".md"):
                 waiting[page.src_uri] = page.content_string
@@ -80,7 +88,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def api_page(section: public.Section) -> str:
     """The page of a section: each name, by mkdocstrings."""
-    parts = [f"# {section.title}\n", section.about + "\n"]
+    parts = [f"# {section.title}\n", with_links(section.about, lambda target: f"../{target}") + "\n"]
     parts += [f"::: {name}\n" for name in section.names]
     return "\n".join(parts)
 
@@ -98,16 +106,15 @@ def _sentence(text: str) -> str:
     return re.split(r"(?<=[.:;]) ", text)[0].rstrip(":;.") + "."
 
 
-def _find(items: Any, title: str) -> list[Any]:
+def _find(items: Any, title: str) -> list[Any] | None:
     """The entries below a title of the navigation."""
     for item in items if isinstance(items, list) else []:
         for name, below in item.items() if isinstance(item, dict) else ():
-            if name == title:
-                assert isinstance(below, list)
-                return below
-            if found := _find(below, title):
+            found = below if name == title else _find(below, title)
+            if found is not None:
+                assert isinstance(found, list)
                 return found
-    return []
+    return None
 
 
 def with_links(markdown: str, change: Callable[[str], str]) -> str:

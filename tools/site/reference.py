@@ -103,7 +103,7 @@ def experiment_file() -> str:
         "## Set-up\n", "Also at the top of the file.\n", _fields(Setup),
         "## `[scenario]`\n", _fields(Scenario),
         "## `[[cases]]`\n",
-        "Several scenarios in one experiment. A case has a name, `case`, and the keys of `[scenario]` and of the set-up "
+        "Several scenarios in one experiment. A case has a name, `case`, and keys of `[scenario]` and of the set-up "
         "that it changes.\n",
         "## `[[methods]]`\n",
         definitions([
