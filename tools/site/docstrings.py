@@ -94,7 +94,7 @@ def split_aligned(lines: list[str]) -> tuple[list[str], list[tuple[str, str]]] |
     while first > 0 and len(lines[first - 1]) < column:  # a name whose description begins below it
         first -= 1
     pairs: list[tuple[str, str]] = []
-    for line in lines[first:]:
+    for line, below in zip(lines[first:], [*lines[first + 1 :], ""], strict=True):
         if line.startswith(" "):
             if not pairs:
                 return None
@@ -104,7 +104,7 @@ def split_aligned(lines: list[str]) -> tuple[list[str], list[tuple[str, str]]] |
             pairs.append((match[1], line[match.end() :]))
         elif len(line) > column and line[column - 1] == " ":
             pairs.append((line[:column].strip(), line[column:]))
-        elif len(line) <= column:
+        elif below.startswith(" "):
             pairs.append((line, ""))
         else:
             return None

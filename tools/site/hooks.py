@@ -76,6 +76,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Fill in generated text, and lead links to files outside docs/ to their pages."""
     uri = page.file.src_uri
+    page.meta.setdefault("search", {"boost": _boost(uri)})
+    if uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]  # three doors side by side
     if uri == "reference/public.md":
         markdown = re.sub(r"^- `([\w.]+)`.*$", lambda match: _listed(match[1]), markdown, flags=re.M)
         for section in public.sections():
@@ -84,6 +87,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         markdown = markdown.replace(f"<!-- generated: {name} -->", make())
     root = Path(config.docs_dir).parent
     return with_links(markdown, lambda target: inside(target, uri, root))
+
+
+def _boost(uri: str) -> float:
+    """The weight of a page among the results of a search."""
+    if uri.startswith((f"{OUTSIDE}/", "developer/")):
+        return 0.3
+    return 3.0 if uri.startswith(f"{API}/") or uri == "glossary.md" else 1.0
 
 
 def api_page(section: public.Section) -> str:
