@@ -67,6 +67,10 @@ def laplace_radius(n: Any, sigma: Any, gamma: Any) -> Any:
 
     Laplace's method of mixtures; fails with probability at most 2 gamma over all n (Asadi et al. 2022, section 3).
 
+    n      number of samples
+    sigma  their standard deviation, or a larger one
+    gamma  the level, see `level_gamma`
+
     >>> [round(laplace_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
     [7.31, 1.92, 0.65, 0.23]
 
@@ -83,6 +87,11 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
 
     Markov's inequality on the fourth moment (Galante et al. 2025); fails with probability at most 1.29 gamma.
 
+    n         number of samples
+    sigma     their standard deviation
+    gamma     the level, see `level_gamma`
+    kurtosis  a bound on their kurtosis; 3 for a Gaussian
+
     >>> [round(fourth_moment_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
     [7.87, 7.01, 5.4, 3.7]
 
@@ -98,6 +107,10 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
 def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
     """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound.
 
+    n      number of samples
+    width  length of an interval that holds all of them
+    gamma  the level, see `level_gamma`
+
     >>> round(hoeffding_radius(100, 1.0, 0.05), 3)
     0.164
 
@@ -109,6 +122,9 @@ def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
 @equation
 def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
     """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line.
+
+    mean_a, mean_b      the centers of the intervals
+    radius_a, radius_b  their half-widths
 
     >>> too_far(1.0, 2.0, 0.3, 0.3), too_far(1.0, 2.0, 0.5, 0.5), too_far(1.0, math.nan, 0.3, math.inf)
     (True, False, False)
@@ -123,6 +139,10 @@ def difference_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     """Half of sqrt(g) for two sigma-sub-Gaussian agents of n samples each: two such radii are the difference test.
 
     Not the radius of an interval, and void where counts or sigmas differ; gamma is the alpha of the test.
+
+    n      number of samples of each agent
+    sigma  their standard deviation
+    gamma  the alpha of the test, see `level_alpha`
 
     >>> difference_radius(100, 2.0, 0.05) < laplace_radius(100, 2.0, 0.05)
     True
@@ -270,6 +290,11 @@ def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> flo
                   which is over agents; "edge" is 2 r times stricter than its promise needs
     "population"  delta / (8 N): the union bound over agents of colME (Asadi et al.)
 
+    level     one of these four
+    delta     the failure probability
+    n_agents  N
+    n_edges   edges of the graph, r N / 2
+
     >>> [level_gamma(level, 0.1, n_agents=5000, n_edges=25_000) for level in ("agent", "edge")]
     [0.05, 5e-07]
 
@@ -290,8 +315,12 @@ def level_alpha(level: str, delta: float, *, n_edges: int, max_degree: int, path
     "edge"   delta / E: some edge of one class is ever cut with probability at most delta
     "agent"  delta / r, r the largest degree: each agent ever loses a neighbor of its class with at most delta
 
-    paths: 2 where each end of an edge compares its own count with the one it last heard, as devices do. The two ends
-    then look at different pairs of counts, and either may fail.
+    level       one of these two
+    delta       the failure probability
+    n_edges     E, edges of the graph
+    max_degree  r
+    paths       2 where each end of an edge compares its own count with the one it last heard, as devices do. The two
+                ends then look at different pairs of counts, and either may fail
 
     >>> [level_alpha(level, 0.1, n_edges=25_000, max_degree=10) for level in ("agent", "edge")]
     [0.01, 4e-06]
@@ -310,6 +339,8 @@ def check_probability(name: str, value: float) -> None:
 
 def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
     """The smallest distance between two different means of a sequence.
+
+    means  the means of classes; equal ones are one class
 
     >>> smallest_gap([0.0, 5.0, 3.0, 5.0])
     2.0
@@ -336,6 +367,12 @@ def separation_time(
     Expected (the median edge): the smallest t with 2 R(t) <= gap; the last edge of a large graph takes 3 to 4 times
     longer. Guaranteed, unless an interval fails: 4 R(t) <= gap. With radius=difference_radius, gamma is the alpha of
     difference tests; see `difference_times` for more about them.
+
+    gap         the distance of the means, or the means of several classes
+    sigma       standard deviation of a sample
+    gamma       the level of an interval, see `level_gamma`
+    guaranteed  whether to return the guaranteed time, not the expected one
+    radius      the function of the radius
 
     >>> separation_time(0.8, sigma=2.0, gamma=0.05)
     293
@@ -387,6 +424,11 @@ def difference_times(
     """How soon difference tests tell apart two agents whose means differ by `gap` (or the closest of several means);
     `n_edges` is the number of edges whose last one is asked for.
 
+    gap      the distance of the means, or the means of several classes
+    sigma    standard deviation of a sample
+    alpha    of the test, see `level_alpha`
+    n_edges  edges between the classes, of which the last one is asked for
+
     >>> times = difference_times(0.8, sigma=2.0, alpha=0.1 / 25_000, n_edges=12_500)
     >>> times.intersection, times.guaranteed
     (367, 1514)
@@ -426,6 +468,11 @@ def deviation_separation_time(
     """The same for two agents whose standard deviations differ: R_1(t) + R_2(t) <= |first - second|, after the burn-in.
 
     gamma is that of one statistic, so half of a method's where the mean is compared too.
+
+    first, second  the standard deviations
+    gamma          the level of one statistic
+    kurtosis       of the samples; 3 for a Gaussian
+    guaranteed     whether to return the guaranteed time, not the expected one
 
     >>> deviation_separation_time(1.0, 2.0, gamma=0.025)
     53

@@ -333,6 +333,9 @@ def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) 
 def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | None = None) -> Graph:
     """A graph from a list of edges (a, b); n_agents defaults to the largest name + 1.
 
+    edges     pairs of agents, or an array (edges, 2)
+    n_agents  how many agents; those without an edge need it
+
     >>> from_edges([(0, 1), (1, 2)], n_agents=4).degrees.tolist()
     [1, 2, 1, 0]
 
@@ -371,6 +374,8 @@ def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | Non
 def from_networkx(graph: Any) -> Graph:
     """A graph from networkx; its nodes must be 0..n-1 (see networkx.convert_node_labels_to_integers).
 
+    graph  an undirected graph of networkx
+
     >>> import networkx as nx
     >>> from_networkx(nx.cycle_graph(5))
     Graph(n_agents=5, n_edges=5)
@@ -397,6 +402,10 @@ def default_degree(n_agents: int) -> int:
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
     """A random simple graph in which all agents have the same degree: uniform up to a bias that vanishes with n.
+
+    n_agents  how many agents
+    degree    neighbors of each agent; n_agents x degree must be even
+    rng       a NumPy Generator or a whole number; None: drawn anew
 
     >>> random_regular_graph(100, 10, rng=0).max_degree
     10
@@ -444,6 +453,10 @@ def _check_regular(n_agents: Any, degree: Any) -> tuple[int, int]:
 def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
     """Every pair is an edge with probability p, independently (Erdos-Renyi), by geometric jumps between edges.
 
+    n_agents  how many agents
+    p         the probability of an edge; the mean degree is p (n_agents - 1)
+    rng       a NumPy Generator or a whole number; None: drawn anew
+
     >>> graph = gnp_random_graph(1000, 0.01, rng=0)
     >>> round(float(graph.degrees.mean()))
     10
@@ -476,6 +489,9 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
 def ring_lattice_graph(n_agents: int, degree: int) -> Graph:
     """Agents on a ring, each joined to its degree/2 nearest on both sides.
 
+    n_agents  how many agents
+    degree    neighbors of each agent, an even number
+
     >>> sorted(ring_lattice_graph(8, 4).neighbors(0).tolist())
     [1, 2, 6, 7]
 
@@ -487,6 +503,11 @@ def ring_lattice_graph(n_agents: int, degree: int) -> Graph:
 
 def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = None) -> Graph:
     """A small world: a ring lattice in which every edge moves one end to a random agent with probability p.
+
+    n_agents  how many agents
+    degree    neighbors of each agent in the lattice, an even number
+    p         the probability with which an edge is moved
+    rng       a NumPy Generator or a whole number; None: drawn anew
 
     >>> watts_strogatz_graph(100, 4, 0.1, rng=0)
     Graph(n_agents=100, n_edges=200)
@@ -531,6 +552,8 @@ def _rewire_one_by_one(
 
 def complete_graph(n_agents: int) -> Graph:
     """The graph in which every two agents are neighbors.
+
+    n_agents  how many agents
 
     >>> complete_graph(5)
     Graph(n_agents=5, n_edges=10)

@@ -41,6 +41,16 @@ def lockstep(
     simulation with this seed loses. Messages to EVERYONE, which no real network could carry or lose, reach all agents
     in the order of their names.
 
+    method    a method with a per-agent form
+    samples   (steps, agents); NaN: no sample
+    graph     the `Graph` that they start on
+    sigma     the scale that the agents know
+    width     length of an interval that holds every sample of an agent
+    classes   true classes, for the oracle
+    exchange  the type in which neighbors hear estimates
+    loss      the probability that a message gets lost
+    seed      of what gets lost
+
     >>> import colme
     >>> from colme.graphs import complete_graph
     >>> samples = np.array([[1.0, 3.0], [3.0, 5.0]])

@@ -53,6 +53,10 @@ def _sum_by_class(mean, count, class_, page, totals):
 def oracle_variance(sigma: float, t: int, class_size: int) -> float:
     """The oracle's exact mean squared error: sigma^2 / (t |class|) for t samples from each agent of the class.
 
+    sigma       standard deviation of a sample
+    t           samples of each agent
+    class_size  agents of the class
+
     >>> oracle_variance(sigma=2.0, t=1000, class_size=2500)
     1.6e-06
 

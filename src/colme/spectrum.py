@@ -139,6 +139,8 @@ def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
 def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
     """L = D - A as a dense matrix.
 
+    graph  a `Graph`
+
     >>> from colme.graphs import ring_lattice_graph
     >>> graph = ring_lattice_graph(4, 2)
     >>> laplacian_matrix(graph).astype(int).tolist()
@@ -152,6 +154,8 @@ def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
 
 def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     """C-colME's W as a dense matrix: W_ab = 1 / (max(D_a, D_b) + 1) on edges, and rows that add up to one.
+
+    graph  a `Graph`
 
     >>> from colme.graphs import ring_lattice_graph
     >>> graph = ring_lattice_graph(4, 2)
@@ -170,6 +174,9 @@ def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
 
     Edges to agents without an estimate (NaN) are left out; NaN where no edge is left.
 
+    estimate  x, a number for each agent
+    graph     a `Graph`
+
     >>> from colme.graphs import from_edges
     >>> smoothness(np.array([0.0, 1.0, 3.0]), from_edges([(0, 1), (1, 2)]))
     2.5
@@ -186,6 +193,8 @@ def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
     """The spectrum of C-colME's W on a graph, beside `spectrum(graph)` for CL-colME's I - bL.
 
     Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`.
+
+    graph  a `Graph`
 
     >>> from colme.graphs import random_regular_graph
     >>> graph = random_regular_graph(100, 10, rng=0)
@@ -210,6 +219,8 @@ def spectrum(graph: Graph) -> Spectrum:
 
     Exact up to `DENSE` agents; beyond, the two ends by Lanczos' method, to a residual of 0.1 % (the eigenvalues
     themselves are then far more accurate). It warns if an end did not get that far, as on a long ring.
+
+    graph  a `Graph`
 
     >>> from colme.graphs import random_regular_graph
     >>> graph = random_regular_graph(100, 10, rng=0)
@@ -341,6 +352,8 @@ def stable_step(graph: Graph | GraphTotals) -> float:
     On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
     1 / (max degree + 1).
 
+    graph  a `Graph`
+
     >>> from colme.graphs import random_regular_graph
     >>> graph = random_regular_graph(100, 10, rng=0)
     >>> stable_step(graph)
@@ -354,6 +367,8 @@ def stable_step(graph: Graph | GraphTotals) -> float:
 
 def consensus_limit(graph: Graph) -> NDArray[np.float64]:
     """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs).
+
+    graph  a `Graph`
 
     >>> from colme.graphs import from_edges
     >>> consensus_limit(from_edges([(0, 1), (1, 2), (3, 4)])).round(2).tolist()[0]
@@ -369,6 +384,10 @@ def consensus_limit(graph: Graph) -> NDArray[np.float64]:
 
 def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.float64]:
     """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers.
+
+    graph    a `Graph`
+    step     b
+    n_steps  how many powers
 
     >>> from colme.graphs import random_regular_graph
     >>> graph = random_regular_graph(100, 10, rng=0)

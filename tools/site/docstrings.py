@@ -1,30 +1,19 @@
-"""Docstrings of this house as Markdown, for mkdocstrings: aligned lines become lists of definitions.
+"""Docstrings of this house as Markdown: aligned lines become lists of definitions.
 
-    name   description of a parameter,          ->  a list of definitions
-           aligned over several lines
-    >>> doctest                                 ->  a block of code
-        four spaces, an equation                ->  a block of code
-    `CLColME`, and "See also: CLColME, Local"   ->  links to the names that docs/reference/public.md lists
-
-`HouseStyle` is an extension of griffe, which reads the sources for mkdocstrings. It also gives structs the signature
-that msgspec makes, and the descriptions of all their fields, inherited ones included.
+name   description of a parameter,          ->  a list of definitions
+       aligned over several lines
+>>> doctest                                 ->  a block of code
+    four spaces, an equation                ->  a block of code
+`CLColME`, and "See also: CLColME, Local"   ->  links to the names that docs/reference/public.md lists
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
-from pathlib import Path
-from typing import Any
-
-import griffe
-import msgspec
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # griffe loads this file by its path
 
 from tools.site.markdown import code, definitions, escaped
-from tools.site.public import annotations_of, by_short_name, public_names, resolve
+from tools.site.public import by_short_name, public_names
 
 SEE_ALSO = "See also:"
 _GAP = re.compile(r"^(\S.*?)\s{2,}(?=\S)")
@@ -102,7 +91,7 @@ def split_aligned(lines: list[str]) -> tuple[list[str], list[tuple[str, str]]] |
             pairs[-1] = (name, f"{words} {line.strip()}".strip())
         elif match := _GAP.match(line):
             pairs.append((match[1], line[match.end() :]))
-        elif len(line) > column and line[column - 1] == " ":
+        elif line[column - 1 : column] == " " and not line[:column].rstrip().endswith(","):
             pairs.append((line[:column].strip(), line[column:]))
         elif below.startswith(" "):
             pairs.append((line, ""))
@@ -122,71 +111,3 @@ def _see_also(block: str, names: Names) -> str:
         target = names.link(name)
         parts.append(f"[`{name}`][{target}]" if target else f"`{name}`")
     return f"**See also:** {', '.join(parts)}"
-
-
-class HouseStyle(griffe.Extension):
-    """Rewrites the docstrings of everything that is loaded; structs get their signature."""
-
-    def __init__(self) -> None:
-        self._names = Names.public()
-        self._structs = _configurations()
-
-    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        self._visit(pkg)
-
-    def _visit(self, item: Any) -> None:
-        for member in list(item.members.values()):
-            if member.is_alias:
-                continue
-            if member.is_class:
-                self._class(member)
-            elif member.docstring is not None:
-                member.docstring.value = as_markdown(member.docstring.value, self._names, _owner(member))
-            if member.is_class or member.is_module:
-                self._visit(member)
-
-    def _class(self, found: Any) -> None:
-        """The docstring of a class; for a struct, also the signature that msgspec makes and all its fields."""
-        fields = None
-        kind = self._structs.get(found.path)
-        if kind is not None:
-            from colme.cli.fields import field_docs
-
-            docs = field_docs(kind)
-            fields = [(field.name, docs.get(field.name, "")) for field in msgspec.structs.fields(kind)]
-            found.set_member("__init__", _constructor(kind))
-        if found.docstring is not None:
-            found.docstring.value = as_markdown(found.docstring.value, self._names, _owner(found), fields)
-
-
-def _configurations() -> dict[str, type[Any]]:
-    """Where it is defined -> struct, of the public structs that users make."""
-    from colme._core.structs import Configuration
-
-    kinds = [resolve(name) for name in public_names()]
-    return {f"{each.__module__}.{each.__qualname__}": each for each in kinds
-            if isinstance(each, type) and issubclass(each, Configuration) and msgspec.structs.fields(each)}  # fmt: skip
-
-
-def _owner(member: Any) -> str:
-    return next((name for name in public_names() if name.rpartition(".")[2] == member.name), member.path)
-
-
-def _constructor(kind: type[Any]) -> griffe.Function:
-    """The signature of a struct: its fields by keyword, with their types and defaults."""
-    self_ = griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)
-    parameters = [self_]
-    annotations = annotations_of(kind)
-    for field in msgspec.structs.fields(kind):
-        default = None if field.default is msgspec.NODEFAULT else repr(field.default)
-        if field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
-            default = f"{field.default_factory.__name__}()"
-        parameters.append(
-            griffe.Parameter(
-                field.name,
-                kind=griffe.ParameterKind.keyword_only,
-                annotation=annotations[field.name],
-                default=default,
-            )
-        )
-    return griffe.Function("__init__", parameters=griffe.Parameters(*parameters))

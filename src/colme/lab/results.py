@@ -215,6 +215,9 @@ def timing_dataset(experiment: Experiment, store: RunStore) -> Any:
 def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
     """Median and band over the seeds: the same dataset with a dimension `quantile` (low, 0.5, high) instead of seed.
 
+    data  what `run` or `load` returns
+    band  the lower and the upper quantile
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -237,6 +240,8 @@ def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
 def to_frame(data: Any) -> Any:
     """A long table with a row per method, parameters, seed and t; combinations that were not run are left out.
 
+    data  what `run` or `load` returns
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -255,6 +260,9 @@ def to_frame(data: Any) -> Any:
 def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
     """Write `to_frame` as CSV.
 
+    data  what `run` or `load` returns
+    path  the file to write
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -272,6 +280,9 @@ def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
 
 def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
     """Write `to_frame` as Parquet.
+
+    data  what `run` or `load` returns
+    path  the file to write
 
     >>> import colme
     >>> from colme import lab

@@ -432,6 +432,10 @@ def parted(mine: AgentIntervals, theirs: AgentIntervals, test: DifferenceTest | 
     """Some pair of closed intervals does not overlap; with a test, the means differ. False for what an agent with
     another rule tells.
 
+    mine    the intervals of one agent, one for each statistic
+    theirs  those of the other
+    test    the difference test, if the method has one
+
     >>> from colme.methods.skeleton import OneHop
     >>> from colme.methods.toolkit import Place
     >>> place = Place(agent=0, neighbors=(1,), n_agents=2, n_edges=1, auto_step=1.0, sigma=0.1)

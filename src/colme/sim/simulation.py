@@ -86,6 +86,9 @@ def simulate(
     One method and one seed give a `Trace`; several methods or `seeds=` give `Traces`. All methods of a seed see the
     same samples and begin on the same graph.
 
+    method            a method, or a list of them
+    source            a `Scenario`, a `Recording`, or an array (steps, agents)
+    seed, seeds       decide samples and graph: one seed (default 0), or several
     degree            of the random regular graph (default 10, or what so few agents allow)
     graph             another graph, or a function of an rng that makes one for each seed
     graph_seed        make one graph from this seed and use it for all seeds

@@ -96,6 +96,9 @@ def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:
     """Estimates of all agents over time. Each column is scaled by its maximum, so that the early cloud and the late
     lines are both visible; true means are marked at the right, the time when edges are cut at the top.
 
+    density  what `estimate_density` returns
+    ax       the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)

@@ -59,6 +59,9 @@ def estimates_table(result: Result) -> pd.DataFrame:
 def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
     """One line per agent with its name; or, for many agents, a scatter plot of estimates against own means.
 
+    result  what `estimate` returns
+    ax      the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}

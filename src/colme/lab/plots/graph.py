@@ -121,6 +121,10 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
     """Agents by class (color and shape) and the edges of the graph before or after the run; edges between classes in
     a warning color.
 
+    picture  what `separation` returns
+    when     "before" or "after" the run
+    ax       the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=30, means=(0.0, 1.0), sigma=0.5)

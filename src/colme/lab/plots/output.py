@@ -32,6 +32,10 @@ def save(
 ) -> list[Path]:
     """Write path.svg, path.pdf and path.csv (the numbers behind the figure) and return the three paths.
 
+    ax_or_figure  what to write
+    table         the numbers behind it
+    path          the file, without an ending
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))

@@ -62,6 +62,9 @@ def thin(t: NDArray[Any], there: NDArray[np.bool_], points: int, spacing: str) -
 def plot_mse(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Mean squared error over time, median and quartiles over the seeds, between local and oracle.
 
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -91,6 +94,9 @@ def relative_to_local(data: xarray.Dataset) -> xarray.Dataset:
 def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Mean squared error relative to that of the local means over time, from `relative_to_local`.
 
+    data  what `relative_to_local` returns
+    ax    the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -114,6 +120,9 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """The weight of the collaborative estimates, on average over agents, over time: of methods with a guard.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
 
     >>> import colme
     >>> from colme import lab
@@ -139,6 +148,9 @@ def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Share of agents whose error exceeds the tolerance, over time.
 
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
     >>> import colme
     >>> from colme import lab
     >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
@@ -163,6 +175,9 @@ def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 def plot_wrong_edges(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Share of the edges between classes that remain, over time.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
 
     >>> import colme
     >>> from colme import lab

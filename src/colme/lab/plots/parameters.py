@@ -68,6 +68,13 @@ def plot_parameter(
     """A metric at given steps against a parameter; `marks` are vertical lines with a name. Methods without the
     parameter are horizontal lines.
 
+    data       an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    parameter  the name of a dimension
+    metric     the name of a metric
+    at         steps (default: the last one)
+    marks      name -> value of the parameter
+    ax         the axes to draw on (default: new ones)
+
     >>> import tempfile
     >>> from colme import lab
     >>> table = {

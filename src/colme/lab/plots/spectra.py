@@ -57,6 +57,9 @@ def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
     """Histogram of the Laplacian's eigenvalues with lambda_2 and lambda_max; on a regular graph also the density that
     a large random one has.
 
+    graph  a `Graph`
+    ax     the axes to draw on (default: new ones)
+
     >>> from colme import lab
     >>> from colme.graphs import random_regular_graph
     >>> lab.plots.plot_spectrum(random_regular_graph(100, 10, rng=0)).get_xlabel()
@@ -170,6 +173,10 @@ def measure(graph: Graph, b: NDArray[np.float64], rounds: int = ROUNDS) -> NDArr
 def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axes | None = None) -> Axes:
     """Convergence factor against the step b: theory as a line, measurements as points, on both sides of the limit of
     stability.
+
+    graph    a `Graph`
+    steps_b  the steps to measure (default: around the limit)
+    ax       the axes to draw on (default: new ones)
 
     >>> from colme import lab
     >>> from colme.graphs import random_regular_graph

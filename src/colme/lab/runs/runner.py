@@ -89,6 +89,8 @@ def run(
     jobs        number of runs at once (default: the number of cores)
     backend     "loky" (processes here), "threading", or "dask" or "ray" for a cluster; `scheduler` is dask's address
     force       do all runs again
+    checkpoint_every
+                seconds between two checkpoints of a long run
     progress    True shows a bar; a function is called with `Work` a few times a second
 
     Ctrl-C is safe at any moment, and so is kill -9: run again to continue, with the same results bit for bit.
