@@ -19,7 +19,7 @@ test: $(STAMP)
 # Also the slow tests, then the network tests one at a time, for they measure: neighbors that hang, links that expire,
 # ten minutes of agents that must hardly grow (COLME_SOAK_SECONDS=60: one minute).
 test-all: $(STAMP)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group engines
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group engines --group docs
 	$(PYTEST) -m "not network"
 	$(BIN)/python -m pytest -m network tests
 

@@ -37,10 +37,17 @@ class HouseStyle(griffe.Extension):
                 continue
             if member.is_class:
                 self._class(member)
-            elif member.docstring is not None:
-                member.docstring.value = as_markdown(member.docstring.value, self._names, _owner(member))
+            elif member.is_function:
+                member.overloads = None  # for type checkers; the signature says the same in one piece
+                self._docstring(member)
+            else:
+                self._docstring(member)
             if member.is_class or member.is_module:
                 self._visit(member)
+
+    def _docstring(self, member: Any) -> None:
+        if member.docstring is not None:
+            member.docstring.value = as_markdown(member.docstring.value, self._names, _owner(member))
 
     def _class(self, found: Any) -> None:
         """The docstring of a class; for a struct, also the signature that msgspec makes and all its fields."""
