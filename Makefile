@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all check notebooks bench bench-check bench-suite peers clean
+.PHONY: demo test test-all check notebooks bench bench-check bench-suite peers docs clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -19,7 +19,7 @@ test: $(STAMP)
 # Also the slow tests, then the network tests one at a time, for they measure: neighbors that hang, links that expire,
 # ten minutes of agents that must hardly grow (COLME_SOAK_SECONDS=60: one minute).
 test-all: $(STAMP)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group engines
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group engines --group docs
 	$(PYTEST) -m "not network"
 	$(BIN)/python -m pytest -m network tests
 
@@ -51,6 +51,13 @@ peers: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group peers
 	$(BIN)/python -m benchmarks.peers
 
+# Builds the documentation into site/, which works from a folder, and checks every link of it. Warnings are errors.
+# The variable silences an advertisement of mkdocs-material.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m tools.site.check_links site
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -58,4 +65,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results site

@@ -66,6 +66,15 @@ def laplace_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     """sigma-sub-Gaussian samples: R = sigma sqrt(2/n (1 + 1/n) ln(sqrt(n+1) / gamma)).
 
     Laplace's method of mixtures; fails with probability at most 2 gamma over all n (Asadi et al. 2022, section 3).
+
+    n      number of samples
+    sigma  their standard deviation, or a larger one
+    gamma  the level, see `level_gamma`
+
+    >>> [round(laplace_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
+    [7.31, 1.92, 0.65, 0.23]
+
+    See also: fourth_moment_radius, hoeffding_radius, level_gamma, separation_time
     """
     if n == 0:
         return math.inf
@@ -77,6 +86,16 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
     """Samples with E (x - mean)^4 <= kurtosis sigma^4: R = (2 (kurtosis+3) sigma^4 / gamma * (1 + ln(n)^2) / n)^(1/4).
 
     Markov's inequality on the fourth moment (Galante et al. 2025); fails with probability at most 1.29 gamma.
+
+    n         number of samples
+    sigma     their standard deviation
+    gamma     the level, see `level_gamma`
+    kurtosis  a bound on their kurtosis; 3 for a Gaussian
+
+    >>> [round(fourth_moment_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
+    [7.87, 7.01, 5.4, 3.7]
+
+    See also: laplace_radius, hoeffding_radius, level_gamma
     """
     if n == 0:
         return math.inf
@@ -86,13 +105,32 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
 
 @equation
 def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
-    """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound."""
+    """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound.
+
+    n      number of samples
+    width  length of an interval that holds all of them
+    gamma  the level, see `level_gamma`
+
+    >>> round(hoeffding_radius(100, 1.0, 0.05), 3)
+    0.164
+
+    See also: laplace_radius, fourth_moment_radius, level_gamma
+    """
     return laplace_radius(n, 0.5 * width, gamma)
 
 
 @equation
 def too_far(mean_a: Any, mean_b: Any, radius_a: Any, radius_b: Any) -> Any:
-    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line."""
+    """The closed intervals do not touch. False where an agent has no sample (NaN): its interval is the whole line.
+
+    mean_a, mean_b      the centers of the intervals
+    radius_a, radius_b  their half-widths
+
+    >>> too_far(1.0, 2.0, 0.3, 0.3), too_far(1.0, 2.0, 0.5, 0.5), too_far(1.0, math.nan, 0.3, math.inf)
+    (True, False, False)
+
+    See also: parted, laplace_radius
+    """
     return abs(mean_a - mean_b) > radius_a + radius_b
 
 
@@ -101,6 +139,15 @@ def difference_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     """Half of sqrt(g) for two sigma-sub-Gaussian agents of n samples each: two such radii are the difference test.
 
     Not the radius of an interval, and void where counts or sigmas differ; gamma is the alpha of the test.
+
+    n      number of samples of each agent
+    sigma  their standard deviation
+    gamma  the alpha of the test, see `level_alpha`
+
+    >>> difference_radius(100, 2.0, 0.05) < laplace_radius(100, 2.0, 0.05)
+    True
+
+    See also: laplace_radius, level_alpha, difference_times
     """
     if n == 0:
         return math.inf
@@ -242,6 +289,16 @@ def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> flo
     "network"     delta / (2 N): the same promise as "edge", no interval anywhere fails, by its exact union bound,
                   which is over agents; "edge" is 2 r times stricter than its promise needs
     "population"  delta / (8 N): the union bound over agents of colME (Asadi et al.)
+
+    level     one of these four
+    delta     the failure probability
+    n_agents  N
+    n_edges   edges of the graph, r N / 2
+
+    >>> [level_gamma(level, 0.1, n_agents=5000, n_edges=25_000) for level in ("agent", "edge")]
+    [0.05, 5e-07]
+
+    See also: level_alpha, laplace_radius, separation_time
     """
     one_of(level, LEVELS, "level", MethodError)
     if level == "agent":
@@ -258,8 +315,17 @@ def level_alpha(level: str, delta: float, *, n_edges: int, max_degree: int, path
     "edge"   delta / E: some edge of one class is ever cut with probability at most delta
     "agent"  delta / r, r the largest degree: each agent ever loses a neighbor of its class with at most delta
 
-    paths: 2 where each end of an edge compares its own count with the one it last heard, as devices do. The two ends
-    then look at different pairs of counts, and either may fail.
+    level       one of these two
+    delta       the failure probability
+    n_edges     E, edges of the graph
+    max_degree  r
+    paths       2 where each end of an edge compares its own count with the one it last heard, as devices do. The two
+                ends then look at different pairs of counts, and either may fail
+
+    >>> [level_alpha(level, 0.1, n_edges=25_000, max_degree=10) for level in ("agent", "edge")]
+    [0.01, 4e-06]
+
+    See also: level_gamma, difference_radius, difference_times
     """
     one_of(level, DIFFERENCE_LEVELS, "level of difference tests", MethodError)
     return delta / (paths * max(1, n_edges if level == "edge" else max_degree))
@@ -274,8 +340,12 @@ def check_probability(name: str, value: float) -> None:
 def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
     """The smallest distance between two different means of a sequence.
 
+    means  the means of classes; equal ones are one class
+
     >>> smallest_gap([0.0, 5.0, 3.0, 5.0])
     2.0
+
+    See also: separation_time
     """
     different = np.unique(np.asarray(means, float))
     if different.ndim != 1 or len(different) < 2 or not np.isfinite(different).all():
@@ -298,10 +368,18 @@ def separation_time(
     longer. Guaranteed, unless an interval fails: 4 R(t) <= gap. With radius=difference_radius, gamma is the alpha of
     difference tests; see `difference_times` for more about them.
 
+    gap         the distance of the means, or the means of several classes
+    sigma       standard deviation of a sample
+    gamma       the level of an interval, see `level_gamma`
+    guaranteed  whether to return the guaranteed time, not the expected one
+    radius      the function of the radius
+
     >>> separation_time(0.8, sigma=2.0, gamma=0.05)
     293
     >>> separation_time([1.2, 2.0, 4.0], sigma=2.0, gamma=0.05)
     293
+
+    See also: difference_times, deviation_separation_time, laplace_radius
     """
     if isinstance(gap, Sequence | np.ndarray) and not isinstance(gap, str):
         gap = smallest_gap(gap)
@@ -346,11 +424,18 @@ def difference_times(
     """How soon difference tests tell apart two agents whose means differ by `gap` (or the closest of several means);
     `n_edges` is the number of edges whose last one is asked for.
 
+    gap      the distance of the means, or the means of several classes
+    sigma    standard deviation of a sample
+    alpha    of the test, see `level_alpha`
+    n_edges  edges between the classes, of which the last one is asked for
+
     >>> times = difference_times(0.8, sigma=2.0, alpha=0.1 / 25_000, n_edges=12_500)
     >>> times.intersection, times.guaranteed
     (367, 1514)
     >>> round(times.least), round(times.mean), round(times.last)
     (311, 354, 1070)
+
+    See also: separation_time, level_alpha
     """
     whole(n_edges, "n_edges", "n_edges=1")
     check_probability("alpha", alpha)
@@ -384,8 +469,15 @@ def deviation_separation_time(
 
     gamma is that of one statistic, so half of a method's where the mean is compared too.
 
+    first, second  the standard deviations
+    gamma          the level of one statistic
+    kurtosis       of the samples; 3 for a Gaussian
+    guaranteed     whether to return the guaranteed time, not the expected one
+
     >>> deviation_separation_time(1.0, 2.0, gamma=0.025)
     53
+
+    See also: separation_time, difference_times
     """
     positive(first, "first", "first=1.0")
     positive(second, "second", "second=2.0")

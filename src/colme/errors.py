@@ -11,57 +11,180 @@ from typing import Any
 
 
 class ColmeError(ValueError):
-    """The parent of every error that colme raises on purpose."""
+    """The parent of every error that colme raises on purpose.
+
+    >>> import colme
+    >>> try:
+    ...     colme.Scenario(n_agents=0, means=(1.0,))
+    ... except colme.ColmeError as error:
+    ...     print(error)
+    n_agents=0: there must be at least one agent. Try n_agents=5000.
+
+    See also: ScenarioError, GraphError, SampleError, MethodError, RunError, DataError, NodeError
+    """
 
 
 class ScenarioError(ColmeError):
-    """A scenario that cannot exist: sizes that do not add up, a negative scale, ..."""
+    """A scenario that cannot exist: sizes that do not add up, a negative scale, ...
+
+    >>> import colme
+    >>> colme.Scenario(n_agents=0, means=(1.0,))
+    Traceback (most recent call last):
+        ...
+    colme.errors.ScenarioError: n_agents=0: there must be at least one agent. Try n_agents=5000.
+
+    See also: Scenario, ColmeError
+    """
 
 
 class GraphError(ColmeError):
-    """A graph that cannot exist or does not fit the agents."""
+    """A graph that cannot exist or does not fit the agents.
+
+    >>> from colme.graphs import from_edges
+    >>> from_edges([(0, 0)])
+    Traceback (most recent call last):
+        ...
+    colme.errors.GraphError: edge (0, 0) is a loop: an agent is no neighbor of itself. Leave loops out.
+
+    See also: Graph, ColmeError
+    """
 
 
 class SampleError(ColmeError):
-    """Samples that cannot be used: infinite values, the wrong shape, ..."""
+    """Samples that cannot be used: infinite values, the wrong shape, ...
+
+    >>> import colme
+    >>> colme.CollaborativeMean().learn_one("a", float("inf"))
+    Traceback (most recent call last):
+        ...
+    colme.errors.SampleError: sample inf: it must be finite, and below 1e+150. Leave it out, or try another unit.
+
+    See also: Recording, CollaborativeMean, ColmeError
+    """
 
 
 class MethodError(ColmeError):
-    """A method whose parameters do not fit: an unstable step, a level out of range, ..."""
+    """A method whose parameters do not fit: an unstable step, a level out of range, ...
+
+    >>> import colme
+    >>> colme.CLColME(step=-1.0)
+    Traceback (most recent call last):
+        ...
+    colme.errors.MethodError: step=-1.0: it must be positive and finite. Try step='auto'.
+
+    See also: CLColME, ColmeError
+    """
 
 
 class RunError(ColmeError):
-    """A run that cannot start: contradictory arguments, too much memory, ..."""
+    """A run that cannot start: contradictory arguments, too much memory, ...
+
+    >>> import colme
+    >>> colme.simulate(colme.Local(), colme.Scenario(n_agents=5, means=(1.0,)), seed=1, seeds=[1])
+    Traceback (most recent call last):
+        ...
+    colme.errors.RunError: seed=1, seeds=[1]: give one seed, or several as seeds=range(10).
+
+    See also: simulate, ColmeError
+    """
 
 
 class CheckpointError(ColmeError):
-    """A checkpoint or saved trace that is torn, foreign or of another run."""
+    """A checkpoint or saved trace that is torn, foreign or of another run.
+
+    >>> import colme, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "trace.npz")
+    ...     path.write_bytes(b"not a trace") and None
+    ...     try:
+    ...         colme.Trace.load(path)
+    ...     except CheckpointError as error:
+    ...         print(str(error).replace(folder, ".."))
+    trace.npz is torn or is not a colme trace file. Check the path, or name another file.
+
+    See also: Trace, CollaborativeMean, ColmeError
+    """
 
 
 class ExperimentError(ColmeError):
-    """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ..."""
+    """An experiment that cannot be run: an unknown key, a bad value, a file that is not there, ...
+
+    >>> from colme import lab
+    >>> scenario = {"n_agents": 5, "means": [1.0], "sigma": -1.0}
+    >>> lab.Experiment.parse({"scenario": scenario, "methods": [{"method": "local"}]})
+    Traceback (most recent call last):
+        ...
+    colme.errors.ExperimentError: scenario.sigma=-1.0: it must be positive and finite. Try sigma=2.0.
+
+    See also: Experiment, ColmeError
+    """
 
 
 class DataError(ColmeError):
-    """A table that cannot be read or used: torn, empty, text where numbers must be, ..."""
+    """A table that cannot be read or used: torn, empty, text where numbers must be, ...
+
+    >>> import colme
+    >>> colme.estimate({"store": [], "sales": []}, agent="store", value="sales")
+    Traceback (most recent call last):
+        ...
+    colme.errors.DataError: the table has no rows: a table needs at least one. Write it again.
+
+    See also: estimate, ColumnError, ColmeError
+    """
 
 
 class ColumnError(DataError):
-    """Columns that were asked for and are not there."""
+    """Columns that were asked for and are not there.
+
+    >>> import colme
+    >>> colme.estimate({"store": ["a"], "sales": [1.0]}, agent="store", value="sale")
+    Traceback (most recent call last):
+        ...
+    colme.errors.ColumnError: the table has no column 'sale': it has 'store', 'sales'. Did you mean 'sales'?
+
+    See also: estimate, DataError, ColmeError
+    """
 
 
 class NodeError(ColmeError):
-    """A node that cannot run: a method that no network can serve, a bad configuration, an address without TLS, ..."""
+    """A node that cannot run: a method that no network can serve, a bad configuration, an address without TLS, ...
+
+    >>> from colme.node.config.tables import Estimates
+    >>> Estimates(to="file")
+    Traceback (most recent call last):
+        ...
+    colme.errors.NodeError: address='': file needs one. Try address = 'estimates.jsonl'.
+
+    See also: ColmeError
+    """
 
 
 class UnknownAgent(ColmeError, KeyError):
-    """An agent that is not known."""
+    """An agent that is not known.
+
+    >>> import colme
+    >>> model = colme.CollaborativeMean()
+    >>> model.learn_one("a", 1.0)
+    >>> model.estimate_["b"]
+    Traceback (most recent call last):
+        ...
+    colme.errors.UnknownAgent: unknown agent 'b': 1 other agent is known. Learn a sample of it first.
+
+    See also: CollaborativeMean, ColmeError
+    """
 
     __str__ = Exception.__str__  # a KeyError would print the sentence in quotes
 
 
 class MissingExtra(ColmeError, ImportError):
-    """An optional dependency that is needed for what was asked is not installed."""
+    """An optional dependency that is needed for what was asked is not installed.
+
+    >>> from colme.errors import missing_extra
+    >>> print(missing_extra("matplotlib", "lab", "plot_mse"))
+    plot_mse needs matplotlib, which is not installed. Try: pip install '.[lab]' in a checkout of colme
+
+    See also: ColmeError
+    """
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:

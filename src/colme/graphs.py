@@ -26,7 +26,14 @@ Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: a device need 
 
 
 class Graph:
-    """A simple undirected graph in compressed rows: the neighbors of a are indices[indptr[a]:indptr[a+1]]."""
+    """A simple undirected graph in compressed rows: the neighbors of a are indices[indptr[a]:indptr[a+1]].
+
+    >>> graph = from_edges([(0, 1), (1, 2), (3, 4)])
+    >>> graph, graph.neighbors(1).tolist(), graph.components().tolist()
+    (Graph(n_agents=5, n_edges=3), [0, 2], [0, 0, 0, 1, 1])
+
+    See also: from_edges, from_networkx, random_regular_graph, spectrum
+    """
 
     __slots__ = ("indices", "indptr")
 
@@ -324,7 +331,16 @@ def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) 
 
 
 def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | None = None) -> Graph:
-    """A graph from a list of edges (a, b); n_agents defaults to the largest name + 1."""
+    """A graph from a list of edges (a, b); n_agents defaults to the largest name + 1.
+
+    edges     pairs of agents, or an array (edges, 2)
+    n_agents  how many agents; those without an edge need it
+
+    >>> from_edges([(0, 1), (1, 2)], n_agents=4).degrees.tolist()
+    [1, 2, 1, 0]
+
+    See also: Graph, from_networkx
+    """
     if not isinstance(edges, Iterable):
         raise GraphError(f"edges={shorten(edges)}: they must be pairs of agents. Try [(0, 1), (1, 2)].")
     raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
@@ -356,7 +372,16 @@ def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | Non
 
 
 def from_networkx(graph: Any) -> Graph:
-    """A graph from networkx; its nodes must be 0..n-1 (see networkx.convert_node_labels_to_integers)."""
+    """A graph from networkx; its nodes must be 0..n-1 (see networkx.convert_node_labels_to_integers).
+
+    graph  an undirected graph of networkx
+
+    >>> import networkx as nx
+    >>> from_networkx(nx.cycle_graph(5))
+    Graph(n_agents=5, n_edges=5)
+
+    See also: Graph, from_edges
+    """
     n = graph.number_of_nodes()
     if set(graph.nodes) != set(range(n)):
         raise GraphError(f"nodes must be named 0..{n - 1}. Try networkx.convert_node_labels_to_integers(graph) first.")
@@ -376,7 +401,17 @@ def default_degree(n_agents: int) -> int:
 
 
 def random_regular_graph(n_agents: int, degree: int, *, rng: Rng = None) -> Graph:
-    """A random simple graph in which all agents have the same degree: uniform up to a bias that vanishes with n."""
+    """A random simple graph in which all agents have the same degree: uniform up to a bias that vanishes with n.
+
+    n_agents  how many agents
+    degree    neighbors of each agent; n_agents x degree must be even
+    rng       a NumPy Generator or a whole number; None: drawn anew
+
+    >>> random_regular_graph(100, 10, rng=0).max_degree
+    10
+
+    See also: Graph, gnp_random_graph, stable_step
+    """
     n_agents, degree = _check_regular(n_agents, degree)
     rows = random_regular_rows(n_agents, degree, _key(rng))
     return Graph(np.arange(n_agents + 1, dtype=np.int64) * degree, rows.reshape(-1), check=False)
@@ -416,7 +451,18 @@ def _check_regular(n_agents: Any, degree: Any) -> tuple[int, int]:
 
 
 def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
-    """Every pair is an edge with probability p, independently (Erdos-Renyi), by geometric jumps between edges."""
+    """Every pair is an edge with probability p, independently (Erdos-Renyi), by geometric jumps between edges.
+
+    n_agents  how many agents
+    p         the probability of an edge; the mean degree is p (n_agents - 1)
+    rng       a NumPy Generator or a whole number; None: drawn anew
+
+    >>> graph = gnp_random_graph(1000, 0.01, rng=0)
+    >>> round(float(graph.degrees.mean()))
+    10
+
+    See also: Graph, random_regular_graph, watts_strogatz_graph
+    """
     _check_agents(n_agents)
     _check_probability("p", p)
     n_pairs = n_agents * (n_agents - 1) // 2
@@ -441,13 +487,33 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
 
 
 def ring_lattice_graph(n_agents: int, degree: int) -> Graph:
-    """Agents on a ring, each joined to its degree/2 nearest on both sides."""
+    """Agents on a ring, each joined to its degree/2 nearest on both sides.
+
+    n_agents  how many agents
+    degree    neighbors of each agent, an even number
+
+    >>> sorted(ring_lattice_graph(8, 4).neighbors(0).tolist())
+    [1, 2, 6, 7]
+
+    See also: Graph, watts_strogatz_graph
+    """
     low, high = _ring(n_agents, degree)
     return _from_pairs(n_agents, low, high)
 
 
 def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = None) -> Graph:
-    """A small world: a ring lattice in which every edge moves one end to a random agent with probability p."""
+    """A small world: a ring lattice in which every edge moves one end to a random agent with probability p.
+
+    n_agents  how many agents
+    degree    neighbors of each agent in the lattice, an even number
+    p         the probability with which an edge is moved
+    rng       a NumPy Generator or a whole number; None: drawn anew
+
+    >>> watts_strogatz_graph(100, 4, 0.1, rng=0)
+    Graph(n_agents=100, n_edges=200)
+
+    See also: Graph, ring_lattice_graph, random_regular_graph
+    """
     _check_probability("p", p)
     low, high = _ring(n_agents, degree)
     generator = _generator(rng)
@@ -485,7 +551,15 @@ def _rewire_one_by_one(
 
 
 def complete_graph(n_agents: int) -> Graph:
-    """The graph in which every two agents are neighbors."""
+    """The graph in which every two agents are neighbors.
+
+    n_agents  how many agents
+
+    >>> complete_graph(5)
+    Graph(n_agents=5, n_edges=10)
+
+    See also: Graph, random_regular_graph
+    """
     if _check_agents(n_agents) > 2**15:
         raise GraphError(f"n_agents={n_agents}: a complete graph has n^2/2 edges, too many beyond 32768 agents. "
                          "Try random_regular_graph(n_agents, 10).")  # fmt: skip

@@ -40,6 +40,24 @@ def lockstep(
     Every message arrives in the exchange in which it was sent, or never: with loss, the very messages get lost that a
     simulation with this seed loses. Messages to EVERYONE, which no real network could carry or lose, reach all agents
     in the order of their names.
+
+    method    a method with a per-agent form
+    samples   (steps, agents); NaN: no sample
+    graph     the `Graph` that they start on
+    sigma     the scale that the agents know
+    width     length of an interval that holds every sample of an agent
+    classes   true classes, for the oracle
+    exchange  the type in which neighbors hear estimates
+    loss      the probability that a message gets lost
+    seed      of what gets lost
+
+    >>> import colme
+    >>> from colme.graphs import complete_graph
+    >>> samples = np.array([[1.0, 3.0], [3.0, 5.0]])
+    >>> lockstep(colme.CLColME(sigma=1.0), samples, complete_graph(2)).round(2).tolist()
+    [[1.0, 3.0], [2.0, 3.0]]
+
+    See also: check_method, Agent, simulate
     """
     agents = agents_of(
         method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange, gaps=bool(np.isnan(samples).any())

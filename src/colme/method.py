@@ -57,7 +57,14 @@ def arrived(seed: int, t: int, n_slots: int, loss: float, first: int = 0) -> NDA
 
 @dataclass
 class World:
-    """Everything the agents of an array share: who they are, and what they have seen up to step t (centered)."""
+    """Everything the agents of an array share: who they are, and what they have seen up to step t (centered).
+
+    >>> world = World(class_=np.zeros(3), sigma=1.0, width=None, mean=np.array([1.0, 2.0, 3.0]), count=None, t=4)
+    >>> world.n_agents, world.counts.tolist()
+    (3, [4, 4, 4])
+
+    See also: State, Place
+    """
 
     class_: NDArray[Any]  # true classes, for metrics and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
@@ -146,7 +153,14 @@ class World:
 
 @dataclass(frozen=True)
 class Place:
-    """What one agent knows about where it stands."""
+    """What one agent knows about where it stands.
+
+    >>> place = Place(agent="pi-1", neighbors=("pi-2", "pi-3"), n_agents=3, n_edges=3, auto_step=0.5, sigma=2.0)
+    >>> place.neighbors
+    ('pi-2', 'pi-3')
+
+    See also: Agent, World
+    """
 
     agent: Any  # a number in simulations, a name on devices
     neighbors: tuple[Hashable, ...]  # in the order in which they are added up
@@ -167,7 +181,23 @@ class Place:
 
 class State(ABC):
     """The array form of a method between two steps. A subclass must have `step`; the defaults are those of a method
-    whose agents use no neighbors. `NeighborState` adds a graph."""
+    whose agents use no neighbors. `NeighborState` adds a graph.
+
+    >>> import colme
+    >>> class HalfState(State):
+    ...     def step(self, world):
+    ...         self.estimate = world.mean / 2
+    >>> class Half(Method, frozen=True, kw_only=True, tag="half"):
+    ...     label = "half"
+    ...     def start(self, world, graph):
+    ...         return HalfState(self, world)
+    >>> scenario = colme.Scenario(n_agents=10, means=(0.0,))
+    >>> trace = colme.simulate(Half(), scenario, steps=5)
+    >>> bool((trace.mse < trace.local_mse).all())
+    True
+
+    See also: NeighborState, World, Agent, Method
+    """
 
     saved: ClassVar[tuple[str, ...]] = ("estimate",)
     """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
@@ -246,7 +276,23 @@ class State(ABC):
 
 
 class NeighborState(State):
-    """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics."""
+    """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics.
+
+    >>> import colme
+    >>> class AroundState(NeighborState):
+    ...     def step(self, world):
+    ...         self.estimate = (world.mean + self.neighbors.sum(world.mean)) / (1 + self.neighbors.degree)
+    >>> class Around(Method, frozen=True, kw_only=True, tag="around"):
+    ...     label = "around"
+    ...     def start(self, world, graph):
+    ...         return AroundState(self, world, graph)
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0,))
+    >>> trace = colme.simulate(Around(), scenario, degree=4, steps=10)
+    >>> bool(trace.mse[-1] < trace.local_mse[-1])
+    True
+
+    See also: State, IntervalState, World
+    """
 
     saved: ClassVar[tuple[str, ...]] = (*State.saved, "neighbors")
 
@@ -290,7 +336,24 @@ class ManySteps(Protocol):
 
 
 class Agent(ABC):
-    """The per-agent form of a method: own samples in, messages out and in, an estimate."""
+    """The per-agent form of a method: own samples in, messages out and in, an estimate.
+
+    >>> import colme
+    >>> class FirstAgent(Agent):
+    ...     def step(self, sample):
+    ...         self.observe(sample)
+    ...         if self.count == 1:
+    ...             self.estimate = self.mean
+    ...         yield from ()  # it sends nothing
+    >>> class First(Method, frozen=True, kw_only=True, tag="first"):
+    ...     label = "first sample"
+    ...     def agent(self, place):
+    ...         return FirstAgent(place)
+    >>> colme.simulate(First(), np.array([[1.0, 5.0], [3.0, 9.0]]), degree=1).final.estimate.tolist()
+    [1.0, 5.0]
+
+    See also: Place, Method, State, IntervalAgent, lockstep
+    """
 
     saved: ClassVar[tuple[str, ...]] = ("t", "count", "mean", "estimate")
     """Names of the attributes that a device must keep to go on after a restart."""
@@ -331,6 +394,12 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     """The parent of every method's configuration.
 
     A subclass says here all that the rest of the package needs to know about it. Nothing elsewhere asks for its type.
+
+    >>> import colme
+    >>> colme.CLColME(delta=0.01), colme.CLColME().label, isinstance(colme.CLColME(), Method)
+    (CLColME(delta=0.01), 'CL-colME', True)
+
+    See also: Agent, State, IntervalMethod, check_method
     """
 
     refusal: ClassVar[type[ColmeError]] = MethodError

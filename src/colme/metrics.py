@@ -53,8 +53,14 @@ def _sum_by_class(mean, count, class_, page, totals):
 def oracle_variance(sigma: float, t: int, class_size: int) -> float:
     """The oracle's exact mean squared error: sigma^2 / (t |class|) for t samples from each agent of the class.
 
+    sigma       standard deviation of a sample
+    t           samples of each agent
+    class_size  agents of the class
+
     >>> oracle_variance(sigma=2.0, t=1000, class_size=2500)
     1.6e-06
+
+    See also: Oracle, Trace
     """
     if not sigma > 0 or t < 1 or class_size < 1:
         raise ColmeError(f"sigma={sigma}, t={t}, class_size={class_size}: all must be positive. Try t=1000.")

@@ -21,6 +21,15 @@ class Recording:
     classes  the true class of each agent, if known (default: agents of equal means, where means are given)
     sigma    the scale that agents may use: one number or one per agent (methods can also carry it)
     width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
+
+    >>> import colme
+    >>> rng = np.random.default_rng(0)
+    >>> recording = Recording(rng.normal([20.0] * 5 + [25.0] * 5, 1.0, (50, 10)), sigma=1.0)
+    >>> trace = colme.simulate(colme.CLColME(), recording, degree=4, seed=0)
+    >>> trace.final.estimate.round(1)[[0, 9]].tolist()
+    [20.0, 25.0]
+
+    See also: simulate, Scenario, CollaborativeMean
     """
 
     loss = 0.0

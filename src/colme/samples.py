@@ -296,7 +296,19 @@ class ScenarioStream:
 
 
 def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[np.float64]:
-    """The samples of a scenario as an array (steps, agents), not centered: row t-1 is step t."""
+    """The samples of a scenario as an array (steps, agents), not centered: row t-1 is step t.
+
+    scenario  a `Scenario`
+    seed      decides all samples, as in `simulate`
+    steps     number of rows
+    first     the first agent that is drawn
+    n         how many agents (default: all from `first` on)
+
+    >>> draw(Scenario(n_agents=3, means=(0.0, 10.0), sigma=1.0, assignment="blocks"), seed=0, steps=2).round(1).tolist()
+    [[0.4, 10.7, 8.0], [1.3, 10.5, 11.6]]
+
+    See also: Scenario, Recording, simulate
+    """
     stream = ScenarioStream(scenario, seed, first=first, n=n)
     out = np.empty((whole(steps, "steps", "steps=100", SampleError), stream.n_agents))
     stream.fill(out, 1)

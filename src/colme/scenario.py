@@ -57,6 +57,14 @@ class Scenario(Configuration, frozen=True, kw_only=True):
                   class of its own
     spread_shape  "gaussian" or "uniform"
     loss          probability that a message between neighbors gets lost (for methods that bear it)
+
+    >>> scenario = Scenario(n_agents=6, means=(1.2, 2.0), sigma=2.0, assignment="blocks")
+    >>> scenario
+    Scenario(n_agents=6, means=(1.2, 2.0), sigma=2.0, assignment='blocks')
+    >>> scenario.populate(seed=0).class_.tolist()
+    [0, 0, 0, 1, 1, 1]
+
+    See also: simulate, Recording, draw
     """
 
     refusal: ClassVar[type[ColmeError]] = ScenarioError

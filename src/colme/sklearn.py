@@ -74,6 +74,8 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
     >>> encoder = MeanEncoder().fit(store, sales)
     >>> encoder.transform([[0], [1], [77]]).round(1).tolist()
     [[9.8], [14.9], [12.4]]
+
+    See also: estimate, Result
     """
 
     def __init__(

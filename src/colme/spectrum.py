@@ -32,7 +32,15 @@ QUICK = 200
 @dataclass(frozen=True)
 class Spectrum:
     """Extreme Laplacian eigenvalues. `gap` is the smallest positive one: the slowest disagreement within a component
-    (lambda_2 when the graph is connected)."""
+    (lambda_2 when the graph is connected).
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> round(spectrum(graph).convergence_rate(0.1), 2)
+    0.57
+
+    See also: spectrum, MetropolisSpectrum
+    """
 
     gap: float
     largest: float
@@ -52,7 +60,15 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class MetropolisSpectrum:
-    """Extreme eigenvalues of C-colME's W, but for the eigenvalue 1 of each component."""
+    """Extreme eigenvalues of C-colME's W, but for the eigenvalue 1 of each component.
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> metropolis_spectrum(graph).convergence_rate < 1
+    True
+
+    See also: metropolis_spectrum, Spectrum
+    """
 
     second: float
     """The largest one below: the slowest disagreement within a component (the second largest on a connected graph)."""
@@ -121,13 +137,33 @@ def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
 
 
 def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
-    """L = D - A as a dense matrix."""
+    """L = D - A as a dense matrix.
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import ring_lattice_graph
+    >>> graph = ring_lattice_graph(4, 2)
+    >>> laplacian_matrix(graph).astype(int).tolist()
+    [[2, -1, 0, -1], [-1, 2, -1, 0], [0, -1, 2, -1], [-1, 0, -1, 2]]
+
+    See also: metropolis_matrix, spectrum
+    """
     adjacency = graph.adjacency().astype(float)
     return np.diag(adjacency.sum(axis=1)) - adjacency
 
 
 def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
-    """C-colME's W as a dense matrix: W_ab = 1 / (max(D_a, D_b) + 1) on edges, and rows that add up to one."""
+    """C-colME's W as a dense matrix: W_ab = 1 / (max(D_a, D_b) + 1) on edges, and rows that add up to one.
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import ring_lattice_graph
+    >>> graph = ring_lattice_graph(4, 2)
+    >>> metropolis_matrix(graph).round(2).tolist()[0]
+    [0.33, 0.33, 0.0, 0.33]
+
+    See also: laplacian_matrix, metropolis_spectrum
+    """
     adjacency, degree = graph.adjacency(), graph.degrees.astype(float)
     weights = np.where(adjacency, 1.0 / (np.maximum(degree[:, None], degree[None, :]) + 1.0), 0.0)
     return weights + np.diag(1.0 - weights.sum(axis=1))
@@ -138,9 +174,14 @@ def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
 
     Edges to agents without an estimate (NaN) are left out; NaN where no edge is left.
 
+    estimate  x, a number for each agent
+    graph     a `Graph`
+
     >>> from colme.graphs import from_edges
     >>> smoothness(np.array([0.0, 1.0, 3.0]), from_edges([(0, 1), (1, 2)]))
     2.5
+
+    See also: simulate, spectrum
     """
     if len(estimate) != graph.n_agents:
         raise GraphError(f"{len(estimate)} estimates for {graph.n_agents} agents: there must be one for each.")
@@ -151,7 +192,17 @@ def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
 def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
     """The spectrum of C-colME's W on a graph, beside `spectrum(graph)` for CL-colME's I - bL.
 
-    Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`."""
+    Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`.
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> round(metropolis_spectrum(graph).convergence_rate, 2)
+    0.58
+
+    See also: MetropolisSpectrum, spectrum, CColME
+    """
     component = graph.components()
     n_components = int(component.max()) + 1
     if graph.n_edges == 0:
@@ -167,7 +218,18 @@ def spectrum(graph: Graph) -> Spectrum:
     """The spectrum of a graph, for example of the surviving one: `spectrum(trace.final.graph)`.
 
     Exact up to `DENSE` agents; beyond, the two ends by Lanczos' method, to a residual of 0.1 % (the eigenvalues
-    themselves are then far more accurate). It warns if an end did not get that far, as on a long ring."""
+    themselves are then far more accurate). It warns if an end did not get that far, as on a long ring.
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> found = spectrum(graph)
+    >>> round(found.gap, 1), round(found.largest, 1), round(found.fastest_step, 2)
+    (4.7, 15.7, 0.1)
+
+    See also: Spectrum, metropolis_spectrum, stable_step
+    """
     component = graph.components()
     n_components = int(component.max()) + 1
     if graph.n_edges == 0:
@@ -288,13 +350,32 @@ def stable_step(graph: Graph | GraphTotals) -> float:
     """1 / max degree: stable, an average of neighbors, and the fastest step on a random regular graph.
 
     On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
-    1 / (max degree + 1)."""
+    1 / (max degree + 1).
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> stable_step(graph)
+    0.1
+
+    See also: spectrum, CLColME
+    """
     degree = max(1, graph.max_degree)
     return 1.0 / (degree + 1 if _is_attained(graph, 2 * degree) else degree)
 
 
 def consensus_limit(graph: Graph) -> NDArray[np.float64]:
-    """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs)."""
+    """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs).
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import from_edges
+    >>> consensus_limit(from_edges([(0, 1), (1, 2), (3, 4)])).round(2).tolist()[0]
+    [0.33, 0.33, 0.33, 0.0, 0.0]
+
+    See also: distance_to_limit, spectrum
+    """
     _check_small(graph)
     component = graph.components()
     same = component[:, None] == component[None, :]
@@ -302,7 +383,19 @@ def consensus_limit(graph: Graph) -> NDArray[np.float64]:
 
 
 def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.float64]:
-    """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers."""
+    """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers.
+
+    graph    a `Graph`
+    step     b
+    n_steps  how many powers
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> distance_to_limit(graph, 0.1, 3).round(2).tolist()
+    [0.57, 0.33, 0.19]
+
+    See also: consensus_limit, spectrum
+    """
     _check_small(graph)
     once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
     limit = consensus_limit(graph)

@@ -59,6 +59,14 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     rounds          rounds of consensus per census, or "auto": as many as it takes to reach all agents
     fits            "shared": a simulation fits the average histogram once for all agents whose own is close to it;
                     "own": every agent fits its own, as a device does (slow)
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(Census(), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '3.0e-05 instead of 1.3e-03'
+
+    See also: CLColME, Bayes, CollaborativeMean
     """
 
     label: ClassVar[str] = "census"

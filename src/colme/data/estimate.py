@@ -156,6 +156,13 @@ def estimate(
 
     Returns a `Result`: one row per agent, and a summary. Without time, the order of an agent's rows and the order in
     which agents appear decide, with the seed, which sample is in which fold, and nothing else.
+
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> result.agent.tolist(), result.mean.tolist(), result.estimate.round(2).tolist()
+    (['a', 'b', 'c'], [10.0, 10.0, 15.0], [10.07, 10.07, 14.85])
+
+    See also: Result, CollaborativeMean, MeanEncoder, partial_moments
     """
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
     options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)

@@ -55,15 +55,22 @@ def partial_moments(
 ) -> Any:
     """The moments of a part of a table, as a `pyarrow.Table` with one row per agent.
 
-    source  whatever `estimate` takes: a file, a data frame, a batch, an iterator of batches
-    seed    decides the random folds. Parts must not share one: the folds of an agent's samples would not be random over
-            the parts. None draws it anew for each part, so that only the choice of a method may differ between runs.
-    form    `decimal`, `thousands`, `encoding` and `sheet`, as in `estimate`
+    source    whatever `estimate` takes: a file, a data frame, a batch, an iterator of batches
+    agent     the column that identifies the agent, or several columns
+    value     the column of samples
+    weight    the column of weights
+    seed      decides the random folds. Parts must not share one: the folds of an agent's samples would not be random
+              over the parts. None draws it anew for each part, so that only the choice of a method may differ between
+              runs.
+    progress  called with (done, total) while rows are read
+    form      `decimal`, `thousands`, `encoding` and `sheet`, as in `estimate`
 
     >>> one = partial_moments({"who": ["a", "a", "b"], "x": [1.0, 3.0, 5.0]}, agent="who", value="x", seed=0)
     >>> two = partial_moments({"who": ["b", "c"], "x": [7.0, 9.0]}, agent="who", value="x", seed=1)
     >>> merge_moments([one, two]).column("who").to_pylist()
     ['a', 'b', 'c']
+
+    See also: merge_moments, estimate
     """
     names = Names.of(agent if isinstance(agent, str) else list(agent), value, weight=weight)
     drawn = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
@@ -71,7 +78,17 @@ def partial_moments(
 
 
 def merge_moments(tables: Iterable[Any]) -> Any:
-    """The moments of several parts together; in which order they are merged changes the last digits at most."""
+    """The moments of several parts together; in which order they are merged changes the last digits at most.
+
+    tables  of `partial_moments`, or read from files of `colme moments`
+
+    >>> parts = [{"who": ["a", "b"], "x": [1.0, 5.0]}, {"who": ["b", "c"], "x": [7.0, 9.0]}]
+    >>> moments = [partial_moments(part, agent="who", value="x", seed=seed) for seed, part in enumerate(parts)]
+    >>> merge_moments(moments).num_rows
+    3
+
+    See also: partial_moments, estimate
+    """
     parts = list(tables)
     if not parts:
         raise DataError("there are no moments to merge: at least one table is needed. Make it with partial_moments.")

@@ -17,7 +17,23 @@ from colme.lab.runs.runner import Stopped, run
 
 
 def report(source: ExperimentSource, *, results: str = "results", output: str | None = None) -> Any:
-    """Write an HTML page about an experiment and return its path."""
+    """Write an HTML page about an experiment and return its path.
+
+    source   a folder of results, or what `run` takes
+    results  the folder in which every experiment has a folder of its own
+    output   the file to write (default: report.html beside the runs)
+
+    >>> import tempfile
+    >>> from colme import lab
+    >>> scenario = {"n_agents": 20, "means": [0.0]}
+    >>> table = {"steps": 20, "scenario": scenario, "methods": [{"method": "local"}], "figures": ["mse"]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = lab.run(table, results=folder, jobs=1)
+    ...     lab.report(table, results=folder).name
+    'report.html'
+
+    See also: run, load
+    """
     from pathlib import Path
 
     from colme.lab.pages.experiment_page import write_report

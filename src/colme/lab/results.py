@@ -65,6 +65,20 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
     Dimensions: method (labels), then every parameter that is swept, seed, t. Missing runs are NaN; `attrs["missing"]`
     counts them, except those that cannot run (see `Experiment.check`), which `attrs["skipped"]` lists. A method that
     does not have a parameter has the same numbers for all its values.
+
+    >>> import tempfile
+    >>> from colme import lab
+    >>> table = {
+    ...     "seeds": 2, "steps": 50, "record": "log", "scenario": {"n_agents": 50, "means": [0.0, 1.0]},
+    ...     "methods": [{"method": "cl-colme"}, {"method": "local"}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = lab.run(table, results=folder, jobs=1)
+    ...     again = lab.load(table, results=folder)
+    >>> again.mse.equals(data.mse)
+    True
+
+    See also: run, summary, to_frame
     """
     experiment = experiment_of(source)
     return dataset(experiment, store_of(source if not isinstance(source, dict) else experiment, results))
@@ -199,7 +213,20 @@ def timing_dataset(experiment: Experiment, store: RunStore) -> Any:
 
 
 def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
-    """Median and band over the seeds: the same dataset with a dimension `quantile` (low, 0.5, high) instead of seed."""
+    """Median and band over the seeds: the same dataset with a dimension `quantile` (low, 0.5, high) instead of seed.
+
+    data  what `run` or `load` returns
+    band  the lower and the upper quantile
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> lab.summary(data).mse.dims
+    ('quantile', 'method', 't')
+
+    See also: run, load, plot_mse
+    """
     if "seed" not in data.dims:
         raise ColmeError("the dataset has no seeds to summarize: it must have a dimension `seed`. Try lab.load(...).")
     low, high = band
@@ -211,19 +238,64 @@ def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
 
 
 def to_frame(data: Any) -> Any:
-    """A long table with a row per method, parameters, seed and t; combinations that were not run are left out."""
+    """A long table with a row per method, parameters, seed and t; combinations that were not run are left out.
+
+    data  what `run` or `load` returns
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> frame = lab.to_frame(data)
+    >>> len(frame), frame.columns[:4].tolist()
+    (200, ['method', 'seed', 't', 'mse'])
+
+    See also: to_csv, to_parquet, load
+    """
     metrics = [name for name in METRICS if name in data]
     frame = data[metrics].to_dataframe(dim_order=list(data[metrics[0]].dims))
     return frame.dropna(how="all").reset_index()
 
 
 def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
-    """Write `to_frame` as CSV."""
+    """Write `to_frame` as CSV.
+
+    data  what `run` or `load` returns
+    path  the file to write
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lab.to_csv(data, pathlib.Path(folder, "errors.csv"))
+    ...     pathlib.Path(folder, "errors.csv").read_text().splitlines()[0][:17]
+    'method,seed,t,mse'
+
+    See also: to_frame, to_parquet
+    """
     write_text(Path(path), to_frame(data).to_csv(index=False))
 
 
 def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
-    """Write `to_frame` as Parquet."""
+    """Write `to_frame` as Parquet.
+
+    data  what `run` or `load` returns
+    path  the file to write
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lab.to_parquet(data, pathlib.Path(folder, "errors.parquet"))
+    ...     [path.name for path in pathlib.Path(folder).iterdir()]
+    ['errors.parquet']
+
+    See also: to_frame, to_csv
+    """
     write_whole(Path(path), to_frame(data).to_parquet(index=False))
 
 

@@ -46,6 +46,14 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
     """Pool the samples of all agents within a few hops over kept edges.
 
     depth     hops that messages travel; log(N) / (2 log(r-1)) are enough
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(BColME(depth=3), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '4.5e-05 instead of 1.3e-03'
+
+    See also: CLColME, CColME, ColME
     """
 
     label: ClassVar[str] = "B-colME"

@@ -29,7 +29,16 @@ MOST = 512
 
 
 class Bayes(Method, frozen=True, kw_only=True, tag="bayes"):
-    """y = the posterior mean given all classes, but not the agent's own."""
+    """y = the posterior mean given all classes, but not the agent's own.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(Bayes(), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '2.5e-05 instead of 1.3e-03'
+
+    See also: Oracle, Local, Census
+    """
 
     label: ClassVar[str] = "Bayes bound"
     color: ClassVar[str] = "#56B4E9"

@@ -48,6 +48,14 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
 
     rebuild   compute all weights at every step, as the paper's formula is written, instead of updating them where edges
               were cut: the same bits, more time; for timings
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(CColME(level="agent"), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '3.7e-05 instead of 1.3e-03'
+
+    See also: CLColME, BColME, metropolis_spectrum
     """
 
     label: ClassVar[str] = "C-colME"

@@ -51,6 +51,14 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
 
     step       of the consensus, the paper's b; or "auto": 1 / max degree
     consensus  "laplacian" (the paper's) or "flow" (no clock; conserves mass through cuts and lost messages)
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(CLColME(step=0.1, clock="global"), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '3.5e-05 instead of 1.3e-03'
+
+    See also: CColME, BColME, Census, stable_step
     """
 
     label: ClassVar[str] = "CL-colME"

@@ -70,6 +70,12 @@ class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
     statistics  what is compared: "mean" (default), "deviation", "kurtosis". With other than the mean alone, agents need
                 no sigma: intervals are those of `colme.confidence` for the samples' own deviation and kurtosis, at
                 gamma over the number of statistics, and an edge is cut when any of them differs
+
+    >>> from colme.methods.skeleton import OneHop
+    >>> OneHop(delta=0.01, level="agent"), issubclass(OneHop, IntervalMethod)
+    (OneHop(delta=0.01, level='agent'), True)
+
+    See also: Method, IntervalAgent, IntervalState, level_gamma
     """
 
     cut: str = "intervals"
@@ -284,7 +290,18 @@ class MomentRadii(Radii):
 
 
 class IntervalState(NeighborState):
-    """Array form, in NumPy, of a method that irrevocably cuts edges whose intervals do not overlap."""
+    """Array form, in NumPy, of a method that irrevocably cuts edges whose intervals do not overlap.
+
+    >>> import colme
+    >>> from colme.methods.skeleton import OneHop, OneHopState
+    >>> issubclass(OneHopState, IntervalState)
+    True
+    >>> trace = colme.simulate(OneHop(), colme.Scenario(n_agents=100, means=(0.0, 5.0)), steps=50)
+    >>> float(trace.wrong_edges[0]), float(trace.wrong_edges[-1])
+    (1.0, 0.0)
+
+    See also: NeighborState, IntervalMethod, World
+    """
 
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -345,7 +362,18 @@ class PruningState(State):
 
 
 class IntervalAgent(Agent):
-    """Per-agent form of a method that compares intervals."""
+    """Per-agent form of a method that compares intervals.
+
+    >>> from colme.methods.skeleton import OneHop
+    >>> from colme.methods.toolkit import Place
+    >>> place = Place(agent=0, neighbors=(1,), n_agents=2, n_edges=1, auto_step=1.0, sigma=2.0)
+    >>> agent = OneHop(level="agent").agent(place)
+    >>> agent.observe(3.0)
+    >>> agent.mean, round(agent.radius, 1)
+    (3.0, 7.3)
+
+    See also: Agent, IntervalMethod, parted, laplace_radius
+    """
 
     saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "moments")
 
@@ -402,7 +430,23 @@ its standard error): the sign is what tells it from a radius, so that no agent t
 
 def parted(mine: AgentIntervals, theirs: AgentIntervals, test: DifferenceTest | None = None) -> bool:
     """Some pair of closed intervals does not overlap; with a test, the means differ. False for what an agent with
-    another rule tells."""
+    another rule tells.
+
+    mine    the intervals of one agent, one for each statistic
+    theirs  those of the other
+    test    the difference test, if the method has one
+
+    >>> from colme.methods.skeleton import OneHop
+    >>> from colme.methods.toolkit import Place
+    >>> place = Place(agent=0, neighbors=(1,), n_agents=2, n_edges=1, auto_step=1.0, sigma=0.1)
+    >>> agents = [OneHop().agent(place) for _ in range(2)]
+    >>> for agent, sample in zip(agents, (0.0, 9.0), strict=True):
+    ...     agent.observe(sample)
+    >>> parted(agents[0].intervals, agents[1].intervals)
+    True
+
+    See also: too_far, IntervalAgent
+    """
     if test is None and any(spread < 0.0 for _, spread in mine):
         raise MethodError(
             "standard errors are compared as if they were radii: cut='difference' has a test of its own. "

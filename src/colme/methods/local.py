@@ -13,7 +13,16 @@ from colme.method import Agent, Method, Place, Round, State, World
 
 
 class Local(Method, frozen=True, kw_only=True, tag="local"):
-    """y = X."""
+    """y = X.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(Local(), scenario, steps=200, seed=0)
+    >>> trace.mse.tolist() == trace.local_mse.tolist()
+    True
+
+    See also: Oracle, Bayes, simulate
+    """
 
     label: ClassVar[str] = "local"
     color: ClassVar[str] = "#777777"

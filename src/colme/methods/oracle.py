@@ -20,7 +20,16 @@ from colme.method import EVERYONE, Agent, Method, Place, Round, State, World
 
 
 class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
-    """y = the mean of the class."""
+    """y = the mean of the class.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(Oracle(), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
+    '2.5e-05 instead of 1.3e-03'
+
+    See also: Local, Bayes, oracle_variance
+    """
 
     label: ClassVar[str] = "oracle"
     color: ClassVar[str] = "#009E73"

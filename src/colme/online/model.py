@@ -118,6 +118,8 @@ class CollaborativeMean:
     ...         model.learn_one(sensor, float(sensor % 2) + (0.5 if (day + sensor // 2) % 2 else -0.5))
     >>> round(model.mean_[7], 1), round(model.estimate_[7], 1), model.count_[7]
     (1.0, 1.0, 20)
+
+    See also: estimate, Census, CLColME, simulate
     """
 
     def __init__(

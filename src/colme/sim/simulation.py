@@ -86,6 +86,9 @@ def simulate(
     One method and one seed give a `Trace`; several methods or `seeds=` give `Traces`. All methods of a seed see the
     same samples and begin on the same graph.
 
+    method            a method, or a list of them
+    source            a `Scenario`, a `Recording`, or an array (steps, agents)
+    seed, seeds       decide samples and graph: one seed (default 0), or several
     degree            of the random regular graph (default 10, or what so few agents allow)
     graph             another graph, or a function of an rng that makes one for each seed
     graph_seed        make one graph from this seed and use it for all seeds
@@ -103,6 +106,17 @@ def simulate(
     ranks             a communicator of mpi4py whose ranks share each run, all of them calling `simulate` with the same
                       arguments. They all get the metrics; the first one the final state of all agents, each other one
                       that of its own. The results have the same bits for any number of threads and ranks
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = simulate(colme.CLColME(), scenario, steps=200, seed=0)
+    >>> f"{trace.mse[-1]:.1e} together, {trace.local_mse[-1]:.1e} alone"
+    '3.4e-05 together, 1.3e-03 alone'
+    >>> traces = simulate([colme.CLColME(), colme.Local()], scenario, steps=20, seeds=range(3))
+    >>> len(traces)
+    6
+
+    See also: Scenario, Recording, Trace, Traces, CollaborativeMean
     """
     for name in unknown:
         one_of(name, (*Options.__annotations__, "seeds"), "option of simulate", RunError)

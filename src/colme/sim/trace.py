@@ -47,7 +47,16 @@ class RunArguments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Final:
-    """The final state of a run, agent by agent."""
+    """The final state of a run, agent by agent.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> final = colme.simulate(colme.CLColME(), scenario, steps=300, seed=0).final
+    >>> len(set(final.groups.tolist())), final.graph.n_edges < 500, int(final.count[0])
+    (2, True, 300)
+
+    See also: Trace, simulate, Graph
+    """
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent never saw a sample."""
@@ -73,7 +82,18 @@ class Final:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """One method, one seed: metrics over the recorded steps (see `colme.metrics.METRICS`) and the final state."""
+    """One method, one seed: metrics over the recorded steps (see `colme.metrics.METRICS`) and the final state.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> trace = colme.simulate(colme.CLColME(), scenario, steps=100, seed=0)
+    >>> int(trace.t[-1]), len(trace.mse), trace.final.estimate.shape
+    (100, 100, (100,))
+    >>> sorted(trace.at(50))[:3]
+    ['coverage', 'error_rate', 'isolated']
+
+    See also: simulate, Traces, Final
+    """
 
     method: Method | dict[str, Any]
     seed: int
@@ -182,7 +202,18 @@ class Trace:
 
 
 class Traces(Sequence[Trace]):
-    """Several methods and seeds, in the order asked for: all seeds of the first method, then of the next."""
+    """Several methods and seeds, in the order asked for: all seeds of the first method, then of the next.
+
+    >>> import colme
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> traces = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=100, seeds=[0, 1])
+    >>> [(trace.method.label, trace.seed) for trace in traces]
+    [('CL-colME', 0), ('CL-colME', 1), ('local', 0), ('local', 1)]
+    >>> traces.to_xarray().mse.dims
+    ('method', 'seed', 't')
+
+    See also: simulate, Trace, Final
+    """
 
     def __init__(self, traces: Sequence[Trace]):
         self._traces = list(traces)

@@ -364,7 +364,16 @@ PROMISES: tuple[Callable[[Case], None], ...] = (
 
 
 def check_method(method: Method, reference: Reference | None = None) -> None:
-    """Hold a method to every promise; the AssertionError names the first one it breaks."""
+    """Hold a method to every promise; the AssertionError names the first one it breaks.
+
+    method     the method to check
+    reference  an independent implementation to compare with: a function of samples, graph, classes and sigma
+
+    >>> import colme
+    >>> check_method(colme.Local())  # silent: every promise is kept
+
+    See also: lockstep, Method
+    """
     for promise in PROMISES:
         try:
             promise(Case(method, reference))

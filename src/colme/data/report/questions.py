@@ -28,7 +28,17 @@ _BLOCK = 4096
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """What to expect of one agent's mean: its estimate, or that of a new agent, with an interval of this level."""
+    """What to expect of one agent's mean: its estimate, or that of a new agent, with an interval of this level.
+
+    >>> import colme
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> new = result.predict("d")
+    >>> new.new, round(new.estimate, 1), new.lower < new.estimate < new.upper
+    (True, 11.7, True)
+
+    See also: Result, Difference, Ranking
+    """
 
     agent: Any
     estimate: float
@@ -40,7 +50,17 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How much larger the mean of `agent` is than that of `other`, with an interval of this level."""
+    """How much larger the mean of `agent` is than that of `other`, with an interval of this level.
+
+    >>> import colme
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> difference = result.difference("c", "a")
+    >>> round(difference.estimate, 1), difference.probability > 0.99
+    (4.8, True)
+
+    See also: Result, Prediction, Ranking
+    """
 
     agent: Any
     other: Any
@@ -60,6 +80,15 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
     top           the probability of being among the first k
     draws         how many draws from the posterior these come from: the standard error of a probability p is
                   sqrt(p (1 - p) / draws)
+
+    >>> import colme
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> ranking = result.rank(k=1)
+    >>> ranking.expected.round(1).tolist(), ranking.top.round(2).tolist()
+    ([2.5, 2.5, 1.0], [0.0, 0.0, 1.0])
+
+    See also: Result, Prediction, Difference
     """
 
     agent: NDArray[Any]

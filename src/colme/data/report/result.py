@@ -42,7 +42,16 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found about a table as a whole, and how the estimates were made."""
+    """What was found about a table as a whole, and how the estimates were made.
+
+    >>> import colme
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> result.summary.method, result.summary.n_agents, result.summary.n_samples, round(result.summary.sigma, 2)
+    ('shrinkage', 3, 9, 0.87)
+
+    See also: Result, estimate
+    """
 
     method: str
     """The name of the method, as `estimate` takes it."""
@@ -110,6 +119,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     posterior     the distribution of each agent's true mean, which answers questions such as `rank`
     population    the distribution of the mean of an agent that is not in the table, which answers `predict`
     answers       further columns: answers that were asked for
+
+    >>> import colme
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> [round(float(each), 2) for each in (result.estimate[0], result.lower[0], result.upper[0])]
+    [10.07, 9.11, 11.04]
+    >>> sorted(result.to_columns())[:4]
+    ['agent', 'borrowed', 'estimate', 'flags']
+
+    See also: estimate, Summary, Prediction, Difference, Ranking
     """
 
     agent: NDArray[Any]

@@ -125,7 +125,15 @@ class Head(Configuration, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment file, read and checked: `Experiment.read(path)` or `Experiment.parse(table)`."""
+    """An experiment file, read and checked: `Experiment.read(path)` or `Experiment.parse(table)`.
+
+    >>> from colme import lab
+    >>> experiment = lab.Experiment.read("cl_colme")
+    >>> experiment.title, len(experiment.planned)
+    ('CL-colME: 5000 agents, two hidden classes', 60)
+
+    See also: run, load
+    """
 
     name: str
     head: Head

@@ -94,7 +94,20 @@ def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[N
 
 def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:
     """Estimates of all agents over time. Each column is scaled by its maximum, so that the early cloud and the late
-    lines are both visible; true means are marked at the right, the time when edges are cut at the top."""
+    lines are both visible; true means are marked at the right, the time when edges are cut at the top.
+
+    density  what `estimate_density` returns
+    ax       the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    >>> density = lab.plots.estimate_density(colme.CLColME(), scenario, steps=100)
+    >>> lab.plots.plot_density(density).get_ylabel()
+    'estimates of 100 agents'
+
+    See also: plot_mse, plot_graph, simulate
+    """
     if not isinstance(density, xarray.DataArray) or set(density.dims) != {"t", "value"}:
         raise ColmeError(f"density={shorten(density)}: it must be what estimate_density gives, over (t, value).")
     density = density.transpose("t", "value")

@@ -57,7 +57,20 @@ def estimates_table(result: Result) -> pd.DataFrame:
 
 
 def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
-    """One line per agent with its name; or, for many agents, a scatter plot of estimates against own means."""
+    """One line per agent with its name; or, for many agents, a scatter plot of estimates against own means.
+
+    result  what `estimate` returns
+    ax      the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> stores = {"store": list("aaabbbccc"), "sales": [9.0, 10.0, 11.0, 9.5, 10.0, 10.5, 14.0, 15.0, 16.0]}
+    >>> result = colme.estimate(stores, agent="store", value="sales", method="shrinkage")
+    >>> [label.get_text() for label in lab.plots.plot_estimates(result).get_yticklabels()]
+    ['b (3)', 'a (3)', 'c (3)']
+
+    See also: estimate, Result, save
+    """
     table = estimates_table(result)
     few = len(result.agent) <= LISTED
     longest = max((len(_name(each)) for each in table["agent"]), default=0) if few else 0

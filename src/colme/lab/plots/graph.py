@@ -119,7 +119,22 @@ def panel_height(picture: Separation, panel: float = 3.4) -> float:
 
 def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None) -> Axes:
     """Agents by class (color and shape) and the edges of the graph before or after the run; edges between classes in
-    a warning color."""
+    a warning color.
+
+    picture  what `separation` returns
+    when     "before" or "after" the run
+    ax       the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=30, means=(0.0, 1.0), sigma=0.5)
+    >>> picture = lab.plots.separation(colme.CLColME(), scenario, degree=4, steps=100)
+    >>> axes = lab.plots.plot_graph(picture, "after")
+    >>> len(axes.collections) > 0
+    True
+
+    See also: plot_wrong_edges, plot_density, Graph
+    """
     one_of(when, ("before", "after"), "when")
     graph = picture.before if when == "before" else picture.after
     edges, wrong, place = graph.edges(), picture.wrong(graph), picture.positions

@@ -30,7 +30,24 @@ def save(
     table: pd.DataFrame | xarray.DataArray | xarray.Dataset,
     path: str | os.PathLike[str],
 ) -> list[Path]:
-    """Write path.svg, path.pdf and path.csv (the numbers behind the figure) and return the three paths."""
+    """Write path.svg, path.pdf and path.csv (the numbers behind the figure) and return the three paths.
+
+    ax_or_figure  what to write
+    table         the numbers behind it
+    path          the file, without an ending
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = lab.plots.save(lab.plots.plot_mse(data), lab.plots.curves(data, "mse"), f"{folder}/mse")
+    >>> [path.name for path in paths]
+    ['mse.svg', 'mse.pdf', 'mse.csv']
+
+    See also: plot_mse, to_frame
+    """
     figure = figure_of(ax_or_figure)
     stem = Path(path)
     if stem.suffix in ENDINGS:

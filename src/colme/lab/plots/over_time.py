@@ -60,7 +60,21 @@ def thin(t: NDArray[Any], there: NDArray[np.bool_], points: int, spacing: str) -
 
 
 def plot_mse(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Mean squared error over time, median and quartiles over the seeds, between local and oracle."""
+    """Mean squared error over time, median and quartiles over the seeds, between local and oracle.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> axes = lab.plots.plot_mse(data)
+    >>> axes.get_ylabel()
+    'mean squared error'
+
+    See also: plot_relative, plot_error_rate, save, summary
+    """
     table = curves(data, "mse", references=True)
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
@@ -78,7 +92,21 @@ def relative_to_local(data: xarray.Dataset) -> xarray.Dataset:
 
 
 def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Mean squared error relative to that of the local means over time, from `relative_to_local`."""
+    """Mean squared error relative to that of the local means over time, from `relative_to_local`.
+
+    data  what `relative_to_local` returns
+    ax    the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> axes = lab.plots.plot_relative(lab.plots.relative_to_local(data))
+    >>> axes.get_ylabel()
+    'MSE / MSE of the local means'
+
+    See also: plot_mse, plot_trust
+    """
     table = curves(data, RELATIVE)
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=True)
@@ -91,7 +119,21 @@ def plot_relative(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """The weight of the collaborative estimates, on average over agents, over time: of methods with a guard."""
+    """The weight of the collaborative estimates, on average over agents, over time: of methods with a guard.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(guard=True)], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> axes = lab.plots.plot_trust(data)
+    >>> axes.get_ylabel()
+    'weight of the collaborative estimate'
+
+    See also: plot_relative, Census
+    """
     guarded = data["trust"].notnull().any([dim for dim in data["trust"].dims if dim != "method"])
     table = curves(data.isel({"method": np.flatnonzero(guarded.values)}), "trust")
     with canvas(ax) as ax:
@@ -104,7 +146,21 @@ def plot_trust(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Share of agents whose error exceeds the tolerance, over time."""
+    """Share of agents whose error exceeds the tolerance, over time.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> axes = lab.plots.plot_error_rate(data)
+    >>> axes.get_ylabel()
+    'share of agents with error > 0.1'
+
+    See also: plot_mse, plot_wrong_edges
+    """
     table = curves(data, "error_rate", spacing="linear", references=True)
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=False)
@@ -118,7 +174,21 @@ def plot_error_rate(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
 
 
 def plot_wrong_edges(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
-    """Share of the edges between classes that remain, over time."""
+    """Share of the edges between classes that remain, over time.
+
+    data  an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    ax    the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> axes = lab.plots.plot_wrong_edges(data)
+    >>> axes.get_ylabel()
+    'remaining edges between classes'
+
+    See also: plot_error_rate, plot_graph
+    """
     table = curves(data, "wrong_edges", spacing="linear")
     others = ~table["method"].isin(BENCHMARKS)  # local and oracle have no edges
     table = table[others] if others.any() else table

@@ -66,7 +66,28 @@ def plot_parameter(
     ax: Axes | None = None,
 ) -> Axes:
     """A metric at given steps against a parameter; `marks` are vertical lines with a name. Methods without the
-    parameter are horizontal lines."""
+    parameter are horizontal lines.
+
+    data       an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    parameter  the name of a dimension
+    metric     the name of a metric
+    at         steps (default: the last one)
+    marks      name -> value of the parameter
+    ax         the axes to draw on (default: new ones)
+
+    >>> import tempfile
+    >>> from colme import lab
+    >>> table = {
+    ...     "seeds": 2, "steps": 50, "record": "log", "scenario": {"n_agents": 50, "means": [0.0, 1.0]},
+    ...     "methods": [{"method": "cl-colme", "delta": [0.01, 0.1]}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = lab.run(table, results=folder, jobs=1)
+    >>> lab.plots.plot_parameter(data, "delta").get_xlabel()
+    'delta'
+
+    See also: plot_mse, run
+    """
     table = parameter_table(data, parameter, metric, at)
     tried = data[parameter].values
     numeric = tried.dtype.kind in "iuf"

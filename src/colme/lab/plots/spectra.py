@@ -55,7 +55,18 @@ def kesten_mckay(eigenvalue: NDArray[np.float64], degree: int) -> NDArray[np.flo
 
 def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
     """Histogram of the Laplacian's eigenvalues with lambda_2 and lambda_max; on a regular graph also the density that
-    a large random one has."""
+    a large random one has.
+
+    graph  a `Graph`
+    ax     the axes to draw on (default: new ones)
+
+    >>> from colme import lab
+    >>> from colme.graphs import random_regular_graph
+    >>> lab.plots.plot_spectrum(random_regular_graph(100, 10, rng=0)).get_xlabel()
+    'eigenvalue of the Laplacian (100 agents)'
+
+    See also: spectrum, plot_stability
+    """
     table = spectrum_table(graph)
     ends = ends_of(table)
     values = table["eigenvalue"].to_numpy()
@@ -161,7 +172,19 @@ def measure(graph: Graph, b: NDArray[np.float64], rounds: int = ROUNDS) -> NDArr
 
 def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axes | None = None) -> Axes:
     """Convergence factor against the step b: theory as a line, measurements as points, on both sides of the limit of
-    stability."""
+    stability.
+
+    graph    a `Graph`
+    steps_b  the steps to measure (default: around the limit)
+    ax       the axes to draw on (default: new ones)
+
+    >>> from colme import lab
+    >>> from colme.graphs import random_regular_graph
+    >>> lab.plots.plot_stability(random_regular_graph(100, 10, rng=0)).get_xlabel()
+    'step b'
+
+    See also: spectrum, stable_step, plot_spectrum
+    """
     ends = ends_of(spectrum_table(graph))
     edge, fastest = 2.0 / ends.largest, ends.fastest_step
     marks = {"1 / max degree": 1.0 / graph.max_degree, "fastest:\n$2/(\\lambda_2+\\lambda_{max})$": fastest,

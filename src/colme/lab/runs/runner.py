@@ -61,7 +61,14 @@ class RunPlan:
 
 
 class Stopped(KeyboardInterrupt):
-    """The user pressed Ctrl-C. Finished runs are kept, the others have a checkpoint."""
+    """The user pressed Ctrl-C. Finished runs are kept, the others have a checkpoint.
+
+    >>> from colme import lab
+    >>> issubclass(lab.Stopped, KeyboardInterrupt)
+    True
+
+    See also: run
+    """
 
 
 def run(
@@ -82,10 +89,25 @@ def run(
     jobs        number of runs at once (default: the number of cores)
     backend     "loky" (processes here), "threading", or "dask" or "ray" for a cluster; `scheduler` is dask's address
     force       do all runs again
+    checkpoint_every
+                seconds between two checkpoints of a long run
     progress    True shows a bar; a function is called with `Work` a few times a second
 
     Ctrl-C is safe at any moment, and so is kill -9: run again to continue, with the same results bit for bit.
     Combinations of a sweep that cannot run (a step that is not stable on its graph) are left out with a warning.
+
+    >>> import tempfile
+    >>> from colme import lab
+    >>> table = {
+    ...     "seeds": 2, "steps": 50, "record": "log", "scenario": {"n_agents": 50, "means": [0.0, 1.0]},
+    ...     "methods": [{"method": "cl-colme"}, {"method": "local"}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = lab.run(table, results=folder, jobs=1)
+    >>> data.mse.dims, data.method.values.tolist()
+    (('method', 'seed', 't'), ['CL-colME', 'local'])
+
+    See also: load, summary, report, Experiment
     """
     plan = make_plan(source, results=results, force=force)
     plan.check()

@@ -178,14 +178,14 @@ class GatewayTable(Configuration, frozen=True, kw_only=True):
 class Limits(Configuration, frozen=True, kw_only=True):
     """[limits]: settings that the preset would choose (formulas: see colme.node.config.presets).
 
-    lease         seconds of silence after which a neighbor is considered gone
-    freshness     seconds for which a record counts
-    max_record    bytes; longer messages are dropped unread
-    max_rate      records per second accepted from a neighbor
-    max_neighbors most neighbors that it may have
-    max_ballots   that a node may cast in a census, this one included; the same on all nodes of a network with gateways
-    rx_threads    threads that receive
-    max_sessions  most links that it accepts
+    lease          seconds of silence after which a neighbor is considered gone
+    freshness      seconds for which a record counts
+    max_record     bytes; longer messages are dropped unread
+    max_rate       records per second accepted from a neighbor
+    max_neighbors  most neighbors that it may have
+    max_ballots    that a node may cast in a census, this one included; the same on all nodes of a network with gateways
+    rx_threads     threads that receive
+    max_sessions   most links that it accepts
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError
