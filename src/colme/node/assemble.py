@@ -63,8 +63,8 @@ def run_node(
         undo.pop_all()
         n_neighbors = len(core.neighbors)
         plural = "" if n_neighbors == 1 else "s"
-        say(f"{config.name} runs (incarnation {core.incarnation}) with {n_neighbors} neighbor{plural}.")
-        with stopped_by_signals(loop):
+        with stopped_by_signals(loop):  # before it says that it runs: who reads that may send a signal
+            say(f"{config.name} runs (incarnation {core.incarnation}) with {n_neighbors} neighbor{plural}.")
             loop.run()
     say(f"{config.name} has saved its state and left.")
 
