@@ -38,7 +38,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 RESOLUTIONS = {"newest": "highest", "lowest": "lowest-direct"}
 TOGETHER = {"base": "", "excel": "data,excel", "mqtt": "node,mqtt"}
 """What is installed to test an extra, if not the extra alone: spreadsheets are tables, brokers serve nodes."""
-ALL = ("base", "data", "excel", "graph", "lab", "node", "mqtt", "sklearn", "notebook")
+ALL = ("base", "data", "excel", "graph", "lab", "page", "node", "mqtt", "sklearn", "notebook")
 """What `all` is tested with."""
 NOT_TESTED = {"all", "examples"}
 """Extras that only collect others."""
