@@ -25,6 +25,7 @@ import time
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for extra in extras:
                 for resolution in (asked.only,) if asked.only else RESOLUTIONS:
                     name = f"Python {version}, {extra}, {resolution}"
-                    check.run(name, lambda a=python, b=extra, c=resolution: check.install_and_run(a, b, c))
+                    check.run(name, partial(check.install_and_run, python, extra, resolution))
         if pythons:
             first = next(iter(pythons.values()))
-            check.run("SBOM of the wheel with [all]", lambda: check.sbom(first))
+            check.run("SBOM of the wheel with [all]", partial(check.sbom, first))
     return check.summary()
 
 

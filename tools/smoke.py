@@ -177,7 +177,7 @@ def node() -> None:
     running: list[subprocess.Popen[str]] = []
     try:
         for name in "abc":
-            words = [COLME, "node", "run", "-c", f"fleet/{name}/node.toml"]
+            words: list[str | Path] = [COLME, "node", "run", "-c", f"fleet/{name}/node.toml"]
             running.append(  # each that started is ended, even if the next does not start
                 subprocess.Popen(
                     words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
