@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import configparser
 import email.parser
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -81,8 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     name = f"Python {version}, {extra}, {resolution}"
                     check.run(name, partial(check.install_and_run, python, extra, resolution))
         if pythons:
-            first = next(iter(pythons.values()))
-            check.run("SBOM of the wheel with [all]", partial(check.sbom, first))
+            check.run("SBOM of the wheel with [all]", partial(check.sbom, next(iter(pythons.values()))))
+        else:
+            check.note(Outcome("a Python to install into", False, 0.0, "none of these is on the path"))
     return check.summary()
 
 
@@ -145,7 +148,7 @@ class ReleaseCheck:
         self.outcomes.append(outcome)
 
     def note(self, outcome: Outcome) -> None:
-        print(f"{outcome.check}: {outcome.note}, skipped")
+        print(f"{outcome.check}: {outcome.note}")
         self.outcomes.append(outcome)
 
     def call(self, *words: str | Path, cwd: Path = ROOT, **environment: str) -> str:
@@ -301,9 +304,15 @@ class ReleaseCheck:
             cyclonedx = Path(sys.executable).parent / "cyclonedx-py"
             self.call(
                 cyclonedx, "environment", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml",
-                "--output-format", "JSON", "--output-file", target, inside,
+                "--mc-type", "library", "--output-format", "JSON", "--output-file", target, inside,
             )  # fmt: skip
-        return target.name
+        bill = json.loads(target.read_text())
+        subject = bill["metadata"]["component"]  # from pyproject.toml, where the version is not a constant
+        subject["version"] = self.wheel.name.split("-")[1]
+        subject["purl"] = f"pkg:pypi/{subject['name']}@{subject['version']}"
+        subject["hashes"] = [{"alg": "SHA-256", "content": hashlib.sha256(self.wheel.read_bytes()).hexdigest()}]
+        target.write_text(json.dumps(bill, indent=2) + "\n")
+        return f"{target.name}, {len(bill['components'])} components"
 
     def summary(self) -> int:
         """Print all outcomes; the exit code."""
