@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RELEASE := $(VENV)/release
 
-.PHONY: demo test test-all check notebooks bench bench-check bench-suite peers docs clean
+.PHONY: demo test test-all check notebooks bench bench-check bench-suite peers docs release-check clean
 
 demo: $(STAMP)
 	$(BIN)/colme run cl_colme
@@ -57,6 +58,19 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m tools.site.check_links site
+
+# Builds sdist, wheel and SBOM into dist/, installs the wheel with each extra in clean environments, with the lowest and the
+# newest dependencies, on each of python3.11, 3.12 and 3.13 that is on the path, and runs it there (tools/smoke.py).
+# ARGUMENTS=--quick: without extras and with all of them, on one Python.
+release-check: $(RELEASE)/.installed
+	$(RELEASE)/bin/python tools/release_check.py $(ARGUMENTS)
+
+# What builds and checks a release needs nothing of colme, and nothing of colme needs it: an environment of its own.
+$(RELEASE)/.installed: pyproject.toml constraints.txt
+	test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(RELEASE)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --group release
+	touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

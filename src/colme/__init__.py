@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.13.0"
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from colme.sim import Trace as Trace
     from colme.sim import Traces as Traces
     from colme.sim import simulate as simulate
+
+logging.getLogger("colme").addHandler(logging.NullHandler())  # silent unless a program configures logging
 
 # Where each public name lives. Imported on first use, so that `import colme` is quick.
 _HOME = {

@@ -151,7 +151,7 @@ def ssh_server(site: Site, settings: str) -> Iterator[None]:
 
 
 def test_every_howto_is_run_here_and_linked() -> None:
-    names = {path.name for path in HOWTO.glob("*.md")}
+    names = {path.name for path in HOWTO.glob("*.md") if "```sh" in path.read_text()}  # others have examples in Python
     assert names == set(re.findall(r'blocks\("(\w+\.md)"\)', Path(__file__).read_text()))
     for page in (HOWTO.parent / "node.md", HOWTO.parent.parent / "README.md"):
         assert all(f"howto/{name}" in page.read_text() for name in names)

@@ -228,3 +228,13 @@ def test_local_agents_that_are_forgotten_are_not_samples_that_arrive() -> None:
         journal.look(device, float(t))
     assert core.names == ["a", "b"] and core.n_samples == 2  # forgotten, and new
     assert len(said) == 2 and "no sample has arrived for 60 s" in said[0] and said[1] == "samples arrive again."
+
+
+def test_what_is_as_it_should_be_is_told_apart_from_what_to_mend() -> None:
+    fleet = Watched()
+    told: list[str] = []
+    fleet.journal = Journal(fleet.said.append, told.append)
+    ann, bob = fleet.names
+    assert fleet.go_on(4 * SECOND) == [] and told == [f"{bob} is heard."]
+    fleet.network.partition([ann], [bob])
+    assert fleet.go_on(4 * SECOND) == [f"{bob} is stale: no record for 1.0 s."] and len(told) == 1

@@ -36,6 +36,7 @@ EXTRAS = {
     "node": ("cryptography", "eclipse-zenoh", "tomli-w"),
     "mpi": ("mpi4py", "mpich"),
     "mqtt": ("paho-mqtt",),
+    "notebook": ("anywidget",),
     "sklearn": ("narwhals", "pyarrow", "scikit-learn", "scipy"),
 }
 FEW, STEPS = 120, 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from colme.node.device import Device
 from colme.node.gateway import Gateway, core_of
 from colme.node.incarnation import lowest
 from colme.node.io.journal import Journal
+from colme.node.io.log import logged
 from colme.node.io.sinks import open_sink
 from colme.node.io.sockets import wait_for_addresses
 from colme.node.io.sources import Say, open_source
@@ -27,12 +29,13 @@ from colme.node.store import AgentStore, open_store
 
 
 def run_node(
-    config: NodeConfig, *, say: Say, until_end: bool = False, metrics: str | None = None, output: int = 1
+    config: NodeConfig, *, say: Say | None = None, until_end: bool = False, metrics: str | None = None, output: int = 1
 ) -> None:
     """Run the node of a configuration over zenoh until a signal. JSON lines go to the descriptor `output`, messages for
-    people to `say`."""
+    people to the logger `colme.node`, and to `say` if it is given."""
     from colme.node.net.zenoh_transport import ZenohTransport
 
+    tell, say = logged(logging.INFO, say), logged(logging.WARNING, say)
     wait_for_addresses([Endpoint.parse(each).host for each in config.listen], say)
     core = core_of(config, incarnation=lowest(time.time()))
     if isinstance(core, Gateway):
@@ -59,14 +62,14 @@ def run_node(
                         endpoints={each.name: each.endpoint for each in config.neighbors})  # fmt: skip
         loop = Loop(device, source, status_server, period=config.period, report_every=config.report_every,
                         report=sink, until_end=until_end, more_status=more_status,
-                        journal=Journal(say, expires=transport.expires))  # fmt: skip
+                        journal=Journal(say, tell, expires=transport.expires))  # fmt: skip
         undo.pop_all()
         n_neighbors = len(core.neighbors)
         plural = "" if n_neighbors == 1 else "s"
-        say(f"{config.name} runs (incarnation {core.incarnation}) with {n_neighbors} neighbor{plural}.")
-        with stopped_by_signals(loop):
+        with stopped_by_signals(loop):  # before it says that it runs: who reads that may send a signal
+            tell(f"{config.name} runs (incarnation {core.incarnation}) with {n_neighbors} neighbor{plural}.")
             loop.run()
-    say(f"{config.name} has saved its state and left.")
+    tell(f"{config.name} has saved its state and left.")
 
 
 def forgive(config: NodeConfig, name: str) -> str:

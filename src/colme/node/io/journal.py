@@ -29,13 +29,17 @@ Say = Callable[[str], None]
 class Journal:
     """Says what changes.
 
-    say      takes a sentence
+    say      takes a sentence about what you may have to mend
+    tell     takes one about what is as it should be, such as a neighbor that is heard (default: say)
     expires  when the certificate of the agent does, in seconds since 1970
     wall     the time of day, in the same unit
     """
 
-    def __init__(self, say: Say, *, expires: float | None = None, wall: Callable[[], float] = time.time):
-        self.say, self.expires, self._wall = say, expires, wall
+    def __init__(
+        self, say: Say, tell: Say | None = None, *, expires: float | None = None,
+        wall: Callable[[], float] = time.time,
+    ):  # fmt: skip
+        self.say, self.tell, self.expires, self._wall = say, tell or say, expires, wall
         self._next_look = -math.inf
         self._warned = math.inf  # days left when the certificate was last mentioned
         self._neighbors: dict[str, _Neighbor] = {}
@@ -90,7 +94,7 @@ class Journal:
         self._count = min(self._count, count)  # fewer: samples, or a local agent with its own, were forgotten
         if count > self._count:
             if self._samples_said and self._count >= 0 and not ended:
-                self.say("samples arrive again.")
+                self.tell("samples arrive again.")
             self._count, self._since, self._samples_said = count, now, False
         if self._samples_said:
             return
@@ -122,7 +126,7 @@ class Journal:
             del self._neighbors[name]
             self._lost = [*self._lost, name][-len(present) - 8 :]
             if name in core.cut_edges:
-                self.say(f"{name}: the edge is cut, because the means differ.")
+                self.tell(f"{name}: the edge is cut, because the means differ.")
             else:
                 self.say(f"{name} is no longer a neighbor.")
         first = not self._neighbors and not self._lost
@@ -133,14 +137,14 @@ class Journal:
                 known = self._neighbors[name] = _Neighbor(now)
                 if name in back:
                     self._lost = [lost for lost in self._lost if lost != name]
-                    self.say(f"{name}: the edge is back, because the means no longer differ.")
+                    self.tell(f"{name}: the edge is back, because the means no longer differ.")
                 elif not first:
                     instead = [lost for lost in self._lost if lost != name]
                     self._lost = instead[1:]
-                    self.say(f"{name} is a new neighbor{f', in place of {instead[0]}' if instead else ''}.")
+                    self.tell(f"{name} is a new neighbor{f', in place of {instead[0]}' if instead else ''}.")
             left = device.introductions is not None and name in device.introductions.left
             for sentence in known.look(name, name in fresh, core.stale_after, now, left=left):
-                self.say(sentence)
+                (self.tell if name in fresh else self.say)(sentence)
             if name not in fresh:
                 for sentence in known.explain(name, device.why_silent(name), now):
                     self.say(sentence)
@@ -151,7 +155,7 @@ class Journal:
         for name, cut_edge in core.cut_edges.items():
             if cut_edge.denied > self._denied.get(name, 0):
                 self._denied[name] = cut_edge.denied
-                self.say(f"{name}: the edge stays cut, because the means still differ.")
+                self.tell(f"{name}: the edge stays cut, because the means still differ.")
         if self._forgotten is not None and core.forgotten > self._forgotten:
             self.say("the samples from before a cut were forgotten: those since differ from them. Does the sensor have "
                      "faults? See least and most of [samples] in node.toml.")  # fmt: skip
