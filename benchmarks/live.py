@@ -31,7 +31,11 @@ VIEW = "const view = document.querySelector('.colme-live').colme;"
 PLAY = f"""{VIEW}
 view.seek(0); view.speed = 1; view.times = []; view.spent = [];
 const render = view.render.bind(view);
-view.render = (...args) => {{ const began = performance.now(); render(...args); view.spent.push(performance.now() - began); }};
+view.render = (...args) => {{
+  const began = performance.now();
+  render(...args);
+  view.spent.push(performance.now() - began);
+}};
 view.play();"""
 FOUND = f"""{VIEW}
 const spent = view.spent.slice(5).sort((a, b) => a - b);

@@ -35,8 +35,8 @@ of your family of processors (AMD, Intel, ...). These numbers are from:
   outside of them.
 - Time is CPU time of one core, compilation not counted except where a row says so, everything else counted: graph,
   set-up, samples, metrics at every step, the final groups. Rows that say "wall clock" are measured by that.
-- First calls are those of a fresh process on a machine where Python has compiled its modules, as an ordinary installation
-  does; "ever" means that no kernel is compiled yet.
+- First calls are those of a fresh process on a machine where Python has compiled its modules, as an ordinary
+  installation does; "ever" means that no kernel is compiled yet.
 - Peak memory is that of a fresh process which makes one call of `simulate` and keeps its result (VmHWM of Linux), less
   what the process had needed at most by the end of a call with {few} agents. Memory "while running" is counted: all
   arrays of a run.

@@ -26,8 +26,8 @@ from tools.site.links import OUTSIDE, file_page, inside, outside, page_of, with_
 from tools.site.markdown import escaped
 
 API = "reference/api"
-CHANGES = "CHANGELOG.md"
-"""In the navigation, whether or not a page links to it."""
+IN_NAVIGATION = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+"""Files outside docs/ that have a place in the navigation, whether or not a page links to them."""
 GENERATED: dict[str, Callable[[], str]] = {
     "command line": reference.command_line,
     "experiment file": reference.experiment_file,
@@ -52,14 +52,14 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, f"{API}/{section.page}.md", content=api_page(section)))
     root = Path(config.docs_dir).parent
     waiting = {file.src_uri: file.content_string for file in files if file.is_documentation_page()}
-    waiting["index.md"] += f"[changes](../{CHANGES})"
+    waiting["index.md"] += " ".join(f"[{name}](../{name})" for name in IN_NAVIGATION)
     shown: set[str] = set()
     while waiting:
         uri, text = waiting.popitem()
         for target in sorted(outside(text, uri, root) - shown):
             shown.add(target)
             page = File.generated(config, page_of(target), content=file_page(root, target))
-            if target != CHANGES:
+            if target not in IN_NAVIGATION:
                 page.inclusion = page.inclusion.NOT_IN_NAV
             files.append(page)
             if target.endswith(".md"):
