@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.site.markdown import code, escaped
+from tools.site.notebook import notebook_page
 
 OUTSIDE = "files"
 """The folder of pages that show files outside docs/."""
@@ -85,8 +86,10 @@ def page_of(path: str) -> str:
 
 
 def file_page(root: Path, path: str) -> str:
-    """A file as a page: Markdown as it is, anything else as code."""
+    """A file as a page: Markdown as it is, a notebook with its outputs, anything else as code."""
     text = (root / path).read_text(encoding="utf-8")
     if path.endswith(".md"):
         return text
+    if path.endswith(".ipynb"):
+        return notebook_page(text)
     return f"# {escaped(path)}\n\n{code(text, LANGUAGES.get(Path(path).suffix, 'text'))}"
