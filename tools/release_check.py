@@ -323,12 +323,8 @@ class ReleaseCheck:
             print(
                 f"{outcome.check:<{width}}  {word:<7}  {outcome.seconds:5.0f} s  {outcome.note.partition(chr(10))[0]}"
             )
-        failed = sum(outcome.passed is False for outcome in self.outcomes)
-        print(
-            f"\n{len(self.outcomes) - failed} of {len(self.outcomes)} are fine."
-            if not failed
-            else f"\n{failed} FAILED."
-        )
+        passed, skipped, failed = (sum(each.passed is kind for each in self.outcomes) for kind in (True, None, False))
+        print(f"\n{passed} passed, {skipped} skipped, {failed} failed.")
         return 1 if failed else 0
 
 
