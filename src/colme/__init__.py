@@ -6,7 +6,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.13.0"
+__version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from colme import confidence as confidence
