@@ -1,4 +1,11 @@
-"""Collaborative mean estimation: many agents find out who shares their mean and learn it together, without a server."""
+"""Collaborative mean estimation: many agents find out who shares their mean and learn it together, without a server.
+
+I have a table             colme.estimate(table, agent="sensor", value="temperature")
+I have a loop              model = colme.CollaborativeMean(); model.learn_one("sensor-1", 21.4); model.estimate_
+I do research              colme.simulate(colme.CLColME(), colme.Scenario(n_agents=1000, means=(0, 1)), steps=1000)
+
+The command `colme` does all of it, too, and runs agents on devices.
+"""
 
 from __future__ import annotations
 

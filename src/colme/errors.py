@@ -180,8 +180,9 @@ class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed.
 
     >>> from colme.errors import missing_extra
-    >>> print(missing_extra("matplotlib", "lab", "plot_mse"))
-    plot_mse needs matplotlib, which is not installed. Try: pip install '.[lab]' in a checkout of colme
+    >>> print(missing_extra("matplotlib", "lab", "plot_mse"))  # doctest: +NORMALIZE_WHITESPACE
+    plot_mse needs matplotlib, which is not installed. Try: pip install '.[lab]' in a checkout of colme, or the wheel
+    with [lab]
 
     See also: ColmeError
     """
@@ -192,8 +193,8 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
 
 
 def install_command(extra: str) -> str:
-    """How to install an extra: colme is installed from a checkout, as the README says."""
-    return f"pip install '.[{extra}]' in a checkout of colme"
+    """How to install an extra: colme is installed from a checkout or a wheel, as the README says."""
+    return f"pip install '.[{extra}]' in a checkout of colme, or the wheel with [{extra}]"
 
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"

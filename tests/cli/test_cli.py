@@ -476,7 +476,10 @@ def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
 def test_doctor_says_how_to_install_an_extra_from_a_checkout(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRAS, "mqtt", ("no-such-package",))
     rows = {row["check"]: row for row in rows_of(call("doctor", "--format", "json")[1])}
-    assert rows["extra mqtt"]["remedy"] == "To use it: pip install '.[mqtt]' in a checkout of colme"
+    assert (
+        rows["extra mqtt"]["remedy"]
+        == "To use it: pip install '.[mqtt]' in a checkout of colme, or the wheel with [mqtt]"
+    )
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert "pip install '.[" in readme and "in a checkout of" in readme  # the same advice
 
@@ -947,3 +950,11 @@ def test_an_error_about_an_evil_file_name_is_printable(call: Calls, tmp_path: Pa
     code, _, err = call("node", "status", "-c", str(tmp_path / "\x1b[2Jx\u202e\nError: y.toml"))
     assert code == 1 and "\x1b" not in err and "\u202e" not in err and "�[2Jx� Error: y.toml" in err
     assert err.count("\n") == 1
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> None:
+    arguments = ["estimate", "sales.csv", "--agent", "shop", "--value", "amount"]
+    script = f"import sys; sys.modules['pyarrow'] = None; from colme.cli import main; main({arguments})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "colme estimate needs pyarrow, which is not installed. Try: pip install '.[data]'" in done.stderr

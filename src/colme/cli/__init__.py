@@ -12,7 +12,7 @@ import click
 
 from colme import __version__
 from colme.cli.messages import only_first_rank_speaks, say
-from colme.errors import ColmeError, ColumnError, ExperimentError, printable
+from colme.errors import ColmeError, ColumnError, ExperimentError, missing_extra, printable
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
     "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
@@ -37,7 +37,7 @@ I have a table
 
 \b
 I have a loop, or devices
-  colme node demo                      twelve agents on this machine find their classes
+  colme node demo                      twelve agents on this machine
   colme node plan hosts.txt -o fleet   neighbors, keys, a folder per device
 
 \b
@@ -45,7 +45,7 @@ I do research
   colme run cl_colme                   the CL-colME paper's experiment
   colme report cl_colme                one page: a run to play, figures, numbers
   colme watch cl_colme                 in the browser, while it runs
-  colme simulate --method cl-colme --method local --n-agents 1000 --means 0,1
+  colme simulate --method cl-colme --n-agents 1000 --means 0,1
   colme list experiments               the experiments that come with colme
 """
 
@@ -123,6 +123,17 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name or "")):
+            say(f"Error: {missing_extra(str(error.name), extra, f'colme {arguments[0]}')}")
+            sys.exit(1)
         say(f"Error: {type(error).__name__}: {printable(error)}. This is a bug in colme; --debug shows where.")
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _extra_of(module: str) -> str | None:
+    """The extra that brings a module, if one does."""
+    from colme.lab.doctor import EXTRAS
+
+    package = module.partition(".")[0]
+    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)

@@ -197,6 +197,8 @@ def command(
         written.append(write_estimate_page(result, report, command=command_line(context)))
     if not quiet:
         _print_sentences(result, explained)
+    for each in explained if quiet else []:  # it was asked for
+        say(printable(each))
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":

@@ -404,7 +404,18 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     from colme.node.config.node_toml import NodeConfig
     from colme.node.io.status import ask
 
-    return [ask(NodeConfig.read(config).socket) for config in configs]
+    found, silent = [], []
+    for config in _without_stars(configs):
+        node = NodeConfig.read(config)
+        try:
+            found.append(ask(node.socket))
+        except NodeError as error:
+            silent.append(error)
+    if silent and not found:
+        raise silent[0]
+    for each in silent:
+        say(f"Error: {printable(each)}")
+    return found
 
 
 def _status_or_blank(config: str) -> dict[str, Any]:

@@ -243,6 +243,9 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
             else:
                 picked.append((label, setting))
                 break
+        else:
+            if chosen:  # nobody asked for less
+                raise ExperimentError(refusals[-1])
         if len(picked) == 2:
             break
     if not picked:

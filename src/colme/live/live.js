@@ -827,11 +827,13 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     const part = n < film.start.n_agents ? `${number(n)} of ${number(film.start.n_agents)} agents: ` : "";
     const kind = film.start.panels[this.panel].cuts === false ? "edges within a group" : "edges";
     const words = film.columns.class ? `${number(nWrong)} of ${number(nAlive)} ${kind} join different classes`
-      : panel.fresh ? `${number(nAlive)} edges, ${number(nStale)} of them stale (dashed), ${number(nCut)} cut (dotted)`
+      : panel.fresh ? `edges: ${number(nAlive)} alive, ${number(nStale)} of them stale (dashed); ${number(nCut)} cut (dotted)`
       : `${number(nAlive)} ${kind}`;
     pen.fillStyle = nWrong ? WARNING : this.view.ink.soft;
     pen.textAlign = "center"; pen.textBaseline = "bottom";
-    pen.fillText(part + words, this.width / 2, this.height - 3);
+    const whole = part + words, two = pen.measureText(whole).width > this.width;
+    if (two) pen.fillText(part.replace(/: $/, ""), this.width / 2, this.height - 16);
+    pen.fillText(two ? words : whole, this.width / 2, this.height - 3);
   }
   agentAt(x, y) {
     if (!this.sx) return -1;
@@ -1048,7 +1050,7 @@ class View {
         element("h2", { text: "Agent" }), this.details));
     const kind = `colme-panels colme-panels-${Math.min(columns.length, 4)}`;
     this.views.replaceChildren(element("div", { class: kind }, ...columns), below);
-    this.colorBox.hidden = false;
+    this.colorBox.hidden = !this.film.columns.class;
     if (!this.film.columns.class && this.colorBy === "class") this.setColor("group");
     this.axisBox.hidden = !start.log;
     this.describe();
@@ -1248,7 +1250,7 @@ class View {
   render() {
     const moving = this.playing;
     if (this.dirty) {
-      if (moving && this.told - (this.described ?? 0) > 1000) { this.described = this.told; this.describe(); }
+      if (moving && this.told - (this.described ?? 0) > 250) { this.described = this.told; this.describe(); }
       for (const cloud of this.clouds) cloud.draw(this.position);
       this.curvesFigure.hidden = !this.curves.known;
       if (!this.curvesFigure.hidden) { this.curves.fit(); this.curves.draw(this.position); }

@@ -109,10 +109,10 @@ def simulate(
 
     >>> import colme
     >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
-    >>> trace = simulate(colme.CLColME(), scenario, steps=200, seed=0)
+    >>> trace = colme.simulate(colme.CLColME(), scenario, steps=200, seed=0)
     >>> f"{trace.mse[-1]:.1e} together, {trace.local_mse[-1]:.1e} alone"
     '3.4e-05 together, 1.3e-03 alone'
-    >>> traces = simulate([colme.CLColME(), colme.Local()], scenario, steps=20, seeds=range(3))
+    >>> traces = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=20, seeds=range(3))
     >>> len(traces)
     6
 
