@@ -62,4 +62,4 @@ def test_a_refused_value_is_read_on_the_page(browser: Any, server: LiveServer) -
 
 def test_a_server_that_is_gone_is_missed(browser: Any, server: LiveServer) -> None:
     server.stop()
-    until(browser, "return /connection is lost|ended the connection/.test(document.body.innerText)")
+    until(browser, "return /The server has ended|connection is lost/.test(document.body.innerText)")
