@@ -810,7 +810,7 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     this.caption(panel, nAlive, nWrong, nStale, nCut);
   }
   mark(i, panel, size) {
-    const pen = this.pen, agent = this.nodes[i];
+    const pen = this.pen;
     pen.strokeStyle = this.view.ink.ink; pen.lineWidth = 1.6;
     pen.beginPath();
     for (let e = 0; e < this.which.length; e++) {
@@ -820,7 +820,6 @@ class GraphPicture extends Picture {  // agents and the edges that are left, pul
     }
     pen.stroke();
     pen.beginPath(); pen.arc(this.sx(i), this.sy(i), size + 4, 0, 6.2832); pen.lineWidth = 2; pen.stroke();
-    return agent;
   }
   caption(panel, nAlive, nWrong, nStale, nCut) {
     const { film } = this.view, pen = this.pen, n = this.nodes.length;
@@ -1192,7 +1191,6 @@ class View {
       this.scrubber.max = this.last;
       if (this.following) this.position = this.last;
       if (this.film.frames.length === 1) this.label();
-      if (head.rows) this.rows = head.rows;
     } else if (head.kind === "note") this.addNote(head.text);
     else if (head.kind === "state") this.showState(head);
     else if (head.kind === "end" && this.feed.live && this.film.frames.length) {
