@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from colme.lab.experiments.planning import Planned
 from colme.live.page import compressed
+from colme.live.replay import MOST_PANELS
 from colme.live.simulation import N_FRAMES, SimulationFeed, frame_steps, messages_of
 
-MOST_PANELS = 4
-"""Methods side by side."""
 MOST_RECORDED = 2_150_000
 """Bytes of a recording: with the renderer, and in base64, a page stays below 3 MB."""
 
