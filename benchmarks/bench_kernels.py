@@ -9,11 +9,10 @@ import pytest
 
 from benchmarks import workloads as w
 from benchmarks.roofline import FORMS, Gather, name_of
-from colme._core.lazy_pruning import _check_all, _sort_into_buckets
+from colme._core.edges import KeptEdges, _check_all, _sort_into_buckets
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
 from colme.metrics import Judge
-from colme.pruning import KeptEdges
 from colme.samples import ScenarioStream
 from colme.sim.engine import Run
 from colme.sim.recorder import recorded_steps

@@ -11,10 +11,10 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from benchmarks.methods import RunTime
 from benchmarks.sizes import Cost
-from colme._core.files import write_whole
 from colme.lab.plots import save
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, ink, looks, plain
+from colme.support.files import write_whole
 
 SIZE = (6.0, 3.9)
 LINES: dict[str, tuple[str, Look]] = {

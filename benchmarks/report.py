@@ -12,7 +12,7 @@ from benchmarks.fresh import FEW, ROOT
 from benchmarks.goals import GOALS
 from benchmarks.results import Results
 from benchmarks.table import B_STEPS
-from colme._core.files import write_whole
+from colme.support.files import write_whole
 
 DOCS = ROOT / "docs"
 COLUMNS = ("what", "floor", "aim", "measured", "half of the rounds", "met")

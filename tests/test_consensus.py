@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import colme
+from colme._core.edges import Intervals
 from colme.consensus import CLOCKS, START, Clock, check_clock, clock_rate, metropolis_weight
 from colme.errors import MethodError
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
-from colme.pruning import Intervals
 from colme.testing._promises import Case
 from tests.support.recordings import recording_like_a_scenario
 

@@ -28,8 +28,8 @@ from colme.confidence import (
 )
 from colme.errors import ColmeError, MethodError
 from colme.graphs import from_edges, random_regular_graph
+from colme.methods import kernel
 from colme.methods.intervals import IntervalMethod, parted
-from colme.methods.toolkit import kernel
 
 ALPHA = 0.1
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colme._core.edges import KeptEdges
 from colme.graphs import complete_graph, from_edges, gnp_random_graph, random_regular_graph
-from colme.pruning import KeptEdges
 from tests.support.edges import (
     BLOCK,
     GRAPHS,

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 import colme
-from colme._core.structs import Configuration
 from colme.cli.fields import field_docs
+from colme.support.structs import Configuration
 from tools.site.docstrings import SEE_ALSO, Names
 from tools.site.public import public_names, resolve
 

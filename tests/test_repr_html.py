@@ -13,9 +13,9 @@ import pytest
 
 import colme
 from colme import Census, CLColME, CollaborativeMean, Local, Scenario, simulate
-from colme._core.html_table import html_fragment, html_table, number
 from colme.metrics import METRICS
 from colme.sim.trace import Traces
+from colme.support.tables import html_fragment, html_table, number
 from tests.support.made_results import made_result
 
 HOSTILE = (

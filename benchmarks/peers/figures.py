@@ -14,7 +14,6 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocat
 from benchmarks.peers.results import Cell, PeerResults
 from benchmarks.peers.scaling import Cost
 from benchmarks.peers.tables import REAL, SHUFFLED
-from colme._core.files import write_whole
 from colme.lab.plots import STYLE, save
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import (
@@ -32,6 +31,7 @@ from colme.lab.plots._style import (
     canvas,
     plain,
 )  # fmt: skip
+from colme.support.files import write_whole
 
 LOOKS: dict[str, Look] = {
     "colme": Look(VERMILION, SOLID, 2.0),

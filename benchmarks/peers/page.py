@@ -15,8 +15,8 @@ from benchmarks.peers.scaling import LIMIT
 from benchmarks.peers.tables import IN_TIME, MADE, REAL, SHUFFLED
 from benchmarks.peers.trials import SMALL
 from benchmarks.report import DOCS, markdown
-from colme._core.files import write_whole
 from colme.data.held_out import HELD_OUT
+from colme.support.files import write_whole
 
 HEAD = """# Beside its peers
 

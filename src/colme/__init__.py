@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from colme import metrics as metrics
     from colme import node as node
     from colme import online as online
-    from colme import pruning as pruning
     from colme import recording as recording
     from colme import samples as samples
     from colme import scenario as scenario
@@ -75,7 +74,7 @@ _HOME = {
     "estimate": "colme.data.estimate",
 }
 __all__ = [*_HOME]
-_MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online", "pruning",
+_MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "metrics", "node", "online",
             "recording", "samples", "scenario", "sim", "sklearn", "spectrum", "testing", "lab")  # fmt: skip
 
 

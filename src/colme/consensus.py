@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import agent_at, block_of
 from colme._core.jit import equation, kernel
-from colme._core.neighbor_table import agent_at, block_of
 from colme._core.team import Neighborhood
 from colme.errors import MethodError, one_of
 

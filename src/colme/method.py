@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.lazy_pruning import ReferenceMeans
-from colme._core.structs import Configuration
+from colme._core.edges import Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
 from colme.moments import Moments
-from colme.neighbors import Neighbors
 from colme.samples import running_mean
+from colme.support.structs import Configuration
 
 Inbox = dict[Hashable, Any]
 """Messages by sender."""
@@ -276,7 +275,7 @@ class State(ABC):
 
 
 class NeighborState(State):
-    """A state with graph operations in NumPy (`colme.neighbors`): sums over neighbors, cuts, and their metrics.
+    """A state with graph operations in NumPy (`colme._core.edges`): sums over neighbors, cuts, and their metrics.
 
     >>> import colme
     >>> class AroundState(NeighborState):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.structs import Configuration
 from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
+from colme.support.structs import Configuration
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli", "exponential")
 ASSIGNMENTS = ("equal", "random", "blocks")

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import is_missing
 from colme.data.estimate import estimate_moments
 from colme.data.moments import RunningMoments
 from colme.data.read.arrow_columns import JOINT
 from colme.data.read.table import Names
 from colme.data.report.result import Result
 from colme.errors import DataError, missing_extra, shorten
+from colme.support.columns import is_missing
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin

@@ -19,7 +19,6 @@ import pytest
 from rich.cells import cell_len
 
 from colme import cli
-from colme._core.text import safe_name
 from colme.cli import _row_progress
 from colme.cli._agent_table import print_agents
 from colme.cli.estimate_command import Duration, duration_text
@@ -28,6 +27,7 @@ from colme.data.report.output import csv_of, json_of, save_result
 from colme.data.report.result import Summary
 from colme.data.report.sentences import decimals, headline, most_changed, number_format, sentences
 from colme.errors import DataError, RunError
+from colme.support.tables import safe_name
 from tests.support.made_results import made_result
 from tests.support.spreadsheets import write_xlsx
 

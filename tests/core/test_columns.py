@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import colme
-from colme._core.columns import check_columns, is_missing, open_table, row_name
 from colme.errors import ColmeError, ColumnError
 from colme.methods import Local
+from colme.support.columns import check_columns, is_missing, open_table, row_name
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

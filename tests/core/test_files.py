@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colme._core.files import read_arrays, write_arrays, write_text, write_whole
 from colme.errors import ColmeError
+from colme.support.files import read_arrays, write_arrays, write_text, write_whole
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def report(result):
 PRUNE = """
 import numpy as np
 import colme
-from colme.pruning import KeptEdges
+from colme._core.edges import KeptEdges
 from colme.samples import observe_some
 n = 12
 ring = (np.arange(n)[:, None] + [-2, -1, 1, 2]) % n

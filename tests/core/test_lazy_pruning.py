@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import colme
-from colme._core import lazy_pruning
-from colme._core.lazy_pruning import ReferenceMeans
+from colme._core import edges as lazy_pruning
+from colme._core.edges import KeptEdges, ReferenceMeans
 from colme._core.team import Neighborhood
 from colme.graphs import random_regular_graph
 from colme.methods import Method
-from colme.pruning import KeptEdges
 from tests.support.edges import Walk, assert_same_bits, walks
 from tests.support.examples import examples
 from tests.support.runs import run_of

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colme._core import jit, neighbor_table
+from colme._core import edges as neighbor_table
+from colme._core import jit
+from colme._core.edges import KeptEdges
 from colme._core.jit import kernel
 from colme.graphs import Graph, complete_graph, gnp_random_graph, random_regular_graph
-from colme.pruning import KeptEdges
 from tests.support.edges import BLOCK, CHUNK, GRAPHS, LazyEdges
 
 SIZES = [1, 63, 64, 65, 1023, 1024, 1025, 3000]

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from colme._core.saved_state import from_arrays, from_bytes, from_plain, to_arrays, to_bytes, to_plain
 from colme.errors import CheckpointError
+from colme.support.saved import from_arrays, from_bytes, from_plain, to_arrays, to_bytes, to_plain
 
 
 class Part:

@@ -11,8 +11,8 @@ import colme
 from colme.errors import NodeError
 from colme.graphs import random_regular_graph
 from colme.lockstep import lockstep
+from colme.methods import Agent, IntervalMethod, Method, Place, Round
 from colme.methods.skeleton import OneHop, OneHopAgent
-from colme.methods.toolkit import Agent, IntervalMethod, Method, Place, Round
 from colme.node.core import Core
 from colme.node.lockstep import lockstep_over
 from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack, unpack
@@ -49,7 +49,7 @@ def test_numpy_gives_the_bits_of_the_per_agent_form() -> None:
 def test_a_world_offers_the_newest_samples() -> None:
     seen = []
 
-    class Watching(colme.methods.local.LocalState):  # type: ignore[name-defined]
+    class Watching(colme.methods.baselines.LocalState):  # type: ignore[name-defined]
         def step(self, world: Any) -> None:
             super().step(world)
             seen.append(world.newest)

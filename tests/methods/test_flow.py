@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
-from colme._core.neighbor_table import CUT
+from colme._core.edges import CUT
 from colme.consensus import agreed_flow, next_flow
 from colme.graphs import Graph, gnp_random_graph, random_regular_graph
 from colme.methods import Place
-from colme.methods.flow import PARTED, FlowAgent
+from colme.methods.consensus import PARTED, FlowAgent
 from colme.metrics import oracle_variance
 from colme.spectrum import stable_step
 from colme.testing import lockstep
@@ -95,7 +95,7 @@ def test_flows_move_with_their_slots_over_several_chunks() -> None:
     graph, scenario = gnp_random_graph(n, 8 / n, rng=1), colme.Scenario(n_agents=n, means=(0.0, 1.25), sigma=SIGMA)
     tight = colme.simulate(FLOW, scenario, graph=graph, steps=n_steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colme.pruning.KeptEdges.tighten", lambda self, flows=None: False)
+        patch.setattr("colme._core.edges.KeptEdges.tighten", lambda self, flows=None: False)
         loose = colme.simulate(FLOW, scenario, graph=graph, steps=n_steps)
     assert tight.wrong_edges[-1] < 0.1
     assert tight.final.estimate.tobytes() == loose.final.estimate.tobytes()

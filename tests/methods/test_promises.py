@@ -14,8 +14,8 @@ from colme.confidence import level_gamma
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round
 from colme.methods import METHODS, Method
+from colme.methods.baselines import LocalState
 from colme.methods.intervals import IntervalMethod
-from colme.methods.local import LocalState
 from colme.methods.skeleton import OneHop
 from colme.testing import PROMISES, check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference

@@ -16,9 +16,9 @@ import pytest
 
 import colme
 from colme import CColME, Census, CLColME, CollaborativeMean, Local
-from colme._core import files
 from colme.errors import CheckpointError
 from colme.graphs import random_regular_graph
+from colme.support import files
 from tests.online.test_model import assert_same, two_classes
 
 METHODS = (Local(), Census(), CLColME(level="agent"), CColME(level="agent", sigma=1.0))

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from colme import CColME, Census, CLColME, CollaborativeMean, Local
-from colme._core import files
 from colme.graphs import random_regular_graph
 from colme.online.guard import judge
+from colme.support import files
 from tests.online.test_model import assert_same, two_classes
 from tests.reference import online as reference
 

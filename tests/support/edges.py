@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from colme._core.lazy_pruning import ReferenceMeans
+from colme._core.edges import KeptEdges, ReferenceMeans
 from colme._core.team import Neighborhood
 from colme.graphs import (
     Graph,
@@ -19,7 +19,6 @@ from colme.graphs import (
     random_regular_graph,
     ring_lattice_graph,
 )
-from colme.pruning import KeptEdges
 
 Floats = NDArray[np.float64]
 Walk = tuple[Graph, NDArray[Any], list[Floats], list[float]]

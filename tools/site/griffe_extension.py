@@ -15,8 +15,8 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # griffe loads this file by its path
 
-from colme._core.structs import Configuration
 from colme.cli.fields import field_docs
+from colme.support.structs import Configuration
 from tools.site.docstrings import Names, as_markdown
 from tools.site.public import annotations_of, public_names, resolve
 

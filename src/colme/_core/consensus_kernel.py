@@ -1,7 +1,8 @@
 """The consensus kernel: many steps of pruning, restarting clocks, averaging and measuring errors in one call.
 
-`run_steps` makes step after step until a full check of the edges is needed (`colme._core.lazy_pruning`). Numbers of
-equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/flow.py` where it says so.
+`run_steps` makes step after step until a full check of the edges is needed (`colme._core.edges`). Numbers of
+equations are those of `methods/cl_colme.py`, and of `methods/c_colme.py` or `methods/consensus.py` where it says
+so.
 
 It is compiled as one kernel because at a few thousand agents calling several kernels per step from Python costs as much
 as drawing the samples. What a run does not have (weights, flows, gossip, gaps) is None, and the code for it is
@@ -15,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import CUT, ISOLATED, LOST, WRONG, block_of, bucket, check_candidates, slack_needed
 from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, lanes_like, read_eight
-from colme._core.lazy_pruning import bucket, check_candidates, slack_needed
-from colme._core.neighbor_table import CUT, ISOLATED, LOST, WRONG, block_of
 from colme._core.squared_errors import add_squared_errors, add_to_page, clear, error_of
 from colme.consensus import (
     START,

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
-from colme._core.saved_state import COMMON
 from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import Neighborhood
 from colme.census.change_detection import ChangeDetector
@@ -33,6 +32,7 @@ from colme.gossip import agents_heard, consensus_round, line_room, line_width, m
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.spectrum import stable_step
+from colme.support.saved import COMMON
 
 if TYPE_CHECKING:
     from colme.census.method import Census

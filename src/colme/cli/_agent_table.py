@@ -80,8 +80,8 @@ def _title(result: Result, top: int | None) -> str | None:
 
 def _columns(result: Result, top: int | None) -> dict[str, list[str]]:
     """The cells of all columns that have something to show."""
-    from colme._core.text import safe_name
     from colme.data.report.sentences import group_name, most_changed, number_format
+    from colme.support.tables import safe_name
 
     agents = most_changed(result, SHOWN) if top is None else _first(result, top)
     style, flags = number_format(result), result.flag_names()

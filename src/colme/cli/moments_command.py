@@ -37,9 +37,9 @@ def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **optio
       colme moments south.parquet --agent user --value seconds -o south.arrow
       colme estimate north.arrow south.arrow --report all.html
     """
-    from colme._core.files import write_whole
     from colme.data.partials import partial_moments, written_moments
     from colme.data.report.output import check_ending
+    from colme.support.files import write_whole
 
     _check_targets((file,), [output])
     check_ending(Path(output), (".arrow",))

@@ -350,7 +350,7 @@ def demo(
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.cli.live import live_rows
-    from colme.methods.modules import methods_by_name
+    from colme.methods.registry import methods_by_name
     from colme.node.demo import SIGMA, DemoErrors, run_demo
 
     errors, seen = [], []

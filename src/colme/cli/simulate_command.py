@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from colme._core.files import check_writable
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
@@ -16,6 +15,7 @@ from colme.lab.live_views import feed_of, fitting_messages, shown_together
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.live.page import write_page
 from colme.live.simulation import messages_of
+from colme.support.files import check_writable
 
 SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "lost_edges", "oracle_mse", "seeds",
          "error_rate", "wrong_edges")  # fmt: skip

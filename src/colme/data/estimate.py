@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from colme._core.columns import as_time
 from colme.confidence import check_probability
 from colme.data.fit.close import Close, spread_evidence
 from colme.data.fit.conjugate import ConjugateFit, ConjugateLocal, RateMixtureFit
@@ -57,6 +56,7 @@ from colme.data.read.table import Names, Table, read_moments, read_samples, unit
 from colme.data.report.result import FLAGS, Result, Summary
 from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
+from colme.support.columns import as_time
 
 Floats = NDArray[np.float64]
 LOG_N = "log n"

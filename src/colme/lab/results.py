@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from colme._core.files import write_text, write_whole
 from colme.errors import ColmeError, RunError, missing_extra
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
 from colme.lab.runs.store import RunStore
 from colme.lab.timing_runs import ratio_rows, sweeps_degree
 from colme.metrics import METRICS
+from colme.support.files import write_text, write_whole
 
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")

@@ -25,7 +25,7 @@ from colme.lab.results import experiment_of
 from colme.lab.text import parse_word
 from colme.live.simulation import SimulationFeed, frame_steps
 from colme.methods import Method
-from colme.methods.modules import methods_by_name
+from colme.methods.registry import methods_by_name
 from colme.scenario import Scenario, check_seed
 
 N_FRAMES = 400

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import Label
 from colme.errors import positive
 from colme.live.groups import GroupNumbers
 from colme.live.messages import VERSION, Codes, end, note, pack, short_name, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
+from colme.support.columns import Label
 
 if TYPE_CHECKING:
     from colme.live.widget import LiveWidget

@@ -16,8 +16,8 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from colme._core.files import write_text
 from colme.live.messages import join
+from colme.support.files import write_text
 
 _START = """
 const recording = document.getElementById("recording").textContent;

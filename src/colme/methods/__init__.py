@@ -1,33 +1,57 @@
-"""The methods: the papers', one file each, and our own (`colme.census`)."""
+"""The methods: the papers', one file each, and our own (`colme.census`); and all that a file with a new one needs.
 
-from typing import Any
+`skeleton` shows how a method fits together.
+"""
 
-import msgspec
-
+from colme._core.edges import agent_at, block_of
+from colme._core.jit import at, equation, kernel
 from colme.census.method import Census
-from colme.errors import one_of
-from colme.method import EVERYONE, Agent, ManySteps, Method, NeighborState, Place, State, World
+from colme.confidence import too_far
+from colme.graphs import Graph
+from colme.method import EVERYONE, Agent, Inbox, ManySteps, Method, NeighborState, Place, Round, State, World
 from colme.methods.b_colme import BColME
-from colme.methods.bayes import Bayes
+from colme.methods.baselines import Bayes, Local, Oracle
 from colme.methods.c_colme import CColME
 from colme.methods.cl_colme import CLColME
 from colme.methods.colme import ColME
-from colme.methods.local import Local
-from colme.methods.oracle import Oracle
-
-METHODS: tuple[type[Method], ...] = (Local, Oracle, Bayes, ColME, BColME, CColME, CLColME, Census)
-"""Every method: the published ones, our own, and the baselines."""
-
-
-def method_from(data: Any) -> Method:
-    """The method whose plain form, a dictionary with its tag as "method", this is."""
-    known = {str(each.__struct_config__.tag): each for each in METHODS}
-    tag = data.get("method") if isinstance(data, dict) else None
-    one_of(tag, known, "method")
-    return msgspec.convert(data, known[str(tag)])
-
+from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
+from colme.methods.intervals import IntervalAgent, IntervalMethod, IntervalState, PruningState, parted
+from colme.methods.registry import METHODS, method_from
 
 __all__ = [
-    "EVERYONE", "METHODS", "Agent", "BColME", "Bayes", "CColME", "CLColME", "Census", "ColME", "Local", "ManySteps",
-    "Method", "NeighborState", "Oracle", "Place", "State", "World", "method_from",
+    "EVERYONE",
+    "METHODS",
+    "Agent",
+    "BColME",
+    "Bayes",
+    "CColME",
+    "CLColME",
+    "Census",
+    "ColME",
+    "ConsensusAgent",
+    "ConsensusMethod",
+    "ConsensusState",
+    "Graph",
+    "Inbox",
+    "IntervalAgent",
+    "IntervalMethod",
+    "IntervalState",
+    "Local",
+    "ManySteps",
+    "Method",
+    "NeighborState",
+    "Oracle",
+    "Place",
+    "PruningState",
+    "Round",
+    "State",
+    "World",
+    "agent_at",
+    "at",
+    "block_of",
+    "equation",
+    "kernel",
+    "method_from",
+    "parted",
+    "too_far",
 ]  # fmt: skip

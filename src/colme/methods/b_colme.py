@@ -30,8 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import agent_at, block_of
 from colme._core.jit import at, equation, kernel, lanes_like, slp_kernel
-from colme._core.neighbor_table import agent_at, block_of
 from colme._core.team import Neighborhood
 from colme.errors import MethodError
 from colme.graphs import Graph

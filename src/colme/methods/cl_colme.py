@@ -11,7 +11,8 @@ From the perspective of agent a, at step t:
 For all agents at once (`colme._core.consensus_kernel`): y(t) = (1 - alpha) X(t) + alpha (I - bL(t)) y(t-1). No
 degrees, no divisions. Once only agents of one class are connected, every agent of a component tends to the mean of all
 samples of the component, which is what an oracle would say.
-With consensus="flow" steps (3) to (5) are those of `methods/flow.py`: the same sum over neighbors, and no clock.
+With consensus="flow" steps (3) to (5) are those of `methods/consensus.py` (flow updating): the same sum over
+neighbors, and no clock.
 
 Differences from the paper
     It does not state the clock. With alpha = (t-1)/t ("harmonic") the bias from before the separation decays like
@@ -39,8 +40,7 @@ from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, State, World
-from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
-from colme.methods.flow import FlowAgent
+from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState, FlowAgent
 from colme.spectrum import check_step, stable_step
 
 CONSENSUS = ("laplacian", "flow")

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import Intervals, KeptEdges, ReferenceMeans
 from colme._core.jit import kernel
-from colme._core.lazy_pruning import ReferenceMeans
 from colme.confidence import (
     BOUNDS,
     CUTS,
@@ -44,7 +44,6 @@ from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, NeighborState, Place, State, World
 from colme.moments import add_sample
-from colme.pruning import Intervals, KeptEdges
 
 VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
   title  = {Variance-Aware {ColME}},
@@ -365,7 +364,7 @@ class IntervalAgent(Agent):
     """Per-agent form of a method that compares intervals.
 
     >>> from colme.methods.skeleton import OneHop
-    >>> from colme.methods.toolkit import Place
+    >>> from colme.methods import Place
     >>> place = Place(agent=0, neighbors=(1,), n_agents=2, n_edges=1, auto_step=1.0, sigma=2.0)
     >>> agent = OneHop(level="agent").agent(place)
     >>> agent.observe(3.0)
@@ -437,7 +436,7 @@ def parted(mine: AgentIntervals, theirs: AgentIntervals, test: DifferenceTest | 
     test    the difference test, if the method has one
 
     >>> from colme.methods.skeleton import OneHop
-    >>> from colme.methods.toolkit import Place
+    >>> from colme.methods import Place
     >>> place = Place(agent=0, neighbors=(1,), n_agents=2, n_edges=1, auto_step=1.0, sigma=0.1)
     >>> agents = [OneHop().agent(place) for _ in range(2)]
     >>> for agent, sample in zip(agents, (0.0, 9.0), strict=True):

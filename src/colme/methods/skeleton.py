@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from colme.methods.toolkit import (
+from colme.methods import (
     Agent,
     Graph,
     IntervalAgent,

@@ -1,4 +1,4 @@
-"""What an agent must keep to go on after a restart, as bytes: see `colme._core.saved_state`."""
+"""What an agent must keep to go on after a restart, as bytes: see `colme.support.saved`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from colme._core.saved_state import from_bytes as from_bytes
-from colme._core.saved_state import from_plain as thaw
-from colme._core.saved_state import to_bytes as to_bytes
-from colme._core.saved_state import to_plain as freeze
 from colme.errors import CheckpointError, shorten
+from colme.support.saved import from_bytes as from_bytes
+from colme.support.saved import from_plain as thaw
+from colme.support.saved import to_bytes as to_bytes
+from colme.support.saved import to_plain as freeze
 
 __all__ = ["check_same", "freeze", "from_bytes", "thaw", "to_bytes"]
 

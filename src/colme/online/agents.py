@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import Label, Labels
 from colme.confidence import DifferenceTest
 from colme.consensus import START
 from colme.errors import UnknownAgent, nearest
@@ -38,6 +37,7 @@ from colme.online.kernel import (
     unlink_all,
     unlink_pair,
 )
+from colme.support.columns import Label, Labels
 
 _ASKED = 10_000
 """Labels that are searched for the nearest one to an unknown label."""

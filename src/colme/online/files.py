@@ -1,4 +1,4 @@
-"""A model in one file: its configuration as JSON, everything else as arrays; see `colme._core.files`."""
+"""A model in one file: its configuration as JSON, everything else as arrays; see `colme.support.files`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import Label
 from colme.errors import CheckpointError
 from colme.method import Method
 from colme.methods import method_from
 from colme.online.agents import SNAPSHOT, AgentTable, lines
 from colme.online.kernel import PRESENT
+from colme.support.columns import Label
 
 FORMAT = "colme online 1"
 

@@ -52,9 +52,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
-from colme._core.files import read_arrays, write_arrays
-from colme._core.html_table import html_fragment, html_table, interval, number
 from colme._core.random import key_of
 from colme.confidence import check_probability
 from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
@@ -68,6 +65,9 @@ from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, Parameters, f
 from colme.online.rules import Rule, rule_of
 from colme.online.views import AgentView
 from colme.scenario import check_seed
+from colme.support.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
+from colme.support.files import read_arrays, write_arrays
+from colme.support.tables import html_fragment, html_table, interval, number
 
 _FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
 _MOST_WAITING = 256

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.saved_state import from_arrays, to_arrays
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_quantiles, posteriors
@@ -45,6 +44,7 @@ from colme.online.kernel import (
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
+from colme.support.saved import from_arrays, to_arrays
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import Label, as_label
 from colme.online.agents import AgentTable
+from colme.support.columns import Label, as_label
 
 T = TypeVar("T")
 

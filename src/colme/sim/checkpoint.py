@@ -1,7 +1,7 @@
 """Checkpoints of a run. That of a plain run is one file. A team writes one file per worker, its part, and then the
 checkpoint itself, which names them: a crash leaves the old checkpoint with its parts, or the new one.
 
-Parts hold rows by agent (`colme._core.saved_state`), so that a run can be continued by another number of workers.
+Parts hold rows by agent (`colme.support.saved`), so that a run can be continued by another number of workers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.files import read_arrays, write_arrays
-from colme._core.saved_state import COMMON
 from colme._core.team import Block
 from colme.errors import CheckpointError, shorten
+from colme.support.files import read_arrays, write_arrays
+from colme.support.saved import COMMON
 
 FORMAT, PART_FORMAT = "colme checkpoint 5", "colme checkpoint part 5"
 

@@ -17,7 +17,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.saved_state import from_arrays, splits, to_arrays
 from colme._core.team import Neighborhood, Team
 from colme.errors import CheckpointError
 from colme.graphs import Graph, GraphPart, GraphTotals
@@ -30,6 +29,7 @@ from colme.sim.recorder import Recorder
 from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.trace import Final, RunArguments, Trace
 from colme.spectrum import smoothness
+from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
 """Seconds between two calls of the progress callback."""

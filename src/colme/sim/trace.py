@@ -13,8 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.files import read_arrays, write_arrays
-from colme._core.html_table import html_fragment, html_table, number
 from colme.errors import CheckpointError, ColmeError, missing_extra, whole
 from colme.graphs import Graph
 from colme.method import named
@@ -22,6 +20,8 @@ from colme.methods import METHODS, Method, method_from
 from colme.metrics import METRICS
 from colme.recording import Recording
 from colme.scenario import Scenario
+from colme.support.files import read_arrays, write_arrays
+from colme.support.tables import html_fragment, html_table, number
 
 FORMAT = "colme trace 1"
 _SOMETIMES = ("truth", "probability", "lower", "upper")

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from colme._core.columns import is_missing, row_name
 from colme.data.read import label_codes
 from colme.data.read.batches import MISSING
 from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
+from colme.support.columns import is_missing, row_name
 
 EXACT = 2**53
 """Whole numbers below this are exact as floats."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from colme._core.columns import check_columns
 from colme.errors import missing_extra
+from colme.support.columns import check_columns
 
 try:
     import pyarrow as pyarrow

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.columns import TABLE, check_columns
 from colme.data.moments import N_FOLDS, OLDEST, AgentMoments, FoldMoments, are_binary, resolution_of
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.reader import HEAVIEST, mean_covariates, no_label, rows_left_out
 from colme.data.read.table import Names, unit_unknown
 from colme.data.thinning import refolded
 from colme.errors import ColmeError, DataError, missing_extra
+from colme.support.columns import TABLE, check_columns
 
 try:
     import narwhals as nw

@@ -9,13 +9,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from colme._core.columns import row_name
 from colme.data.read import batches
 from colme.data.read.arrow_columns import EXACT, as_array
 from colme.data.read.batches import Batch, BatchSource
 from colme.data.read.file_errors import damaged, empty
 from colme.data.read.format import TableFormat
 from colme.errors import DataError, missing_extra, one_of, shorten
+from colme.support.columns import row_name
 
 MOST_UNPACKED = 1 << 30
 """Bytes of a spreadsheet without its compression; a million rows of ten columns have about 0.4 GB."""

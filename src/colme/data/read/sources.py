@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from colme._core.columns import TABLE, check_lengths, open_table
 from colme.data.read import batches
 from colme.data.read.arrow_columns import as_array
 from colme.data.read.batches import Batch, BatchSource
@@ -14,6 +13,7 @@ from colme.data.read.batches import pyarrow as pa
 from colme.data.read.files import check_unused, open_file
 from colme.data.read.format import PLAIN, TableFormat
 from colme.errors import DataError, shorten
+from colme.support.columns import TABLE, check_lengths, open_table
 
 
 def open_source(source: Any, form: TableFormat = PLAIN) -> BatchSource:

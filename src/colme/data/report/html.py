@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from colme._core.html_table import html_fragment, html_table, interval, number
 from colme.data.report.result import Result
 from colme.data.report.sentences import any_changed, group_name, headline, most_changed, number_format, sentences
+from colme.support.tables import html_fragment, html_table, interval, number
 
 LISTED = 10
 """Agents in the table."""

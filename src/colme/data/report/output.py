@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from colme._core.files import check_writable, write_whole
 from colme.data.report.result import Result
 from colme.errors import DataError, missing_extra
+from colme.support.files import check_writable, write_whole
 
 ENDINGS = (".parquet", ".csv", ".json")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

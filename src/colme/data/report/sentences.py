@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colme._core.text import NAME_LENGTH, safe_name
 from colme.data.report.result import Result, Summary
+from colme.support.tables import NAME_LENGTH, safe_name
 
 NAMED = 5
 """Agents that a sentence lists by name."""

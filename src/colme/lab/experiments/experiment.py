@@ -31,16 +31,16 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from colme._core.structs import Configuration, read_toml
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import check_graph_names
 from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
-from colme.methods.modules import methods_by_name
+from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
+from colme.support.structs import Configuration, read_toml
 
 FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
                 "stability", "timing", "relative", "trust", "census")  # fmt: skip

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme._core.structs import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import find_graph
 from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
 from colme.methods import METHODS, CLColME, Method
 from colme.scenario import Scenario, check_seed
+from colme.support.structs import Configuration
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label

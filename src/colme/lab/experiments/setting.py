@@ -12,7 +12,6 @@ import numpy as np
 
 import colme
 from colme import graphs
-from colme._core.structs import Configuration
 from colme.errors import ColmeError, ExperimentError, one_of, positive, shorten, whole
 from colme.graphs import DEFAULT_DEGREE, Graph
 from colme.lab.experiments.graph_files import digest_of, is_graph_file, read_graph
@@ -20,6 +19,7 @@ from colme.methods import Method
 from colme.scenario import Scenario, check_seed
 from colme.sim.prepare import EXCHANGE, first_graph
 from colme.sim.recorder import recorded_steps
+from colme.support.structs import Configuration
 
 GRAPHS = ("regular", "gnp", "ring", "small-world", "complete")
 MOST_STEPS = 10**9

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from colme._core import structs
-from colme._core.structs import accept, reason_of
 from colme.errors import ExperimentError, one_of, shorten
+from colme.support import structs
+from colme.support.structs import accept, reason_of
 
 
 def combinations(

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.files import write_text
-from colme._core.text import safe_name
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import (
     any_changed,
@@ -29,6 +27,8 @@ from colme.data.report.sentences import (
     sentences,
 )
 from colme.lab.provenance import versions
+from colme.support.files import write_text
+from colme.support.tables import safe_name
 
 MOST = 2000
 """Agents in the table, at most."""

@@ -17,7 +17,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from colme._core.files import write_text
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
 from colme.lab.live_views import feed_of, fitting_messages
@@ -30,6 +29,7 @@ from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, w
 from colme.lab.text import Row, text_of
 from colme.lab.timing_runs import ratio_rows
 from colme.live.page import page
+from colme.support.files import write_text
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip

@@ -14,12 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from colme._core.text import safe_name
 from colme.data.report.result import Result
 from colme.data.report.sentences import group_name
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade
+from colme.support.tables import safe_name
 
 LISTED = 40
 """Up to this many agents, each one has a line with its name."""

@@ -17,9 +17,9 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
-from colme._core.files import write_whole
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab.plots._style import STYLE
+from colme.support.files import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
 PICTURES = (".svg", ".pdf", ".png")

@@ -24,7 +24,7 @@ from colme.lab.provenance import versions
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.warm_up import warm_up
 from colme.lab.timing_runs import measure_repeatedly
-from colme.methods.modules import methods_by_name
+from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.sim.engine import Interrupted, Progress
 from colme.sim.prepare import prepare_run

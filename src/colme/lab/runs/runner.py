@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colme._core.files import write_whole
 from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiments.experiment import Experiment
@@ -30,6 +29,7 @@ from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
 from colme.sim.prepare import check_team
 from colme.sim.simulation import available_cores
+from colme.support.files import write_whole
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 GRAPHS, MODULES = "graphs", "modules"

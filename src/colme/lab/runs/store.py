@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from colme._core.files import flush, write_text
-from colme._core.structs import read_toml
 from colme.errors import RunError, missing_extra
 from colme.sim.engine import Interrupted
+from colme.support.files import flush, write_text
+from colme.support.structs import read_toml
 
 try:
     import fcntl

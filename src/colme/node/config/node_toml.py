@@ -35,15 +35,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme._core.structs import Configuration, convert_fields, located, read_toml
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.methods import Method
-from colme.methods.modules import methods_by_name
+from colme.methods.registry import methods_by_name
 from colme.node.config import presets
 from colme.node.config.tables import Estimates, GatewayTable, Join, Limits, Neighbor, Samples, Tls
 from colme.node.messages.adapters import most_items
 from colme.node.messages.membership import MOST_MEMBERSHIP_BYTES
 from colme.node.names import Endpoint, check_name, is_unspecified
+from colme.support.structs import Configuration, convert_fields, located, read_toml
 
 
 class NodeConfig(Configuration, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ import math
 from pathlib import Path
 from typing import ClassVar
 
-from colme._core.structs import Configuration
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.node.config.presets import DEGREE, MOST_THREADS, SECONDS, TICK_RATES, max_degree
 from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
 from colme.node.readings import WILD
+from colme.support.structs import Configuration
 
 SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
 MOST_AGENTS = 1_000_000

@@ -20,8 +20,7 @@ from colme.confidence import MEAN
 from colme.errors import MethodError, NodeError, shorten
 from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage, student
 from colme.method import Agent, Method, Place, named
-from colme.methods.consensus import ConsensusAgent, ConsensusMessage
-from colme.methods.flow import FlowAgent, FlowMessage
+from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
 from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
 from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like

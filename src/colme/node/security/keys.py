@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from colme._core.files import write_whole
 from colme.errors import NodeError, missing_extra, whole
 from colme.node.names import check_file_name, check_name
 from colme.node.security.identity import check_private
+from colme.support.files import write_whole
 
 try:
     from cryptography import x509

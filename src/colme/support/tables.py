@@ -6,16 +6,28 @@ so a table is readable on a light and on a dark background. Every text is escape
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from colme._core.text import safe_name
+from colme.errors import printable
 
+NAME_LENGTH = 40
+"""Width of an agent's name in a sentence or a table, in characters."""
 SENTENCE_LENGTH = 600
 _LINE = "1px solid rgba(128,128,128,.4)"
 _CELL = "padding:2px 10px 2px 0;vertical-align:top"
+
+
+def safe_name(name: object, length: int = NAME_LENGTH) -> str:
+    """A name from the user's data, `printable`; long ones end in "…". East Asian wide characters count as two."""
+    text = printable(str(name)[: length + 1])  # every character counts: what comes later is not shown
+    ends = list(itertools.accumulate(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text))
+    return text if not ends or ends[-1] <= length else text[: bisect.bisect_right(ends, length - 1)] + "…"
 
 
 def number(value: Any, style: str = "") -> str:

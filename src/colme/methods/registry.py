@@ -1,4 +1,4 @@
-"""`methods_by_name`: all methods, including those defined in Python files of the user's own.
+"""All methods by name, including those defined in Python files of the user's own.
 
 Experiment files and node.toml list such files under `modules`.
 """
@@ -10,9 +10,29 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from colme.errors import ColmeError
-from colme.methods import METHODS, Method
+import msgspec
+
+from colme.census.method import Census
+from colme.errors import ColmeError, one_of
+from colme.method import Method
+from colme.methods.b_colme import BColME
+from colme.methods.baselines import Bayes, Local, Oracle
+from colme.methods.c_colme import CColME
+from colme.methods.cl_colme import CLColME
+from colme.methods.colme import ColME
+
+METHODS: tuple[type[Method], ...] = (Local, Oracle, Bayes, ColME, BColME, CColME, CLColME, Census)
+"""Every method: the published ones, our own, and the baselines."""
+
+
+def method_from(data: Any) -> Method:
+    """The method whose plain form, a dictionary with its tag as "method", this is."""
+    known = {str(each.__struct_config__.tag): each for each in METHODS}
+    tag = data.get("method") if isinstance(data, dict) else None
+    one_of(tag, known, "method")
+    return msgspec.convert(data, known[str(tag)])
 
 
 def methods_by_name(

@@ -1,0 +1,791 @@
+"""The edges of a graph that can only lose them: their layout for kernels, pruning, and lazy pruning.
+
+`KeptEdges` is a graph as kernels read it: an edge is kept as long as the confidence intervals of its two agents touch,
+or their means do not differ. `Neighbors` is the same for methods written in NumPy.
+
+# The layout
+
+A slot is one entry of the table: the place of one neighbor of one agent among the visible agents, which in a plain run
+is its number (`colme._core.team.Neighborhood`). A table has rows for the own agents of one worker. Rows are stored in
+blocks of 64; a block holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the
+largest degree in it:
+
+    neighbor number j of row 64 B + l   ->   slots[offsets[B] + 64 j + l]
+
+A slot that is empty or cut points to its own agent, whose difference to itself is zero: no kernel asks whether an edge
+is alive, and cutting writes two numbers. The neighbors of an agent never change their order, so neither does a sum's
+rounding.
+
+Row a is agent a at first. When many edges are cut, `tighten` drops their slots and sorts the rows of each chunk of 1024
+agents by degree, so that blocks become as narrow as their agents' degrees: row i then belongs to the agent at place
+order[i] of its chunk, whose row is at places[..] of the chunk.
+
+# Exact lazy pruning
+
+At each step only the edges that could have been parted since the last full check are checked.
+The means X0 of some earlier step are kept as a reference. At a full check, with threshold T0 = 2 R(t0), an edge has
+slack s = T0 - |X0_a - X0_b|. Later no mean is further than D = max |X - X0| from the reference, so an edge can only be
+parted at t if
+
+    s < 2 D + (T0 - T(t)).
+
+Edges with little slack, the candidates, are kept in a list, in buckets by slack; a step checks the buckets below that
+number. The next full check comes when the number outgrows the list, or when checking candidates has cost as much. The
+edges that are cut are the same, to the bit, as when all are checked (a Verlet list, as in molecular dynamics; `skin` is
+its word for the slack below which the list is complete). The inequality holds whichever step the reference is from, so
+the methods of a run share one, and the largest displacement D is measured once for all of them.
+
+The workers of a team (`colme._core.team`) each have a list of the edges of their own agents, and an edge between two
+workers is in both lists. All of them make full checks at the same steps, because the reference is a common one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from colme._core.jit import CHUNK, LANES, at, equation, helper, kernel, lanes_like
+from colme._core.team import Neighborhood
+from colme.confidence import DifferenceTest, apart, too_far
+from colme.graphs import Graph
+
+f32, u16, u32, u64 = np.float32, np.uint16, np.uint32, np.uint64
+
+WRONG, LOST, ISOLATED, CUT = range(4)
+"""The tally of the own agents: ends of living edges between classes, ends of cut edges within a class, agents without
+an edge, and edges cut at this step."""
+
+
+class NeighborTable(NamedTuple):
+    """The arrays of one graph, as kernels take them; kernels change them in place."""
+
+    at: Any
+    """The place of the first own agent among the visible ones; that of agent a is at + a."""
+    slots: NDArray[np.uint32]
+    """Places of neighbors; an agent's own place where an edge is cut or missing."""
+    pairs: NDArray[np.uint64]
+    """The same memory, two slots per number."""
+    offsets: NDArray[np.int64]
+    """Where each block begins in `slots`; one more for the end of the last."""
+    order: NDArray[np.uint16]
+    """The agent of each row, counted within its chunk."""
+    places: NDArray[np.uint16]
+    """The row of each agent, counted within its chunk."""
+    degree: NDArray[Any]
+    """Living neighbors of each visible agent."""
+    cut_now: NDArray[np.uint8]
+    """1 for own agents that lost an edge at this step."""
+    tally: NDArray[np.int64]
+    """Counts of edges, see WRONG, LOST, ISOLATED, CUT."""
+    class_: NDArray[Any]
+    """The true class of each visible agent, for the tally."""
+
+
+@equation
+def block_of(offsets: Any, block: Any, n: Any) -> Any:
+    """(first row, rows, first slot, width) of a block."""
+    start = u64(block) << u64(6)
+    first = u64(offsets[block])
+    return start, min(u64(64), n - start), first, (u64(offsets[block + u64(1)]) - first) >> u64(6)
+
+
+@equation
+def agent_at(order: Any, row: Any) -> Any:
+    """The agent of a row."""
+    return (row >> u64(10) << u64(10)) + u64(order[row])
+
+
+@kernel
+def _lay_out(indptr, indices, at, offsets, slots, class_):
+    """Fill the slots; returns how many neighbors are of another class."""
+    n, wrong = u64(indptr.size - 1), 0
+    for block in range(u64(offsets.size - 1)):
+        start, _, first, width = block_of(offsets, block, n)
+        for lane in range(u64(64)):
+            a, degree, k = start + u64(lane), u64(0), u64(0)
+            if a < n:
+                k = u64(indptr[a])
+                degree = u64(indptr[a + u64(1)]) - k
+            for j in range(degree):
+                b = indices[k + u64(j)]
+                wrong += int(class_[u64(at) + a] != class_[b])
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = b
+            for j in range(degree, width):
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
+    return wrong
+
+
+@kernel
+def tighten(at, slots, offsets, order, places, degree, flows):
+    """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
+    there are any, stay with their slots. Degrees are those of the own agents, the first of which is at place `at`."""
+    n, n_rows = u64(degree.size), u64(order.size)
+    old_first = u64(0)
+    for chunk in range((n_rows + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        end = min(n_rows, base + u64(CHUNK))
+        first_block, last_block = base >> u64(6), end >> u64(6)
+        old = slots[old_first : u64(offsets[last_block])].copy()
+        if flows is not None:
+            old_flows = flows[old_first : u64(offsets[last_block])].copy()
+        old_offsets = offsets[first_block : last_block + u64(1)].copy()
+        old_offsets[0] = old_first
+        old_places = places[base:end].copy()
+        _sort_rows(order, places, degree, base, end, n)
+        for block in range(first_block, last_block):
+            first, width = u64(offsets[block]), u64(0)
+            for lane in range(u64(64)):
+                a = agent_at(order, (block << u64(6)) + u64(lane))
+                if a < n:
+                    width = max(width, u64(degree[a]))
+            for lane in range(u64(64)):
+                a = agent_at(order, (block << u64(6)) + u64(lane))
+                row = u64(old_places[a - base])
+                _, _, old_start, old_width = block_of(old_offsets, row >> u64(6), n)
+                k = u64(0)
+                for j in range(old_width):
+                    place = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
+                    b = old[place]
+                    if b != u32(u64(at) + a):
+                        slots[first + (k << u64(6)) + u64(lane)] = b
+                        if flows is not None:
+                            flows[first + (k << u64(6)) + u64(lane)] = old_flows[place]
+                        k += u64(1)
+                for j in range(k, width):
+                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
+                    if flows is not None:
+                        flows[first + (u64(j) << u64(6)) + u64(lane)] = 0.0
+            if block + u64(1) == last_block:
+                old_first = u64(offsets[last_block])
+            offsets[block + u64(1)] = first + (width << u64(6))
+
+
+@helper
+def _sort_rows(order, places, degree, base, end, n):
+    """Largest degree first, agents of equal degree by number; rows beyond the last agent stay at the end."""
+    most = u64(0)
+    for a in range(base, min(end, n)):
+        most = max(most, u64(degree[a]))
+    starts = np.zeros(most + u64(2), np.int64)
+    for a in range(base, min(end, n)):
+        starts[most - u64(degree[a]) + u64(1)] += 1
+    for d in range(most + u64(1)):
+        starts[d + u64(1)] += starts[d]
+    for a in range(base, end):
+        place = a - base
+        if a < n:
+            d = most - u64(degree[a])
+            place = u64(starts[d])
+            starts[d] += 1
+        order[base + place] = u16(a - base)
+        places[a] = u16(place)
+
+
+@helper
+def cut(table, a, b):
+    """Cut the edge between the agents at places a and b at those of its ends that are own agents, and keep the tally.
+
+    Where only one is, another worker cuts the other end: it compares the same two means."""
+    slots, degree, tally, class_ = table.slots, table.degree, table.tally, table.class_
+    at, n = u64(table.at), u64(table.cut_now.size)
+    for end, other in ((a, b), (b, a)):
+        own = end - at
+        if own >= n:  # also where end < at: these numbers have no sign
+            continue
+        row = agent_at(table.places, own)
+        _, _, first, width = block_of(table.offsets, row >> u64(6), n)
+        for j in range(width):
+            k = first + (u64(j) << u64(6)) + (row & u64(63))
+            if slots[k] == u32(other):
+                slots[k] = u32(end)
+        degree[end] -= 1
+        table.cut_now[own] = 1
+        tally[ISOLATED] += int(degree[end] == 0)
+        if class_[a] != class_[b]:
+            tally[WRONG] -= 1
+        else:
+            tally[LOST] += 1
+    tally[CUT] += 1
+
+
+@kernel
+def _compress(at, slots, offsets, places, indptr, indices, of_slots, of_edges):
+    """The living edges, agent by agent; if slots have values, also those. The indices may be written over the slots: a
+    chunk of rows is never longer than its slots."""
+    n = u64(indptr.size - 1)
+    for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        end = min(n, base + u64(CHUNK))
+        begin = u64(offsets[base >> u64(6)])
+        old = slots[begin : u64(offsets[(end + u64(63)) >> u64(6)])].copy()
+        for a in range(base, end):
+            row = agent_at(places, u64(a))
+            _, _, first, width = block_of(offsets, row >> u64(6), n)
+            k = u64(indptr[a])
+            for j in range(width):
+                place = first + (u64(j) << u64(6)) + (row & u64(63))
+                b = old[place - begin]
+                if b != u32(u64(at) + u64(a)):
+                    indices[k] = b
+                    if of_slots is not None:
+                        of_edges[k] = of_slots[place]
+                    k += u64(1)
+
+
+def compress(
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any], *,
+    in_place: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
+    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors; written over the slots,
+    if these are not needed any more."""
+    indptr = _row_ends(degree)
+    indices = slots[: indptr[-1]] if in_place else np.empty(indptr[-1], np.uint32)
+    _compress(at, slots, offsets, places, indptr, indices, None, None)
+    return indptr, indices
+
+
+def compress_values(
+    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any],
+    values: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """The values of slots, in the order of `compress`."""
+    indptr = _row_ends(degree)
+    out = np.empty(indptr[-1])
+    _compress(at, slots, offsets, places, indptr, np.empty(len(out), np.uint32), values, out)
+    return out
+
+
+def _row_ends(degree: NDArray[Any]) -> NDArray[np.int64]:
+    """Where the rows of agents with these degrees begin; one more for the end of the last."""
+    indptr = np.zeros(degree.size + 1, np.int64)
+    np.cumsum(degree, out=indptr[1:])
+    return indptr
+
+
+@kernel
+def lay_out_values(indptr, values, offsets, out):
+    """Values of edges, agent by agent, at the slots of a table whose row a is agent a."""
+    n = u64(indptr.size - 1)
+    out[:] = 0.0
+    for a in range(n):
+        _, _, first, _ = block_of(offsets, u64(a) >> u64(6), n)
+        for k in range(u64(indptr[a + u64(1)] - indptr[a])):
+            out[first + (u64(k) << u64(6)) + (u64(a) & u64(63))] = values[u64(indptr[a]) + u64(k)]
+
+
+def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+    """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
+    n_blocks = -(-graph.n_agents // LANES)
+    width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
+    offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
+    slots = np.empty(offsets[-1], np.uint32)
+    wrong = _lay_out(graph.indptr, graph.indices, at, offsets, slots, class_)
+    return slots, offsets, wrong
+
+
+def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """(order, places) of a table whose row a is agent a."""
+    order = np.resize(np.arange(CHUNK, dtype=np.uint16), -(-n_agents // LANES) * LANES)
+    return order, order.copy()
+
+
+BUCKETS = 256
+FULL_CHECK = 30.0
+"""Cost of a full check, in checks of candidates per agent."""
+NEAR_ENOUGH = 1.0 / 16.0
+"""A full check keeps the reference if no mean is further from it than this share of the slack that it lists."""
+MARGIN = 1e-6
+"""Relative: more than float32 rounds off a difference."""
+
+
+@kernel
+def _measure_displacements(means, reference, out):
+    """out[i] = max |means[i] - reference|."""
+    n = u64(reference.size)
+    most = lanes_like(means)
+    for i in range(means.shape[0]):
+        for lane in range(u64(LANES)):
+            most[lane] = 0.0
+        for block in range((n + u64(63)) >> u64(6)):
+            start = u64(block) << u64(6)
+            for lane in range(min(u64(64), n - start)):
+                moved = abs(means[i, start + u64(lane)] - reference[start + u64(lane)])
+                most[lane] = moved if moved > most[lane] else most[lane]
+        out[i] = 0.0
+        for lane in range(u64(LANES)):
+            out[i] = max(out[i], most[lane])
+
+
+class ReferenceMeans:
+    """The means X0 of an earlier step, and the largest distance of later means from them."""
+
+    def __init__(self, hood: Neighborhood):
+        self.hood, self.means = hood, hood.array(np.float32)
+        self.version = 0  # how often they were set; 0: not yet
+        self._measured: tuple[int, int, int] | None = None
+        self._displacements = np.empty(0)
+
+    def set(self, mean: NDArray[np.float64]) -> None:
+        """To the means of all visible agents, or in a plain run of all agents."""
+        self.hood.mine(self.means)[:] = self.hood.mine(mean)
+        self.hood.refresh(self.means)
+        self.version += 1
+
+    def displacements(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
+        """D = max |X - X0| for the own agents' means of steps t, t + 1, ..; infinite as long as no reference is set.
+
+        The means of a step are the same for all methods of a run, so the answer is kept for the next one that asks;
+        with t=None it is always measured."""
+        what = None if t is None else (self.version, t, len(means))
+        if what is None or self._measured != what:
+            self._measured, self._displacements = what, np.full(len(means), np.inf)
+            if self.version:
+                _measure_displacements(means, self.hood.mine(self.means), self._displacements)
+                self._displacements = self.hood.team.greatest(self._displacements)
+        return self._displacements
+
+
+@kernel
+def _check_all(table, mean, radius, near, far, reference, found):
+    """Cut what is parted, and find the edges whose ends are further apart in the reference than `near`.
+
+    The float32 reference is small enough for the fastest cache; it finds all edges that may matter, and those further
+    apart than `far` are checked again exactly. Returns how many edges it found, and whether there was room for all."""
+    n, at_own, n_found, room = u64(table.cut_now.size), u64(table.at), u64(0), u64(found.shape[0])
+    near, far = f32(near), f32(far)
+    slots, offsets, order = table.slots, table.offsets, table.order
+    complete = True
+    for block in range(u64(offsets.size - 1)):
+        start, size, first, width = block_of(offsets, block, n)
+        for j in range(width):
+            if n_found + u64(LANES) > room:
+                n_found, complete = u64(0), False
+            any_far = False
+            for lane in range(size):
+                a = at_own + agent_at(order, start + u64(lane))
+                b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
+                distance = abs(reference[a] - reference[b])
+                any_far |= distance > far
+                # write always, count if it matters: no branch for the processor to guess
+                found[n_found, 0], found[n_found, 1] = u32(a), u32(b)
+                n_found += u64(distance > near) & u64(b - at_own > a - at_own)  # once, or at each end if workers differ
+            if any_far:
+                for lane in range(size):
+                    a = at_own + agent_at(order, start + u64(lane))
+                    b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
+                    if too_far(mean[a], mean[b], radius, radius):
+                        cut(table, a, b)
+    return n_found, complete
+
+
+@kernel
+def _sort_into_buckets(reference, threshold, skin, mean, radius, found, n_found, listed, ends):
+    """Sort the edges found by slack: bucket i, of ends.size equal ones, ends at ends[i]. Edges that are parted (and cut
+    by now) or have slack beyond the skin are left out."""
+    ends[:] = 0
+    kept = 0
+    for q in range(n_found):
+        a, b = found[q, 0], found[q, 1]
+        slack = threshold - abs(float(reference[a]) - float(reference[b]))
+        if slack < skin and not too_far(mean[a], mean[b], radius, radius):
+            found[kept, 0], found[kept, 1] = a, b
+            kept += 1
+            ends[bucket(slack, skin)] += 1
+    total = 0
+    for i in range(ends.size):
+        size, ends[i] = ends[i], total
+        total += size
+    for q in range(kept):
+        i = bucket(threshold - abs(float(reference[found[q, 0]]) - float(reference[found[q, 1]])), skin)
+        listed[ends[i], 0], listed[ends[i], 1] = found[q, 0], found[q, 1]
+        ends[i] += 1
+
+
+@equation
+def bucket(slack: Any, skin: Any) -> Any:
+    """The bucket of a slack below the skin."""
+    return min(int(max(slack, 0.0) * (BUCKETS / skin)), BUCKETS - 1)
+
+
+@equation
+def slack_needed(displacement: Any, threshold: Any, radius: Any) -> Any:
+    """Edges with at least this slack cannot be parted; a little is added for rounding."""
+    return (2.0 * displacement + (threshold - 2.0 * radius)) * (1.0 + 1e-9) + 1e-15 * threshold
+
+
+class Candidates(NamedTuple):
+    """The list of candidates, as kernels take it."""
+
+    edges: NDArray[np.uint32]
+    """Both ends of each, sorted by slack."""
+    ends: NDArray[np.int64]
+    """Where each bucket ends."""
+    threshold: float
+    """T0 of the full check that made the list."""
+    skin: float
+    """Slack below which the list is complete; 0: there is no list."""
+
+
+@helper
+def check_candidates(table, mean, radius, edges, n_edges):
+    """Cut what is parted of the first candidates."""
+    for i in range(u64(n_edges)):
+        a, b = u64(edges[i, 0]), u64(edges[i, 1])
+        if too_far(mean[a], mean[b], radius, radius):
+            cut(table, a, b)
+            edges[i, 0] = edges[i, 1]  # an agent is never too far from itself
+
+
+@kernel
+def _check_some(table, mean, radius, edges, n_edges):
+    check_candidates(table, mean, radius, edges, n_edges)
+
+
+class LazyPruning:
+    """The edges that could be parted soon, for agents with one common radius."""
+
+    def __init__(self, n_agents: int):
+        room = n_agents // 3 + 8 * 1024  # a third of the agents is enough for many, and for few some more cost nothing
+        self.found, self.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+        self.ends = np.zeros(BUCKETS, np.int64)
+        self.share = 1.0  # of the threshold: slack below it makes an edge worth listing
+        self.skin = 0.0  # slack below which the list is complete; 0: there is no list
+        self.threshold = 0.0
+        self.version = 0  # of the reference that slacks refer to
+        self.checks_left = 0.0  # until a full check costs less
+        self.worn_out = True  # that is so for some worker
+        self._plan: Any = None  # for the means of candidates at other machines
+
+    @property
+    def candidates(self) -> Candidates:
+        return Candidates(self.edges, self.ends, self.threshold, self.skin)
+
+    def check(
+        self, table: NeighborTable, mean: NDArray[np.float64], radius: float, reference: ReferenceMeans, t: int | None
+    ) -> None:  # fmt: skip
+        """Cut what the intervals part at step t, from the means of all visible agents."""
+        own = reference.hood.mine(mean)[None, :]
+        needed = slack_needed(reference.displacements(own, t).item(0), self.threshold, radius)
+        if self.version != reference.version or not 0.0 <= needed < self.skin or self.worn_out:
+            self.check_all(table, mean, own, 0, radius, reference, t)
+            return
+        n_edges = self.ends[bucket(needed, self.skin)]
+        self.checks_left -= n_edges
+        reference.hood.fetch(mean, plan=self._plan)
+        self.worn_out = self.checks_left <= 0.0
+        _check_some(table, mean, radius, self.edges, n_edges)
+
+    def check_all(
+        self, table: NeighborTable, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        reference: ReferenceMeans, t: int | None,
+    ) -> None:  # fmt: skip
+        """Cut what the intervals part by these means of all visible agents, and make the list anew. They are those of
+        the given row; rows are the own agents' means of steps t, t + 1, .."""
+        reference.hood.fetch(mean)
+        threshold = 2.0 * radius
+        skin = self.share * threshold
+        if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
+            reference.set(mean)
+        far = (threshold - 2.0 * reference.displacements(means, t).item(row)) * (1.0 - MARGIN)
+        near = min((threshold - skin) * (1.0 - MARGIN), far)
+        n_found, complete = _check_all(table, mean, radius, near, far, reference.means, self.found)
+        filled, incomplete = reference.hood.team.greatest([n_found / len(self.found), float(not complete)])
+        complete = not incomplete
+        self.threshold, self.skin, self.version = threshold, skin if complete else 0.0, reference.version
+        self.worn_out = False
+        if not complete:
+            self.share *= 0.8
+            return
+        _sort_into_buckets(reference.means, threshold, skin, mean, radius, self.found, n_found, self.edges, self.ends)
+        if not reference.hood.one_machine:  # until the next full check, only means of candidates are needed
+            self._plan = reference.hood.plan(self.edges[: self.ends[-1]].ravel())
+        if 2.0 * filled < 1.0:
+            self.share = min(1.0, 1.1 * self.share)
+        self.checks_left = FULL_CHECK * means.shape[1]
+
+
+Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
+"""Centers and radii of all agents, one number where all radii are equal; or means and standard errors, for a test."""
+
+LOOSE, SHRUNK = 1.2, 0.85
+"""The table is tightened at so many slots per living neighbor, and again when only this share of the edges is left."""
+
+
+@kernel
+def _prune(table, mean, spread, test):
+    """Cut every edge whose agents are apart: the plain form, which also serves unequal radii and difference tests."""
+    n, at_own, slots, offsets = u64(table.cut_now.size), u64(table.at), table.slots, table.offsets
+    for block in range(u64(offsets.size - 1)):
+        start, size, first, width = block_of(offsets, block, n)
+        for j in range(width):
+            for lane in range(size):
+                a = at_own + agent_at(table.order, start + u64(lane))
+                b = u64(slots[first + (u64(j) << u64(6)) + u64(lane)])
+                if apart(mean[a], mean[b], at(spread, a), at(spread, b), test):
+                    cut(table, a, b)
+
+
+class KeptEdges:
+    """A graph that can only lose edges, and knows how many of its cuts were right.
+
+    graph   the rows of the own agents of a worker, with the places of their neighbors; in a plain run, a graph
+    class_  the true classes of the own agents
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("degree", "cut_now", "neighbors")
+    split: ClassVar[dict[str, str]] = {"neighbors": "degree"}
+
+    def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
+        self.hood = hood = Neighborhood(graph.n_agents) if hood is None else hood
+        at, classes, team = hood.at, hood.seen("class", class_), hood.team
+        self.slots, self.offsets, wrong = lay_out(graph, at, classes)
+        self.order, self.places = first_order(graph.n_agents)
+        degrees = graph.degrees
+        most = int(team.greatest(degrees.max(initial=0)))
+        self._seen_degree = hood.array(np.uint16 if most < 2**16 else np.uint32)
+        self.degree = hood.mine(self._seen_degree)
+        self.degree[:] = degrees
+        hood.refresh(self._seen_degree)
+        self.cut_now = np.zeros(graph.n_agents, np.uint8)  # agents that lost an edge at this step
+        self._ends, self._wrong_ends = len(graph.indices), wrong  # of edges, at own agents
+        self.n_edges, self.n_wrong = (int(each) // 2 for each in team.total([self._ends, wrong]))
+        self.tally = np.array([wrong, 0, (degrees == 0).sum(), 0], np.int64)
+        self.lazy = LazyPruning(graph.n_agents)
+        self.table = NeighborTable(
+            np.uint64(at), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places,
+            self._seen_degree, self.cut_now, self.tally, classes,
+        )  # fmt: skip
+        self._tightened_at = math.inf  # ends of living edges
+        self._last: Graph | None = None  # once the table is given up
+        self._plan: Any = None  # brings the numbers of living neighbors from other machines; None: of all
+        self._planned_at = 2 * self.n_edges
+
+    def prune(
+        self,
+        mean: NDArray[np.float64],
+        radius: float | NDArray[np.float64],
+        reference: ReferenceMeans | None = None,
+        t: int | None = None,
+    ) -> None:
+        """Cut what the intervals part at step t. With a reference, and one radius for all, only edges that can have
+        been parted since the last full check are checked."""
+        self.prune_by([(mean, radius)], reference, t)
+
+    def prune_by(
+        self, intervals: Sequence[Intervals], reference: ReferenceMeans | None = None, t: int | None = None,
+        test: DifferenceTest | None = None,
+    ) -> None:  # fmt: skip
+        """The same where agents compare several intervals: cut what any of them parts. With a test, cut the edges whose
+        means differ. Centers and radii are those of all visible agents."""
+        self._begin_step()
+        center, radius = intervals[0]
+        if reference is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
+            self.lazy.check(self.table, center, radius, reference, t)
+        else:
+            self.lazy.skin = 0.0  # its list does not know of cuts made here
+            self.hood.fetch(*(center for center, _ in intervals))
+            for center, radius in intervals:
+                _prune(self.table, center, radius, test)
+        self._end_step()
+
+    def check_all(
+        self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        reference: ReferenceMeans, t: int,
+    ) -> None:  # fmt: skip
+        """Cut what the intervals part by these means, and list the edges that may be parted next. They are those of
+        this row of `means`, the own agents' at steps t, t + 1, .., but of all visible agents."""
+        self._begin_step()
+        self.lazy.check_all(self.table, mean, means, row, radius, reference, t)
+        self._end_step()
+
+    def _begin_step(self) -> None:
+        """Forget the cuts of the step before."""
+        if self.any_cut:
+            self.cut_now[:] = 0
+            self.tally[CUT] = 0
+
+    def _end_step(self) -> None:
+        """Learn of the cuts of other workers, and whether the list of one is worn out."""
+        if self.hood.team.size > 1:
+            known = [self.tally[CUT], self.lazy.worn_out, self._alive_ends]
+            self.tally[CUT], worn_out, alive = self.hood.team.total(known)
+            self.lazy.worn_out = worn_out > 0
+            if self.any_cut:
+                self.refresh(self._seen_degree)
+                if not self.hood.one_machine and alive < SHRUNK * self._planned_at:
+                    self._plan, self._planned_at = self.hood.plan(self.slots[: self.offsets[-1]]), alive
+
+    def refresh(self, *arrays: NDArray[Any]) -> None:
+        """Let all workers see what each wrote for its own agents, as far as edges live."""
+        self.hood.team.wait()
+        self.hood.fetch(*arrays, plan=self._plan)
+
+    def tighten(self, flows: NDArray[np.float64] | None = None) -> bool:
+        """Drop the slots of cut edges when they are many; flows of the slots move along. True if so: rows are no longer
+        in the order of agents."""
+        alive = self._alive_ends
+        if alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * alive:
+            return False
+        self._tightened_at = alive
+        tighten(self.hood.at, self.slots, self.offsets, self.order, self.places, self.degree, flows)
+        return True
+
+    @property
+    def _alive_ends(self) -> int:
+        """Ends of living edges at own agents."""
+        return self._ends - (self._wrong_ends - self.tally.item(WRONG)) - self.tally.item(LOST)
+
+    @property
+    def any_cut(self) -> bool:
+        """An edge was cut at this step."""
+        return self.tally.item(CUT) > 0
+
+    def counts(self) -> tuple[int, int, int]:
+        """Living edges between classes, cut edges within a class, agents without an edge, of all workers."""
+        wrong, lost, isolated, _ = self.hood.team.total(self.tally).tolist()
+        return wrong // 2, lost // 2, isolated
+
+    @property
+    def wrong(self) -> int:
+        """Edges between classes that live."""
+        return self.counts()[0]
+
+    @property
+    def lost(self) -> int:
+        """Edges within a class that were cut."""
+        return self.counts()[1]
+
+    @property
+    def isolated(self) -> int:
+        """Agents without an edge."""
+        return self.counts()[2]
+
+    @property
+    def wrong_share(self) -> float:
+        """Share of the edges between classes that live (0 where there were none)."""
+        return self.wrong / self.n_wrong if self.n_wrong else 0.0
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the edges within a class that were cut (0 where there were none)."""
+        return self.lost / self.n_right if self.n_right else 0.0
+
+    @property
+    def n_right(self) -> int:
+        """Edges within a class, as they were at first."""
+        return self.n_edges - self.n_wrong
+
+    @property
+    def neighbors(self) -> NDArray[np.uint32]:
+        """The numbers of the living neighbors, agent by agent: what a checkpoint keeps."""
+        return self.hood.numbers(self.graph().indices)
+
+    @neighbors.setter
+    def neighbors(self, numbers: NDArray[np.uint32]) -> None:
+        """Make the table anew, from degrees that were put back before."""
+        rows = Graph(np.concatenate([[0], np.cumsum(self.degree)]), self.hood.places(numbers), check=False)
+        slots, self.offsets[:], wrong = lay_out(rows, self.hood.at, self.table.class_)
+        self.slots[: len(slots)] = slots
+        self.order[:], self.places[:] = first_order(rows.n_agents)
+        lost = (self._ends - self._wrong_ends) - (len(numbers) - wrong)
+        self.tally[:] = wrong, lost, (self.degree == 0).sum(), self.cut_now.sum()
+        self.lazy.skin, self._tightened_at = 0.0, math.inf
+        self.hood.refresh(self._seen_degree)
+
+    def flows_of_edges(self, flows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The flows of the living edges, in the order of `neighbors`."""
+        return compress_values(self.hood.at, self.slots, self.offsets, self.places, self.degree, flows)
+
+    def put_flows(self, of_edges: NDArray[np.float64], flows: NDArray[np.float64]) -> None:
+        """The flows of slots from those of edges, right after `neighbors` were put back."""
+        lay_out_values(np.concatenate([[0], np.cumsum(self.degree)]), of_edges, self.offsets, flows)
+
+    def graph(self) -> Graph:
+        """The living edges of the own agents."""
+        if self._last is not None:
+            return self._last
+        rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree)
+        return Graph(*rows, check=False)
+
+    def last_graph(self) -> Graph:
+        """The same when no edge will be cut or used any more: written over the table, whose memory may be most of a
+        run's."""
+        if self._last is None:
+            del self.lazy
+            rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree, in_place=True)
+            self._last = Graph(*rows, check=False)
+            if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
+                self._last.indices = self._last.indices.copy()
+            self.slots = self.slots[:0].copy()
+            self.order = self.places = self.order[:0].copy()
+            del self.table
+        return self._last
+
+
+class Neighbors:
+    """The neighbors that agents still have. Edges can only be lost."""
+
+    saved: ClassVar[tuple[str, ...]] = ("kept",)
+
+    def __init__(self, graph: Graph, class_: NDArray[Any]):
+        self._graph = graph
+        self._own = np.repeat(np.arange(graph.n_agents), graph.degrees)
+        self._other = graph.indices.astype(np.int64)
+        self._within = class_[self._own] == class_[self._other]
+        self.kept = np.ones(len(self._own), np.bool_)
+
+    def sum(self, values: ArrayLike, start: ArrayLike = 0.0) -> NDArray[np.float64]:
+        """start + the sum of the neighbors' values, for each agent."""
+        out = np.array(np.broadcast_to(np.asarray(start, np.float64), self._graph.n_agents))
+        np.add.at(out, *self.values(values))
+        return out
+
+    def values(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """(agent, value) of every kept neighbor that has a value, agent by agent in the order of summation: for
+        medians, extremes and other functions that are no sums."""
+        heard = np.broadcast_to(values, self._graph.n_agents)[self._other]
+        use = self.kept & ~np.isnan(heard)
+        return self._own[use], heard[use]
+
+    @property
+    def degree(self) -> NDArray[np.int64]:
+        """Neighbors that each agent still has."""
+        return np.bincount(self._own[self.kept], minlength=self._graph.n_agents)
+
+    def ends(self, values: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The values at the two ends of every edge of the given graph: (own, the neighbor's), each edge in both
+        directions."""
+        values = np.broadcast_to(values, self._graph.n_agents)
+        return values[self._own], values[self._other]
+
+    def cut(self, mask: NDArray[np.bool_]) -> None:
+        """Give up the edges where the mask is True; it has the order of `ends` and treats both directions alike."""
+        self.kept &= ~mask
+
+    @property
+    def wrong_share(self) -> float:
+        """Share of the edges between classes that are kept (0 where there were none)."""
+        return _share(self.kept[~self._within])
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the edges within a class that were cut (0 where there were none)."""
+        return _share(~self.kept[self._within])
+
+    @property
+    def isolated(self) -> int:
+        """Agents without a neighbor."""
+        return int((self.degree == 0).sum())
+
+    def graph(self) -> Graph:
+        """The edges that are kept."""
+        indptr = np.concatenate([[0], np.cumsum(self.degree)])
+        return Graph(indptr, self._graph.indices[self.kept], check=False)
+
+
+def _share(mask: NDArray[np.bool_]) -> float:
+    return float(mask.mean()) if len(mask) else 0.0
