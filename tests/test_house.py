@@ -1,15 +1,31 @@
-"""Rules of this code base that no linter checks."""
+"""Rules of this code base that no linter checks, and its size.
+
+The limits below only fall: a commit that makes the house smaller writes the new number here, and one that must raise a
+number says why. A walk is what one call passes through: distinct files of the package, and functions in them.
+"""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import sys
+import threading
+import tokenize
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
 
 import colme
+from colme.cli import main
 from colme.methods import Method
+from colme.node.net.memory import MemoryNetwork
+from tests.support.nodes import Fleet
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "colme"
@@ -77,3 +93,88 @@ def test_only_methods_know_which_method_it_is() -> None:
 
 def test_version_is_in_the_changelog() -> None:
     assert f"## {colme.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+LIMITS = {"tokens": 365_700, "files": 255, "classes": 399}
+WALKS = {
+    "simulate(CLColME)": (26, 196),
+    "simulate(Census)": (28, 273),
+    "estimate": (32, 204),
+    "learn_one": (18, 80),
+    "tick": (16, 82),
+    "colme run": (49, 333),
+}
+NOT_COUNTED = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+}  # fmt: skip
+
+
+def test_the_house_does_not_grow() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES]
+    tokens = sum(
+        each.type not in NOT_COUNTED for text in texts for each in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
+    classes = sum(isinstance(node, ast.ClassDef) for path in SOURCES for node in ast.walk(tree(path)))
+    size = {"tokens": tokens, "files": len(SOURCES), "classes": classes}
+    assert {name: size[name] for name, limit in LIMITS.items() if size[name] > limit} == {}, size
+
+
+def _walks(folder: Path) -> dict[str, Callable[[], Any]]:
+    scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
+    rows = "".join(f"s{i % 7},{i * 37 % 11}\n" for i in range(200))
+    (folder / "t.csv").write_text("sensor,value\n" + rows)
+    (folder / "x.toml").write_text(
+        'seeds = 1\nsteps = 20\n[scenario]\nn_agents = 50\nmeans = [0.0, 1.0]\n[[methods]]\nmethod = "cl-colme"\n'
+    )
+    fleet = Fleet(colme.CLColME(), colme.graphs.from_edges([(0, 1), (1, 2), (0, 2)]), MemoryNetwork(), sigma=1.0)
+
+    def learn() -> None:
+        model = colme.CollaborativeMean()
+        model.learn_one("a", 1.0)
+        assert model.estimate_["a"] == 1.0
+
+    def run() -> None:
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main(
+                [
+                    "run",
+                    str(folder / "x.toml"),
+                    "--results",
+                    str(folder),
+                    "--force",
+                    "--quiet",
+                    "--backend",
+                    "threading",
+                ]
+            )
+
+    return {
+        "simulate(CLColME)": lambda: colme.simulate(colme.CLColME(), scenario, steps=20),
+        "simulate(Census)": lambda: colme.simulate(colme.Census(), scenario, steps=20),
+        "estimate": lambda: colme.estimate(str(folder / "t.csv"), agent="sensor", value="value"),
+        "learn_one": learn,
+        "tick": lambda: fleet.tick(1.0),
+        "colme run": run,
+    }
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_a_walk_does_not_grow(name: str, tmp_path: Path) -> None:
+    walked = _walks(tmp_path)[name]
+    walked()  # imports and kernels are not part of the walk
+    seen = set()
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)) and not code.co_name.startswith("<"):
+            seen.add((code.co_filename, code.co_qualname))
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        walked()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    files, functions = len({file for file, _ in seen}), len(seen)
+    assert files <= WALKS[name][0] and functions <= WALKS[name][1], f"{name}: {files} files, {functions} functions"
