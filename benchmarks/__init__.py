@@ -6,6 +6,7 @@ fresh           first calls and memory of fresh processes cpp_program  the AAAI-
 table           the goals and what is reached             sizes, methods   cost over agents, and over work
 estimates, streaming   tables in memory, and passes over many rows, beside pandas, Polars and DuckDB
 results, report, figures   what is written down           regression   has a ratio dropped?
+side_by_side    C-colME relative to CL-colME, in turns: `python -m benchmarks.side_by_side`
 peers/          accuracy and cost of estimates beside mixed models and encoders: `python -m benchmarks.peers`
 bench_*.py      every kernel and method under pytest-benchmark: `make bench-suite`
 """

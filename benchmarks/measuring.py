@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colme.lab.timing import order
-
 Clock = Callable[[], float]
 Timed = Callable[[], float]
 """Does some work and returns the seconds it took."""
@@ -67,6 +65,14 @@ def timed(work: Callable[[], object], *, clock: Clock = time.process_time, lasti
                 return took / calls
 
     return run
+
+
+def order(labels: list[str], number: int) -> list[str]:
+    """The order of the works in this round. It rotates, so that none always profits from a warm cache or a fast phase
+    of the machine, and is reversed in every other cycle, so that none always has the same predecessor."""
+    cycle, shift = divmod(number - 1, len(labels))
+    turned = labels[shift:] + labels[:shift]
+    return turned if cycle % 2 == 0 else turned[::-1]
 
 
 def in_turns(works: Mapping[str, Timed], rounds: int, *, warm: bool = True) -> dict[str, Times]:

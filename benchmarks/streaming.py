@@ -19,12 +19,11 @@ import click
 import numpy as np
 
 from benchmarks.estimates import STATUS, estimated, most_memory
-from benchmarks.measuring import Measured, Times, ratio
+from benchmarks.measuring import Measured, Times, order, ratio
 from colme._core.jit import HAVE_NUMBA
 from colme.data.moments import AgentMoments
 from colme.data.read.format import TableFormat
 from colme.data.read.table import Names, read_moments
-from colme.lab.timing import order
 
 ROWS, AGENTS = 20_000_000, 1_000_000
 TOGETHER = 1 << 20

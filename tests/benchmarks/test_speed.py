@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import __main__ as program
-from benchmarks import cpp_program, fresh, machine, online, regression, report, results, roofline, table
+from benchmarks import cpp_program, fresh, machine, online, regression, report, results, roofline, side_by_side, table
 from benchmarks import workloads as w
 from benchmarks.goals import GOALS, Goal
-from benchmarks.measuring import Measured, Times
+from benchmarks.measuring import Measured, Times, order
 from benchmarks.methods import RunTime
 from benchmarks.results import Baseline, Results
 from benchmarks.sizes import Cost
@@ -311,3 +311,22 @@ def test_a_whole_call_has_times_and_memory() -> None:
 def test_rates_are_those_of_the_rounds() -> None:
     seen = online.rate(Times((2.0, 1.0, 4.0)), 8)
     assert (seen.value, seen.low, seen.high) == (8.0, 3.0, 6.0)
+
+
+# side by side
+
+
+def test_methods_are_measured_in_turns_on_the_same_work() -> None:
+    times = side_by_side.measure(side_by_side.METHODS, 100, 6, steps=130)
+    assert list(times) == ["CL-colME", "C-colME"] and {len(each.rounds) for each in times.values()} == {3}
+    found = side_by_side.whole_ratio(Times((2.0, 6.0)), Times((1.0, 2.0)))
+    assert (found.value, found.low, found.high) == (8 / 3, 2.25, 2.75)
+
+
+def test_the_order_of_turns_rotates_and_is_reversed() -> None:
+    assert [order(["a", "b", "c"], k) for k in (1, 2, 3, 4)] == [
+        ["a", "b", "c"],
+        ["b", "c", "a"],
+        ["c", "a", "b"],
+        ["c", "b", "a"],
+    ]

@@ -418,8 +418,8 @@ def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Pa
     code, out, err = call("plot", "results/small", "msee")
     assert code != 0 and out == "" and "Did you mean 'mse'?" in err
     assert call("run", small, "-q", "-j", "1")[0] == 0
-    code, out, err = call("plot", "small", "timing")
-    assert code == 1 and out == "" and "the experiment has no [timing]: the figure 'timing' needs it." in err
+    code, out, err = call("plot", "small", "parameter")
+    assert code == 1 and out == "" and "no number is swept: the figure 'parameter' needs one." in err
 
 
 # list, doctor, version

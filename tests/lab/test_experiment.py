@@ -40,7 +40,6 @@ means = [0.0, 1.0]
 [[methods]]
 method = "cl-colme"
 """
-TIMED = BASE.replace("seeds = 2", "")
 EXPECTED = """
 [[expected]]
 method = "CL-colME"
@@ -278,7 +277,6 @@ BAD: dict[str, Case] = {
     "typo in expected": (
         BASE + EXPECTED + "metrc = 'mse'", ("x.toml: expected[0]", "metrc", "Did you mean 'metric'?"),
     ),
-    "typo in timing": (BASE + "[timing]\nrepeat = 3", ("x.toml: timing", "repeat", "Did you mean 'repeats'?")),
     "typo in the name of a method": (
         BASE.replace("cl-colme", "cl-colm"), ("x.toml: methods[0]", "'cl-colm'", "Did you mean 'cl-colme'?"),
     ),
@@ -311,8 +309,6 @@ BAD: dict[str, Case] = {
         BASE + EXPECTED.replace("10", "'x'"), ("x.toml: expected[0].t", "a whole number"),
     ),
     "nothing expected": (BASE + EXPECTED.replace("value = 1.0", ""), ("x.toml: expected[0]", "value")),
-    "word for repeats": (BASE + "[timing]\nrepeats = 'x'", ("x.toml: timing.repeats", "a whole number")),
-    "number for timing": ("timing = 3" + BASE, ("x.toml: timing", "it must be")),
     "list for the method": (BASE.replace('"cl-colme"', '["cl-colme"]'), ("x.toml: methods[0]", "['cl-colme']")),
     "number for scenario": ("scenario = 3\nmethods = [{method = 'local'}]", ("x.toml: scenario=3", "[scenario]")),
     "table for methods": (
@@ -372,24 +368,6 @@ BAD: dict[str, Case] = {
     ),
     "expected where there is nothing": (
         BASE + EXPECTED + "where.levl = 'edge'", ("x.toml: expected[0]", "'levl'", "Did you mean 'level'?"),
-    ),
-    "no repeats": (BASE + "[timing]\nrepeats = 0", ("x.toml: timing", "repeats=0", "positive", "Try repeats=5")),
-    "expected beside timing": (
-        TIMED + "[[methods]]\nmethod = 'c-colme'\n" + EXPECTED + "[timing]\nrepeats = 2",
-        ("x.toml: expected", "Leave it out"),
-    ),
-    "seeds of a timing": (BASE + "[timing]", ("x.toml: seeds", "repeats")),
-    "timing of one": (TIMED + "[timing]", ("x.toml: timing", "at least two")),
-    "timing without CL-colME": (
-        TIMED + "label = 'mine'\n[[methods]]\nmethod = 'c-colme'\n[timing]",
-        ("x.toml: timing", "CL-colME"),
-    ),
-    "timing of two tolerances": (
-        "tolerance = [0.1, 0.2]" + TIMED + "[[methods]]\nmethod = 'c-colme'\n[timing]",
-        ("x.toml: timing", "only n_agents and degree"),
-    ),
-    "timing of two under one name": (
-        TIMED + "delta = [0.1, 0.2]\n[timing]", ("x.toml: ", "'CL-colME'", "must differ", "Label them"),
     ),
     "more steps than there are": ("record = 'log'" + BASE.replace("20", "1e300"), ("x.toml: steps=",)),
     # not TOML
@@ -473,14 +451,13 @@ GARBAGE = st.recursive(
     max_leaves=4,
 )  # fmt: skip
 KEYS = {
-    (): ["scenario", "methods", "expected", "timing", "modules", *Setup.__struct_fields__, *Head.__struct_fields__],
+    (): ["scenario", "methods", "expected", "modules", *Setup.__struct_fields__, *Head.__struct_fields__],
     ("scenario",): list(Scenario.__struct_fields__),
     ("methods", 0): ["method", "label", "seeds", "steps", "scenario", *colme.CLColME.__struct_fields__],
     ("methods", 1): ["method", "label", "delta"],
     ("methods", 0, "scenario"): list(Scenario.__struct_fields__),
     ("expected", 0): ["method", "metric", "t", "below", "value", "where"],
     ("expected", 0, "where"): ["level", "n_agents", "steps"],
-    ("timing",): ["repeats", "budget"],
 }
 PLACES = st.sampled_from(list(KEYS)).flatmap(
     lambda path: st.tuples(st.just(path), st.sampled_from(KEYS[path]) | st.text(max_size=4))
@@ -488,13 +465,10 @@ PLACES = st.sampled_from(list(KEYS)).flatmap(
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(PLACES, GARBAGE), min_size=1, max_size=3), st.booleans(), st.booleans())
-def test_garbage_anywhere_raises_nothing_but_a_colme_error(changes: Any, timed: bool, flags: bool) -> None:
+@given(st.lists(st.tuples(PLACES, GARBAGE), min_size=1, max_size=3), st.booleans())
+def test_garbage_anywhere_raises_nothing_but_a_colme_error(changes: Any, flags: bool) -> None:
     whole = table(methods=[{"method": "cl-colme", "scenario": {"n_agents": 20}}, {"method": "local"}])
-    if timed:
-        whole["timing"] = {"repeats": 2}
-    else:
-        whole["expected"] = [{"method": "CL-colME", "t": 10, "value": 1.0, "where": {}}]
+    whole["expected"] = [{"method": "CL-colME", "t": 10, "value": 1.0, "where": {}}]
     for (path, key), garbage in changes:
         target: Any = whole
         for part in path:
@@ -574,7 +548,7 @@ SHIPPED = [path.stem for path in shipped_experiments()]
 
 def test_the_promised_experiments_are_there() -> None:
     papers = {"cl_colme", "aaai25_figure1", "aaai25_figure2", "tmlr22"}
-    promised = papers | {"clocks", "step_size", "scaling", "timing", "timing_degrees", "flow"}
+    promised = papers | {"clocks", "step_size", "scaling", "flow"}
     assert promised <= set(SHIPPED)
 
 
@@ -596,13 +570,11 @@ def test_shipped_experiments_find_what_they_compare_with(name: str, tmp_path: Pa
     )
     if name == "promises":  # its graphs and classes have their numbers of agents
         small = {"steps": 12, "seeds": 1}
-    if name.startswith("timing"):
-        small = {"n_agents": 104, "steps": 60, "timing": {"repeats": 1}}
     experiment = Experiment.read(name, small)
     data = lab.run(experiment, results=tmp_path, jobs=1)
     assert data.attrs["missing"] == 0
     expected = tuple(each for each in experiment.head.expected if name != "promises" or each.t is None)
-    rows = [] if name.startswith("timing") else expected_rows(data, expected)
+    rows = expected_rows(data, expected)
     assert len(rows) == len(expected)
     for row in rows:
         assert row["measured"] > 0 and row["low"] <= row["measured"] <= row["high"], row

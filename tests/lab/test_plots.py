@@ -55,18 +55,6 @@ def sizes() -> xarray.Dataset:
     return xarray.Dataset({"cpu_seconds": (dims, seconds), "mse": ((*dims, "t"), mse)}, coordinates)
 
 
-def _timing() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    rows = [
-        (method, size, part, factor * rng.lognormal(0, 0.05))
-        for method, factor in (("C-colME", 1.2), ("B-colME", 3.0), ("CL-colME", 1.0))
-        for size in (1000, 50_000)
-        for part in ("kernel", "end to end")
-        for _ in range(30)
-    ]
-    return pd.DataFrame(rows, columns=["method", "n_agents", "part", "ratio"])
-
-
 def _draw(ax: Axes) -> Any:
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -176,17 +164,6 @@ def test_parameter_table_takes_the_last_recorded_step_before(data: xarray.Datase
     assert table[table["line"] == "local"]["value"].isna().all() and (table["line"] == "local").sum() == 2
 
 
-def test_timing_table_has_quartiles_in_order() -> None:
-    raw = _timing()
-    table = plots.timing_table(raw)
-    assert list(table["method"][:6]) == ["C-colME", "C-colME", "B-colME", "B-colME", "CL-colME", "CL-colME"]
-    assert list(table["part"][:2]) == ["kernel", "end to end"]
-    one = raw[(raw["method"] == "B-colME") & (raw["n_agents"] == 50_000) & (raw["part"] == "kernel")]["ratio"]
-    row = table[(table["method"] == "B-colME") & (table["n_agents"] == 50_000) & (table["part"] == "kernel")]
-    np.testing.assert_allclose(row[["low", "median", "high"]].to_numpy()[0], np.quantile(one, [0.25, 0.5, 0.75]))
-    assert int(row["count"].iloc[0]) == 30
-
-
 # What is drawn
 
 
@@ -248,7 +225,6 @@ def test_labels_can_be_read(data: xarray.Dataset, sizes: xarray.Dataset) -> None
         plots.plot_parameter(sizes, "n_agents", at=[10], marks=marks),
         plots.plot_stability(watts_strogatz_graph(80, 6, 0.1, rng=0)),
         plots.plot_spectrum(random_regular_graph(80, 4, rng=0)),
-        plots.plot_timing(_timing()),
     ):
         _assert_readable(ax)
 
@@ -502,9 +478,6 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
         (lambda d: plots.plot_time(d.drop_vars("cpu_seconds")), "unknown metric 'cpu_seconds'"),
         (lambda d: plots.plot_parameter(d, "levle"), "unknown parameter 'levle'.*mean 'level'"),
         (lambda d: plots.plot_parameter(d, "level", at=[0]), r"at=\[0\].*first recorded, 1"),
-        (lambda d: plots.plot_timing(pd.DataFrame({"a": [1]})), r"\['a'\].*method, n_agents, part and ratio"),
-        (lambda d: plots.plot_timing(_timing().assign(part="x")), "part='x'.*'kernel'"),
-        (lambda d: plots.plot_timing(_timing().assign(ratio=np.nan)), "none of 360 ratios"),
         (lambda d: plots.spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
         (lambda d: plots.spectrum_table("graph"), "'graph'.*must be a colme.Graph"),
         (lambda d: plots.plot_stability(from_edges([], n_agents=3)), "3 agents and no edge"),

@@ -310,11 +310,6 @@ def test_a_method_that_is_chosen_again_is_as_the_experiment_has_it(file: Path) -
     assert back.methods[0] == run.methods[0] and back.methods[0].clock == "global"  # type: ignore[attr-defined]
 
 
-def test_a_timing_is_watched_like_any_other_experiment() -> None:
-    run = watched_run(experiment_to_watch("timing", (), {"n_agents": 100}))
-    assert [label for label, _ in run.shown] == ["CL-colME", "C-colME, weights kept"]
-
-
 def test_an_experiment_none_of_which_can_run_is_refused() -> None:
     with pytest.raises(ColmeError, match="CL-colME: step=5 is not stable"):
         chosen(step=5.0)

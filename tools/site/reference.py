@@ -13,7 +13,6 @@ import msgspec
 from colme.cli import colme
 from colme.cli.fields import SECTIONS, FieldOption, field_docs
 from colme.lab.experiments.experiment import FIGURE_NAMES, Expected, Head
-from colme.lab.experiments.planning import Timing
 from colme.lab.experiments.setting import Setup
 from colme.methods import METHODS
 from colme.metrics import METRICS
@@ -99,7 +98,7 @@ def experiment_file() -> str:
     """The keys of an experiment file, table by table."""
     tags = ", ".join(f"[`{tag(each)}`](#{tag(each)})" for each in METHODS)
     parts = [
-        "## Top of the file\n", _fields(Head, without=("expected", "timing")),
+        "## Top of the file\n", _fields(Head, without=("expected",)),
         "## Set-up\n", "Also at the top of the file.\n", _fields(Setup),
         "## `[scenario]`\n", _fields(Scenario),
         "## `[[cases]]`\n",
@@ -120,7 +119,6 @@ def experiment_file() -> str:
                   fields or "No keys.\n"]  # fmt: skip
     parts += [
         "## `[[expected]]`\n", _fields(Expected),
-        "## `[timing]`\n", "Measure times side by side instead of recording errors.\n", _fields(Timing),
         "## Figures\n", "Names for `figures`: " + ", ".join(f"`{name}`" for name in FIGURE_NAMES) + ".\n",
         "## Metrics\n", "Names for `metric`: " + ", ".join(f"`{name}`" for name in METRICS)
         + ", and `time_ratio`, `worst_ratio` and `mean_coverage`, which are explained at `metric`.\n",

@@ -28,12 +28,10 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
-from colme.lab.timing_runs import ratio_rows
 
 TITLES = {
     "methods": "medians over the seeds at the last step",
     "expected": "measured beside expected",
-    "timing": "times relative to CL-colME",
 }
 
 
@@ -41,7 +39,6 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
     "methods": ("n_groups", "coverage", "numbers", "isolated", "lost_edges", "seconds", "seeds", "error_rate",
                 "time_ratio", "wrong_edges"),
     "expected": ("low", "high", "source"),
-    "timing": ("repeats", "ns_per_agent_step", "low", "high"),
 }  # fmt: skip
 
 
@@ -169,14 +166,10 @@ def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: b
     """Print the final errors, and measured beside expected."""
     from colme.lab.tables import expected_rows, final_rows, with_statistic
 
-    sections: dict[str, list[dict[str, Any]]] = {}
-    if experiment.head.timing is not None:
-        sections["timing"] = ratio_rows(experiment, store)
-    else:
-        data = dataset(experiment, store)
-        sections["methods"] = final_rows(data)
-        if experiment.head.expected:
-            sections["expected"] = expected_rows(data, experiment.head.expected)
+    data = dataset(experiment, store)
+    sections: dict[str, list[dict[str, Any]]] = {"methods": final_rows(data)}
+    if experiment.head.expected:
+        sections["expected"] = expected_rows(data, experiment.head.expected)
     if form == "json":
         plain = {name: [plain_row(row) for row in rows] for name, rows in sections.items()}
         click.echo(json.dumps({"experiment": experiment.name} | plain, indent=2))

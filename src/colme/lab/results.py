@@ -16,7 +16,6 @@ from colme.errors import ColmeError, RunError, missing_extra
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
 from colme.lab.runs.store import RunStore
-from colme.lab.timing_runs import ratio_rows, sweeps_degree
 from colme.metrics import METRICS
 from colme.support.files import write_text, write_whole
 
@@ -85,13 +84,7 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:
-    """What `load` returns. A timing has the dimensions n_agents, degree (if swept), part and method, and no errors."""
-    if experiment.head.timing is not None:
-        return timing_dataset(experiment, store)
-    return _traces(experiment, store)
-
-
-def _traces(experiment: Experiment, store: RunStore) -> Any:
+    """What `load` returns."""
     xarray = _xarray()
     runs = {each.name: store.read_json(each.name) for each in experiment.planned}
     here = [each for each in experiment.planned if runs[each.name] is not None]
@@ -196,20 +189,6 @@ def _ticks(values: list[Any]) -> list[Any]:
     """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
     plain = all(isinstance(value, int | float) for value in values) or all(isinstance(value, str) for value in values)
     return values if plain else [value if isinstance(value, str) else str(value) for value in values]
-
-
-def timing_dataset(experiment: Experiment, store: RunStore) -> Any:
-    """The ratios of a timing (see `ratio_rows`)."""
-    rows = ratio_rows(experiment, store)
-    if not rows:
-        raise RunError(f"{store.folder} has no finished timing. Try: colme run {experiment.name}.")
-    _xarray()
-    import pandas
-
-    sizes = ["n_agents", *(["degree"] if sweeps_degree(experiment) else [])]
-    frame = pandas.DataFrame(rows).rename(columns={"agents": "n_agents"}).set_index([*sizes, "part", "method"])
-    missing = len(experiment.planned) - sum(store.is_complete(each.name) for each in experiment.planned)
-    return frame.to_xarray().assign_attrs(name=experiment.name, title=experiment.title, missing=missing)
 
 
 def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.graphs import default_degree
 from colme.lab.experiments.experiment import Experiment, find
-from colme.lab.experiments.planning import REFERENCE, PlannedTiming
+from colme.lab.experiments.planning import REFERENCE
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_field
 from colme.lab.results import experiment_of
@@ -222,7 +222,7 @@ class WatchedRun:
 def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     """The first runs of the first two methods of an experiment, on the samples of the first: CL-colME, if it is there,
     and methods that collaborate; if the methods were `chosen`, the first two whatever they are."""
-    every = _candidates(experiment)
+    every = [(each.label, each.setting) for each in experiment.planned]
     ordered = every if chosen else sorted(every, key=lambda each: each[1].method.label != REFERENCE)
     if not chosen and not all(setting.method.baseline for _, setting in every):
         ordered = [each for each in ordered if not each[1].method.baseline]
@@ -266,7 +266,7 @@ def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: d
     these instead of its own: as it has them, or with their defaults."""
     if not methods:
         return _titled(experiment_of(source, changes).without_expected(), changed=bool(changes.keys() - {"seeds"}))
-    table = {key: value for key, value in experiment_of(source).table.items() if key not in ("expected", "timing")}
+    table = {key: value for key, value in experiment_of(source).table.items() if key != "expected"}
     entries: list[dict[str, Any]] = []
     for tag in dict.fromkeys(methods):
         entries += [each for each in table["methods"] if each["method"] == tag] or [{"method": tag}]
@@ -292,19 +292,6 @@ def smallest_gap(means: Iterable[float]) -> float | None:
 def tag_of(method: Method) -> str:
     """The name of a method in files."""
     return str(method.__struct_config__.tag)
-
-
-def _candidates(experiment: Experiment) -> list[tuple[str, Setting]]:
-    """Label and setting of every run; of a timing, of every method that it measures."""
-    found: list[tuple[str, Setting]] = []
-    for each in experiment.planned:
-        if isinstance(each, PlannedTiming):
-            found += [
-                (label, msgspec.structs.replace(each.setting, method=method)) for label, method in each.methods.items()
-            ]
-        else:
-            found.append((each.label, each.setting))
-    return found
 
 
 def _about(picked: list[tuple[str, Setting]], every: list[tuple[str, Setting]]) -> str:

@@ -33,7 +33,7 @@ import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.lab.experiments.graph_files import check_graph_names
-from colme.lab.experiments.planning import Planned, PlannedTiming, Timing, cases_of, plan_method, plan_timing, seeds_of
+from colme.lab.experiments.planning import Planned, cases_of, plan_method, seeds_of
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
@@ -43,7 +43,7 @@ from colme.scenario import Scenario
 from colme.support.structs import Configuration, read_toml
 
 FIGURE_NAMES = ("mse", "error_rate", "wrong_edges", "time", "scaling", "parameter", "density", "graph", "spectrum",
-                "stability", "timing", "relative", "trust", "census")  # fmt: skip
+                "stability", "relative", "trust", "census")  # fmt: skip
 """The figures that a report can show (made in colme.lab.plots.figures)."""
 TIME_RATIO = "time_ratio"
 """A metric that only expected numbers have: the time of a method divided by that of CL-colME."""
@@ -103,7 +103,6 @@ class Head(Configuration, frozen=True, kw_only=True):
     figures    the figures of the report, in order (see: colme list figures)
     modules    Python files with methods of your own, relative to the experiment file
     expected   numbers to compare the measurements with
-    timing     measure times side by side instead of recording errors
     """
 
     refusal: ClassVar[type[ColmeError]] = ExperimentError
@@ -115,7 +114,6 @@ class Head(Configuration, frozen=True, kw_only=True):
     figures: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
     expected: tuple[Expected, ...] = ()
-    timing: Timing | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,16 +195,11 @@ class Experiment:
             seen.add((each.label, each.name))
         check_graph_names(each.setting.graph_file for each in planned)
         planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
-        if head.timing is not None and "seeds" in table:
-            raise ExperimentError("seeds: a timing has repeats instead of seeds. Write repeats = 5 below [timing].")
-        every = plan_timing(planned, head.timing) if head.timing is not None else planned
-        experiment = cls(name, head, tuple(every), table, modules)
+        experiment = cls(name, head, tuple(planned), table, modules)
         experiment._check_expected()
         return experiment
 
     def _check_expected(self) -> None:
-        if self.head.timing is not None and self.head.expected:
-            raise ExperimentError("expected: a timing is compared with nothing but its own ratios. Leave it out.")
         labels = list(dict.fromkeys(each.label for each in self.planned))
         for i, each in enumerate(self.head.expected):
             with located(f"expected[{i}]"):
@@ -252,10 +245,7 @@ class Experiment:
     @property
     def methods(self) -> list[Method]:
         """All methods, each once."""
-        every: list[Method] = []
-        for each in self.planned:
-            every += each.methods.values() if isinstance(each, PlannedTiming) else [each.setting.method]
-        return list(dict.fromkeys(every))
+        return list(dict.fromkeys(each.setting.method for each in self.planned))
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.planned)} runs)"

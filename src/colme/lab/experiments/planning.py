@@ -1,12 +1,12 @@
-"""`plan_method` and `plan_timing`: from the tables of an experiment file to the list of its runs."""
+"""`plan_method`: from the tables of an experiment file to the list of its runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -16,33 +16,12 @@ from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
 from colme.methods import METHODS, CLColME, Method
 from colme.scenario import Scenario, check_seed
-from colme.support.structs import Configuration
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
 """The method to whose time the times of the others are given as ratios."""
 BENCHMARKS = tuple(method.label for method in METHODS if method.baseline)
 """Labels of the methods that do not collaborate: the others are compared with them."""
-
-
-class Timing(Configuration, frozen=True, kw_only=True):
-    """Measure the times of methods side by side (see colme.lab.timing).
-
-    repeats   number of repeats, each with its own seed
-    budget    seconds after which no further repeat is started
-    """
-
-    refusal: ClassVar[type[ColmeError]] = ExperimentError
-
-    repeats: int = 5
-    budget: float = 60.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.repeats < 1 or not self.budget > 0:
-            raise ExperimentError(
-                f"repeats={self.repeats}, budget={self.budget}: both must be positive. Try repeats=5, budget=60."
-            )
 
 
 @dataclass(frozen=True)
@@ -67,21 +46,6 @@ class Planned:
     def size(self) -> int:
         """Agents times steps."""
         return self.setting.scenario.n_agents * self.setting.setup.steps
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedTiming(Planned):
-    """A measurement of the times of all methods on one scenario."""
-
-    timing: Timing = field(default_factory=Timing)
-    methods: dict[str, Method] = field(default_factory=dict)
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        plain = self.setting.configuration()
-        del plain["method"]
-        more = {"timing": msgspec.to_builtins(self.timing), "methods": msgspec.to_builtins(self.methods)}
-        return plain | more | ({"module": self.module} if self.module else {})
 
 
 def plan_method(
@@ -209,35 +173,3 @@ def _required(values: dict[str, Any]) -> dict[str, Any]:
         if each.required and each.name not in values:
             raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
     return values
-
-
-def plan_timing(planned: Sequence[Planned], timing: Timing) -> list[PlannedTiming]:
-    """One measurement of all methods for every number of agents and degree."""
-    groups: dict[tuple[Scenario, Setup], dict[str, Planned]] = {}
-    for each in planned:
-        methods = groups.setdefault((each.setting.scenario, each.setting.setup), {})
-        if methods.setdefault(each.label, each).setting.method != each.setting.method:
-            raise ExperimentError(f"two methods are called {each.label!r}: their labels must differ. Label them.")
-    sizes = [(scenario.n_agents, setup.degree) for scenario, setup in groups]
-    if len(set(sizes)) < len(sizes):
-        raise ExperimentError(
-            "timing: only n_agents and degree can be swept, for times are given by them. Write a file for each other "
-            "value."
-        )
-    for methods in groups.values():
-        if len(methods) < 2 or REFERENCE not in methods:
-            raise ExperimentError(
-                f"timing: the methods are {', '.join(methods)}: there must be at least two, one of them {REFERENCE}, "
-                "to which times are ratios. Add it, without a label of its own."
-            )
-    degrees = {setup.degree for _, setup in groups}
-    swept = degrees if len(degrees) > 1 else set()
-    return [
-        PlannedTiming(
-            f"{scenario.n_agents:,} agents" + (f", degree {setup.degree}" if setup.degree in swept else ""),
-            next(iter(methods.values())).setting, timing=timing,
-            methods={label: each.setting.method for label, each in methods.items()},
-            module=" ".join(dict.fromkeys(each.module for each in methods.values() if each.module)) or None,
-        )
-        for (scenario, setup), methods in groups.items()
-    ]  # fmt: skip

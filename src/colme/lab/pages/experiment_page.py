@@ -27,7 +27,6 @@ from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.text import Row, text_of
-from colme.lab.timing_runs import ratio_rows
 from colme.live.page import page
 from colme.support.files import write_text
 
@@ -81,7 +80,7 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     parts += [live] if live else []
     parts += [_figure(each, i + 1) for i, each in enumerate(drawings)]
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
-    parts += _timing_section(subject) if experiment.head.timing is not None else _sections(subject)
+    parts += _sections(subject)
     parts += _making_of(subject)
     template = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(title=escape(experiment.title), body="\n".join(parts))
@@ -90,7 +89,7 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
 def live_view(subject: Subject) -> str:
     """A run that can be played, in a frame of its own: the one that other pictures show."""
     shown = subject.picked
-    if subject.experiment.head.timing is not None or shown.setting.method.baseline:
+    if shown.setting.method.baseline:
         return ""
     if shown.size > MOST_PLAYED:
         return (
@@ -106,8 +105,6 @@ def live_view(subject: Subject) -> str:
 def _headline(subject: Subject) -> str:
     """The result in one sentence: how the final error of CL-colME (or of the best method, where CL-colME is not better
     than the local means) compares with that of the local means. Over a sweep, the range."""
-    if subject.experiment.head.timing is not None:
-        return _timing_headline(subject)
     if cases := case_rows(subject.data):
         return _headline_of_cases(cases)
     rows = [row for row in final_rows(subject.data) if row["method"] not in BENCHMARKS and row["mse"] > 0]
@@ -175,16 +172,6 @@ def _round(number: float) -> str:
     return f"{number / 1e6:.2g} million" if number >= 1e6 else f"{round(number / digits) * digits:,}"
 
 
-def _timing_headline(subject: Subject) -> str:
-    rows = [row for row in ratio_rows(subject.experiment, subject.store) if row["part"] == "end to end"]
-    words = []
-    for method in dict.fromkeys(row["method"] for row in rows if row["method"] != REFERENCE):
-        found = sorted(row["ratio"] for row in rows if row["method"] == method)
-        ratio = f"{found[0]:.2f}" if len(found) == 1 else f"{found[0]:.2f} to {found[-1]:.2f}"
-        words.append(f"{method} takes {ratio} times as long as {REFERENCE}")
-    return "Over whole runs, " + "; ".join(words) + "." if words else ""
-
-
 def _figure(each: Drawing, number: int) -> str:
     from colme.lab import plots
 
@@ -245,14 +232,6 @@ def _with_range(row: Row) -> Row:
         "expected": row["expected"], "ratio": row["ratio"],
         **({"promise": row["promise"]} if "promise" in row else {}), "source": row["source"],
     }  # fmt: skip
-
-
-def _timing_section(subject: Subject) -> list[str]:
-    note = "Ratio: time of whole runs. Median, low and high: median and quartiles of the ratios of single turns."
-    return [
-        f"<h2>Times relative to {REFERENCE}</h2>",
-        table_html(ratio_rows(subject.experiment, subject.store), note),
-    ]
 
 
 def _making_of(subject: Subject) -> list[str]:

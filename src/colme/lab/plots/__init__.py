@@ -33,7 +33,6 @@ from colme.lab.plots.spectra import (
     stability_table,
 )  # fmt: skip
 from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
-from colme.lab.plots.timing import plot_timing, timing_table
 from colme.lab.tables import time_table
 
 __all__ = [
@@ -41,7 +40,7 @@ __all__ = [
     "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
     "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_error_rate",
     "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",
-    "plot_spectrum", "plot_stability", "plot_time", "plot_timing", "plot_trust", "plot_wrong_edges",
+    "plot_spectrum", "plot_stability", "plot_time", "plot_trust", "plot_wrong_edges",
     "relative_to_local", "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table",
-    "timing_table", "write_figure",
+    "write_figure",
 ]  # fmt: skip

@@ -13,7 +13,6 @@ from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiments.experiment import FIGURE_NAMES
 from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
 from colme.lab.plots.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
-from colme.lab.timing_runs import ratio_frame
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -105,8 +104,7 @@ def time(subject: Subject) -> Drawing:
     ratios = f" The ratios are relative to {table.attrs['reference']}." if table["ratio"].notna().any() else ""
     caption = (
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
-        f"(whiskers) over the seeds.{ratios} Runs were done in parallel; experiments/timing.toml measures ratios side "
-        "by side."
+        f"(whiskers) over the seeds.{ratios} Runs were done in parallel."
     )
     return Drawing("time", plots.plot_time(subject.data), table, caption)
 
@@ -271,20 +269,6 @@ def stability(subject: Subject) -> Drawing:
     return Drawing("stability", plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
 
 
-def timing(subject: Subject) -> Drawing:
-    """Times measured side by side, as ratios to CL-colME."""
-    from colme.lab import plots
-
-    if subject.experiment.head.timing is None:
-        raise ColmeError("the experiment has no [timing]: the figure 'timing' needs it. Try the figure 'time'.")
-    table = ratio_frame(subject.experiment, subject.store)
-    caption = (
-        "Time relative to CL-colME's, turn by turn: median (line), quartiles (box) and ratios of single turns "
-        "(points). The right dotted line is the ratio published in the CL-colME paper, 871 s / 722 s."
-    )
-    return Drawing("timing", plots.plot_timing(table), table, caption)
-
-
 def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
     """One plot, or several for the values of the first swept parameters if one would have too many lines."""
     from matplotlib.figure import Figure
@@ -319,14 +303,10 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
 
 FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
 """Every figure by name."""
-OF_TIMINGS = ("timing", "spectrum", "stability", "census")
-"""The figures of an experiment with [timing], which records no errors."""
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
     """The figures of an experiment that does not list its figures."""
-    if subject.experiment.head.timing is not None:
-        return ("timing",)
     swept = [str(dim) for dim in subject.data["mse"].dims]
     found = ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
     if "n_agents" in swept:
@@ -343,9 +323,6 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
         one_of(name, FIGURES, "figure", ExperimentError)
     drawn, failed = [], {}
     for name in asked:
-        if subject.experiment.head.timing is not None and name not in OF_TIMINGS:
-            failed[name] = f"a timing records no errors: the figure {name!r} needs them. Try the figure 'timing'."
-            continue
         try:
             drawn.append(FIGURES[name](subject))
         except ColmeError as error:

@@ -18,12 +18,10 @@ import msgspec
 from colme._core.team import ALONE, Team
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
 from colme.lab.experiments.graph_files import digest_of
-from colme.lab.experiments.planning import PlannedTiming, Timing
 from colme.lab.experiments.setting import Setting
 from colme.lab.provenance import versions
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.warm_up import warm_up
-from colme.lab.timing_runs import measure_repeatedly
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.sim.engine import Interrupted, Progress
@@ -118,14 +116,11 @@ def _perform(task: Task, team: Any) -> RunOutcome:
             heart.file, checkpoint = folder / "progress", folder / "checkpoint.npz"
             if task.anew:
                 checkpoint.unlink(missing_ok=True)
-            if "timing" in task.configuration:
-                head, trace = run_timing(task, heart)
-            else:
-                if team.size > 1:
-                    from colme.lab.runs.ranks import hand_out  # it imports this module
+            if team.size > 1:
+                from colme.lab.runs.ranks import hand_out  # it imports this module
 
-                    hand_out(team, task, checkpoint)
-                head, trace = run_setting(task, checkpoint, heart.tell, stop, team)
+                hand_out(team, task, checkpoint)
+            head, trace = run_setting(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
     return RunOutcome(task.name, "done")
@@ -201,30 +196,12 @@ def _table(columns: dict[str, Any], name: str) -> Any:
     return pyarrow.table(columns, metadata={"colme run": name})
 
 
-def run_timing(task: Task, heart: Heart) -> tuple[dict[str, Any], Any]:
-    """(run.json, table) of a timing."""
-    plain, methods = task.configuration, {}
-    for label, fields in plain["methods"].items():
-        methods[label] = decode_setting(plain | {"method": fields}, task.modules, task.graph_file).method
-    setting = decode_setting(plain | {"method": next(iter(plain["methods"].values()))}, task.modules, task.graph_file)
-    planned = PlannedTiming("", setting, timing=Timing(**plain["timing"]), methods=methods)
-
-    def tell(step: int) -> None:
-        if not heart.beat(step):
-            raise Interrupted
-
-    started = time.perf_counter()
-    columns = measure_repeatedly(planned, tell)
-    timings = {"seconds": time.perf_counter() - started, "repeats": int(columns["repeat"].max()) + 1}
-    return {"configuration": plain, "versions": versions(), "timings": timings}, _table(columns, task.name)
-
-
 def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> Setting:
     """A setting from its plain form, with the files that it refers to."""
     known = methods_by_name((Path(each) for each in modules), ExperimentError)
     fields = dict(configuration["method"])
     method, module = known[fields.pop("method")]
-    if "timing" not in configuration and module != configuration.get("module"):
+    if module != configuration.get("module"):
         raise RunError(f"the module of {method.label} was changed while its runs were waiting. Run again.")
     if graph_file and configuration["setup"]["graph"] != f"{digest_of(graph_file)}.graph":
         raise RunError(f"the graph file {Path(graph_file).name} was changed while its runs were waiting. Run again.")

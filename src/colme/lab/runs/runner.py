@@ -158,9 +158,8 @@ def carry_out(
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError, high=1024)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
-    alone = plan.experiment.head.timing is not None  # nothing else may run beside a timing
     if team.size > 1:
-        _check_ranks(plan, team, timing=alone)
+        _check_ranks(plan, team)
     store = plan.store
     if not plan.missing:
         if store.folder.exists():
@@ -172,7 +171,7 @@ def carry_out(
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
-    parallel = team.size == 1 and not alone and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
+    parallel = team.size == 1 and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
     stop_file = store.work / f"stop-{secrets.token_hex(4)}"
     tasks = [
         Task(
@@ -196,10 +195,8 @@ def carry_out(
     _report_failures(outcomes, plan)
 
 
-def _check_ranks(plan: RunPlan, team: Team, *, timing: bool) -> None:
+def _check_ranks(plan: RunPlan, team: Team) -> None:
     """Refuse, before any work, what ranks cannot share."""
-    if timing:
-        raise RunError("a timing cannot be shared by ranks: it compares times on one core. Run it without --ranks.")
     for each in plan.missing:
         check_team([each.setting.method], each.setting.scenario, team, smoothness=False)
 
