@@ -485,7 +485,8 @@ class GuardedState(State):
         super().__init__(method, world)
         hood, whole, n = world.hood, graph.whole, world.n_agents
         gossip = Gossip.of(whole.n_agents, whole.n_edges, stable_step(whole))
-        self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph, hood)
+        self.inner, self.edges = inner, inner.edges
+        self._graph, self._edge_weights = graph, gossip.weights(graph, hood)
         heard = np.broadcast_to(agents_heard(graph, gossip, hood), (gossip.rounds, n))
         self.judgment = ArrayJudgment(method, gossip, heard, hood)
         self.sent = 0  # numbers, to each neighbor
@@ -538,30 +539,11 @@ class GuardedState(State):
         return self.inner.numbers + self.sent / max(self.world.t, 1)
 
     @property
-    def n_groups(self) -> float:  # type: ignore[override]
-        return self.inner.n_groups
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.inner.wrong_share
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.inner.lost_share
-
-    @property
-    def isolated(self) -> int:
-        return self.inner.isolated
-
-    @property
     def radius(self) -> Any:
         return self.inner.radius
 
-    def graph(self) -> Graph:
-        return self.inner.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.inner.groups(graph)
+    def last_graph(self) -> Graph:
+        return self.inner.last_graph()
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         judgment, team = self.judgment, self.world.team

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.edges import Neighbors, ReferenceMeans
+from colme._core.edges import Edges, Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
@@ -201,22 +201,19 @@ class State(ABC):
     saved: ClassVar[tuple[str, ...]] = ("estimate",)
     """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
 
-    wrong_share: float = 0.0
-    """Share of the edges between classes that are still used."""
-    lost_share: float = 1.0
-    """Share of the edges within a class that are no longer used."""
     numbers: float = math.nan
     """Numbers sent to each neighbor per step; NaN: not known."""
-    n_groups: float = math.nan
-    """Groups that the method finds, where it counts them."""
     trust: float = math.nan
     """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent has none yet. The next step may overwrite the array."""
 
+    edges: Edges
+    """The edges that are still used, with their metrics and groups (`colme._core.edges`); at first none."""
+
     def __init__(self, method: Method, world: World):
-        self.method, self.world = method, world
+        self.method, self.world, self.edges = method, world, Edges(world.hood)
 
     @abstractmethod
     def step(self, world: World) -> None:
@@ -238,22 +235,9 @@ class State(ABC):
         """Samples behind `own_mean`."""
         return self.world.n_samples
 
-    @property
-    def isolated(self) -> int:
-        """Agents without a neighbor."""
-        return self.world.hood.n_agents
-
-    def graph(self) -> Graph:
-        """The edges that are still used."""
-        return Graph(np.zeros(self.world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
-
     def last_graph(self) -> Graph:
-        """`graph` after the last step: what only further steps would need can be given up for it."""
-        return self.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
-        return graph.components()
+        """The edges that are left after the last step; the state gives up what only further steps would need."""
+        return self.edges.last_graph()
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         """Share of the agents whose posterior interval at this level holds their true mean; NaN: there is none."""
@@ -293,27 +277,12 @@ class NeighborState(State):
     See also: State, IntervalState, World
     """
 
-    saved: ClassVar[tuple[str, ...]] = (*State.saved, "neighbors")
+    saved: ClassVar[tuple[str, ...]] = (*State.saved, "edges")
 
     def __init__(self, method: Method, world: World, graph: Graph):
         super().__init__(method, world)
-        self.neighbors = Neighbors(graph, world.class_)
+        self.edges = self.neighbors = Neighbors(graph, world.class_)
         self.estimate = np.full(world.n_agents, np.nan)
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.neighbors.wrong_share
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.neighbors.lost_share
-
-    @property
-    def isolated(self) -> int:
-        return self.neighbors.isolated
-
-    def graph(self) -> Graph:
-        return self.neighbors.graph()
 
 
 class Posterior(NamedTuple):
@@ -414,7 +383,7 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     irrevocable: ClassVar[bool] = True
     """An edge once given up is never used again."""
     cuts_edges: ClassVar[bool] = True
-    """Gives up edges. If not, `State.graph` has the edges between agents that the method puts into one group."""
+    """Gives up edges. If not, `State.edges` are those between agents that the method puts into one group."""
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
     shared: ClassVar[bool] = False

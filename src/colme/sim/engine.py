@@ -168,7 +168,7 @@ class Run:
     def _record(self, due: NDArray[np.int64], of_run: NDArray[np.float64]) -> None:
         self.recorder.write(due, self._tables, of_run)
         if self.recorder.smoothness is not None:
-            self.recorder.write_smoothness([smoothness(state.estimate, state.graph()) for state in self.states])
+            self.recorder.write_smoothness([smoothness(state.estimate, state.edges.graph()) for state in self.states])
 
     def _step_by_step(
         self, state: State, first: int, means: NDArray[np.float64], due: NDArray[np.int64], table: NDArray[np.float64]
@@ -186,9 +186,9 @@ class Run:
         if self.world.truth is not None:
             errors = self.judge.estimates(state.estimate, self.world.truth)
         if self.world.classes_known:
-            shares = state.wrong_share, state.lost_share
+            shares = state.edges.wrong_share, state.edges.lost_share
         coverage = nan if self.world.truth is None else state.coverage(self.world.truth, LEVEL)
-        return *errors, *shares, state.isolated, state.n_groups, coverage, state.numbers, state.trust
+        return *errors, *shares, state.edges.isolated, state.edges.n_groups, coverage, state.numbers, state.trust
 
     def _samples_of(self, t: int) -> NDArray[np.float64]:
         """What every agent sees at step t."""
@@ -268,7 +268,7 @@ class Run:
         graph = state.last_graph()
         if team.size > 1:
             graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
-        groups = state.groups(graph)  # first, for it needs some memory meanwhile
+        groups = state.edges.groups(graph)  # first, for it needs some memory meanwhile
         final = Final(
             estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
             groups=groups, class_=self.stream.class_, truth=None if truth is None else truth + origin,
