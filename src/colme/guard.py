@@ -42,7 +42,7 @@ from colme._core.normal import exponential
 from colme._core.team import Neighborhood
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
-from colme.method import Agent, Method, Posterior, Round, State, World
+from colme.method import Agent, Method, Place, Posterior, Round, State, World
 from colme.spectrum import stable_step
 
 u64 = np.uint64
@@ -87,12 +87,12 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
 
     guard: bool = False
 
-    def guarded_state(self, state: State, world: World, graph: Graph) -> State:
-        """This array form, with a guard if the method asks for one."""
+    def guarded_state(self, world: World, graph: Graph) -> State:
+        state = super().guarded_state(world, graph)
         return GuardedState(self, state, world, graph) if self.guard else state
 
-    def guarded_agent(self, agent: Agent) -> Agent:
-        """This per-agent form, with a guard if the method asks for one."""
+    def guarded_agent(self, place: Place) -> Agent:
+        agent = super().guarded_agent(place)
         return GuardedAgent(self, agent) if self.guard else agent
 
 

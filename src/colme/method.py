@@ -17,7 +17,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from colme._core.edges import Edges, Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
+from colme.metrics import Errors, measured
 from colme.moments import Moments
 from colme.samples import running_mean
 from colme.support.structs import Configuration
@@ -75,7 +77,7 @@ class World:
     exchange: type = np.float32  # the type in which neighbors hear estimates
     truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
-    judged: bool = True  # whether the metrics of this step are recorded
+    recorded: bool = True  # whether the metrics of this step are
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
@@ -102,6 +104,11 @@ class World:
     @property
     def team(self) -> Team:
         return self.hood.team
+
+    @cached_property
+    def errors(self) -> Errors:
+        """What measures errors against the true means."""
+        return Errors(self.class_, self.tolerance, self.hood)
 
     @property
     def seen_mean(self) -> NDArray[np.float64]:
@@ -219,6 +226,19 @@ class State(ABC):
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
 
+    def advance(
+        self, world: World, means: NDArray[np.float64], recorded: NDArray[np.bool_], out: NDArray[np.float64]
+    ) -> None:
+        """Make steps world.t, world.t + 1, .., one for each row of means; out[i] gets the metrics of row i where it is
+        recorded (`colme.metrics.OF_METHOD`). A state that makes many steps in one call, which is faster where agents
+        are few, does so here. If there are several rows, every agent has a sample at each."""
+        first = world.t
+        for row, mean in enumerate(means):
+            world.t, world.mean, world.recorded = first + row, mean, bool(recorded[row])
+            self.step(world)
+            if world.recorded:
+                out[row] = measured(self, world)
+
     def restored(self) -> None:  # noqa: B027  # most states have nothing to do
         """Called after a checkpoint was put back: make anew what `saved` leaves out."""
 
@@ -293,14 +313,6 @@ class Posterior(NamedTuple):
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     """The true mean lies between them with the probability that was asked for."""
-
-
-class ManySteps(Protocol):
-    """A state that can make many steps in one call, which is faster where agents are few."""
-
-    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Steps world.t, world.t + 1, ..: as many as there are rows of means; every agent has a sample at each, unless
-        it is only one. out[i] gets the metrics of each (`colme.metrics.OF_METHOD`)."""
 
 
 class Agent(ABC):
@@ -449,6 +461,14 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
         raise MethodError(f"{type(self).__name__} has no per-agent form. Write agent().")
+
+    def guarded_state(self, world: World, graph: Graph) -> State:
+        """What a simulation runs: the array form, inside a guard if the method has one (`colme.guard`)."""
+        return self.start(world, graph)
+
+    def guarded_agent(self, place: Place) -> Agent:
+        """What runs in lockstep: the per-agent form, inside a guard if the method has one."""
+        return self.agent(place)
 
 
 def named(what: str) -> Any:

@@ -254,7 +254,7 @@ class CensusState(State):
                 fitted = self._fit()
             if self._prior_of is not fitted:
                 self._use(fitted)
-            truth = self.world.truth if self.world.judged and self.world.truth is not None else NOT_KNOWN
+            truth = self.world.truth if self.world.recorded and self.world.truth is not None else NOT_KNOWN
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
             self._truth = truth
             self._posterior_at = self.world.t

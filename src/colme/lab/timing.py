@@ -172,6 +172,9 @@ class _TimedState:
         with self._stopwatch:
             self._state.step(world)
 
+    def advance(self, *stretch: Any) -> None:
+        State.advance(self, *stretch)  # type: ignore[arg-type]
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
