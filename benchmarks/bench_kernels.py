@@ -12,7 +12,7 @@ from benchmarks.roofline import FORMS, Gather, name_of
 from colme._core.edges import KeptEdges, _check_all, _sort_into_buckets
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
-from colme.metrics import Judge
+from colme.metrics import Errors
 from colme.samples import ScenarioStream
 from colme.sim.engine import Run
 from colme.sim.recorder import recorded_steps
@@ -43,7 +43,7 @@ def bench_sampling(benchmark: Any, n: int) -> None:
     stream = ScenarioStream(w.scenario(n), 0)
     assert stream.class_ is not None
     world = World(stream.class_, stream.sigma, stream.width, np.zeros(n), None)
-    seen = Sampler(stream, world, Judge(stream.class_, 0.1), recorded_steps("all", 2 * T))
+    seen = Sampler(stream, world, Errors(stream.class_, 0.1), recorded_steps("all", 2 * T))
 
     def see() -> None:
         seen._from = seen._to = 1

@@ -125,7 +125,7 @@ def test_clock_equals_its_definition_at_every_step(
     for t, mean in enumerate(means, start=1):
         before = driven.state.estimate.copy()
         driven.step(t, mean)
-        left = driven.state.graph().adjacency()
+        left = driven.state.edges.graph().adjacency()
         brute.tick(t, left, ~np.isnan(mean))
         assert driven.restarts == brute.restart
         for a in range(n):
@@ -151,7 +151,7 @@ def test_clock_of_many_steps_in_one_go_is_that_of_each_step(
     at_once.state.advance(at_once.world, means, np.empty((len(means), len(OF_METHOD))))
     assert at_once.restarts == one_by_one.restarts
     assert at_once.state.estimate.tobytes() == one_by_one.state.estimate.tobytes()
-    assert at_once.state.graph() == one_by_one.state.graph()
+    assert at_once.state.edges.graph() == one_by_one.state.edges.graph()
 
 
 @pytest.mark.parametrize("name", ["gossip", "global", "own", "harmonic"])
@@ -173,7 +173,7 @@ def test_constant_clock_never_changes() -> None:
     for t in range(1, 10):
         driven.step(t, np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)]))
         assert {driven.clock.rate(t, restart) for restart in driven.restarts} == {ALPHA}
-    assert driven.state.isolated == 1
+    assert driven.state.edges.isolated == 1
 
 
 def test_constant_clock_may_forget_everything_each_step() -> None:
@@ -338,7 +338,7 @@ def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(ex
         world.mean += (rng.standard_normal(n) * 3.0 - world.mean) / t
         state.step(world)
         cuts += state.edges.any_cut
-        matrix, left = weight_matrix(state), state.graph()
+        matrix, left = weight_matrix(state), state.edges.graph()
         assert np.array_equal(matrix, metropolis_matrix(left, exchange))
         assert np.array_equal(matrix, matrix.T)
         np.testing.assert_allclose(matrix.sum(axis=0), 1.0, atol=1e-14)
@@ -383,7 +383,7 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
         if t == 1:
             assert np.array_equal(state.estimate, world.mean)
             continue
-        left = state.graph()
+        left = state.edges.graph()
         alpha = state.clock.rate(t, int(state.clock.restart))  # type: ignore[arg-type]
         expected = (1 - alpha) * world.mean + alpha * metropolis_matrix(left, np.float64) @ previous
         expected = np.where(left.degrees == 0, world.mean, expected)

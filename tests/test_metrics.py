@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme.errors import ColmeError
-from colme.metrics import METRICS, OF_METHOD, OF_RUN, Judge, oracle_variance
+from colme.metrics import METRICS, OF_METHOD, OF_RUN, Errors, oracle_variance
 from colme.sim.sampling import FEW_CLASSES
 from tests.support.examples import examples
 from tests.support.sampled import sampled
@@ -45,7 +45,7 @@ def world(n: int, n_classes: int, seed: int) -> tuple[Array, Array, NDArray[Any]
     return truth + 0.2 * rng.normal(size=n), truth, class_
 
 
-def judged_means(judge: Judge, mean: Array, count: NDArray[np.int32] | None, truth: Array) -> list[float]:
+def judged_means(judge: Errors, mean: Array, count: NDArray[np.int32] | None, truth: Array) -> list[float]:
     """The metrics of a run; without counts, as of a stream without gaps (one step: the first sample is the mean)."""
     if count is None:
         return sampled(mean[None, :], np.full(len(mean), NAN), 1, judge, truth)[1][0].tolist()
@@ -55,7 +55,7 @@ def judged_means(judge: Judge, mean: Array, count: NDArray[np.int32] | None, tru
     return out[1].tolist()
 
 
-def judged_estimates(judge: Judge, estimate: Array, truth: Array) -> list[float]:
+def judged_estimates(judge: Errors, estimate: Array, truth: Array) -> list[float]:
     mse, error_rate = judge.estimates(estimate, truth)
     return [mse, error_rate]
 
@@ -67,7 +67,7 @@ SIZES = [1, 2, 63, 64, 65, 128, 1000]
 def test_errors_of_estimates(n: int) -> None:
     estimate, truth, class_ = world(n, 3, seed=n)
     for tolerance in (0.05, 0.1, 0.3):
-        got = judged_estimates(Judge(class_, tolerance), estimate, truth)
+        got = judged_estimates(Errors(class_, tolerance), estimate, truth)
         np.testing.assert_allclose(got, plain_errors(estimate, truth, tolerance), **CLOSE)
 
 
@@ -75,19 +75,19 @@ def test_errors_of_estimates(n: int) -> None:
 def test_agents_without_an_estimate_are_left_out(n: int) -> None:
     estimate, truth, class_ = world(n, 3, seed=n)
     estimate[::3] = NAN
-    got = judged_estimates(Judge(class_, 0.1), estimate, truth)
+    got = judged_estimates(Errors(class_, 0.1), estimate, truth)
     np.testing.assert_allclose(got, plain_errors(estimate, truth, 0.1), **CLOSE)
 
 
 def test_nobody_with_an_estimate_is_nan_not_zero() -> None:
     _, truth, class_ = world(70, 3, seed=0)
-    assert np.isnan(judged_estimates(Judge(class_, 0.1), np.full(70, NAN), truth)).all()
+    assert np.isnan(judged_estimates(Errors(class_, 0.1), np.full(70, NAN), truth)).all()
     nobody = np.zeros(70, np.int32)
-    assert np.isnan(judged_means(Judge(class_, 0.1), np.full(70, NAN), nobody, truth)).all()
+    assert np.isnan(judged_means(Errors(class_, 0.1), np.full(70, NAN), nobody, truth)).all()
 
 
 def test_an_error_equal_to_the_tolerance_is_within_it() -> None:
-    judge = Judge(np.zeros(4, np.uint16), 0.25)
+    judge = Errors(np.zeros(4, np.uint16), 0.25)
     errors = np.array([0.25, -0.25, 0.26, -0.26])
     assert judged_estimates(judge, errors, np.zeros(4))[1] == 0.5
 
@@ -95,14 +95,14 @@ def test_an_error_equal_to_the_tolerance_is_within_it() -> None:
 def test_a_large_error_is_not_lost() -> None:
     estimate, truth, class_ = world(1000, 3, seed=1)
     estimate[777] = 1e9
-    assert judged_estimates(Judge(class_, 0.1), estimate, truth)[0] == pytest.approx(1e15, rel=1e-6)
+    assert judged_estimates(Errors(class_, 0.1), estimate, truth)[0] == pytest.approx(1e15, rel=1e-6)
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("n_classes", [1, 3, FEW_CLASSES + 2])
 def test_errors_of_local_means_and_of_the_oracle_with_equal_counts(n: int, n_classes: int) -> None:
     mean, truth, class_ = world(n, n_classes, seed=n)
-    got = judged_means(Judge(class_, 0.1), mean, None, truth)
+    got = judged_means(Errors(class_, 0.1), mean, None, truth)
     expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, np.ones(n), truth, class_)]
     np.testing.assert_allclose(got, expected, **CLOSE)
 
@@ -113,7 +113,7 @@ def test_errors_of_local_means_and_of_the_oracle_with_unequal_counts(n: int) -> 
     count = np.random.default_rng(n).integers(0, 9, size=n).astype(np.int32)
     count[0] = 5
     mean[count == 0] = NAN
-    got = judged_means(Judge(class_, 0.1), mean, count, truth)
+    got = judged_means(Errors(class_, 0.1), mean, count, truth)
     expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, count, truth, class_)]
     np.testing.assert_allclose(got, expected, **CLOSE)
 
@@ -128,13 +128,13 @@ def test_the_oracle_weighs_agents_by_their_samples(data: st.DataObject) -> None:
     mean = np.array(data.draw(st.lists(st.floats(-10, 10), min_size=n, max_size=n)))
     mean[count == 0] = NAN
     truth = np.array([0.0, 1.0, -2.5])[class_]
-    got = judged_means(Judge(class_, 0.1), mean, count, truth)
+    got = judged_means(Errors(class_, 0.1), mean, count, truth)
     np.testing.assert_allclose(got[2], plain_oracle(mean, count, truth, class_), rtol=1e-9, atol=1e-12)
 
 
 def test_equal_counts_given_or_implied_are_the_same() -> None:
     mean, truth, class_ = world(300, 3, seed=4)
-    judge = Judge(class_, 0.1)
+    judge = Errors(class_, 0.1)
     implied = judged_means(judge, mean, None, truth)
     given_ = judged_means(judge, mean, np.full(300, 7, np.int32), truth)
     np.testing.assert_allclose(implied, given_, **CLOSE)
@@ -142,7 +142,7 @@ def test_equal_counts_given_or_implied_are_the_same() -> None:
 
 def test_a_judge_follows_a_truth_that_shifts() -> None:
     mean, truth, class_ = world(100, 2, seed=5)
-    judge = Judge(class_, 0.1)
+    judge = Errors(class_, 0.1)
     for target in (truth, truth + 1.0, truth):
         expected = plain_oracle(mean, np.ones(100), target, class_)
         assert judged_means(judge, mean, None, target)[2] == pytest.approx(expected, rel=1e-12)
@@ -152,7 +152,7 @@ def test_a_class_without_agents_does_no_harm() -> None:
     mean, truth, class_ = world(100, 2, seed=6)
     class_ = class_ * np.uint16(2)  # nobody is in class 1
     expected = plain_oracle(mean, np.ones(100), truth, class_)
-    assert judged_means(Judge(class_, 0.1), mean, None, truth)[2] == pytest.approx(expected, rel=1e-12)
+    assert judged_means(Errors(class_, 0.1), mean, None, truth)[2] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_metrics_of_a_trace_are_those_of_a_method_and_of_a_run() -> None:

@@ -42,7 +42,7 @@ from colme._core.normal import exponential
 from colme._core.team import Neighborhood
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
-from colme.method import Agent, Method, Posterior, Round, State, World
+from colme.method import Agent, Method, Place, Posterior, Round, State, World
 from colme.spectrum import stable_step
 
 u64 = np.uint64
@@ -87,12 +87,12 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
 
     guard: bool = False
 
-    def guarded_state(self, state: State, world: World, graph: Graph) -> State:
-        """This array form, with a guard if the method asks for one."""
+    def guarded_state(self, world: World, graph: Graph) -> State:
+        state = super().guarded_state(world, graph)
         return GuardedState(self, state, world, graph) if self.guard else state
 
-    def guarded_agent(self, agent: Agent) -> Agent:
-        """This per-agent form, with a guard if the method asks for one."""
+    def guarded_agent(self, place: Place) -> Agent:
+        agent = super().guarded_agent(place)
         return GuardedAgent(self, agent) if self.guard else agent
 
 
@@ -485,7 +485,8 @@ class GuardedState(State):
         super().__init__(method, world)
         hood, whole, n = world.hood, graph.whole, world.n_agents
         gossip = Gossip.of(whole.n_agents, whole.n_edges, stable_step(whole))
-        self.inner, self._graph, self._edge_weights = inner, graph, gossip.weights(graph, hood)
+        self.inner, self.edges = inner, inner.edges
+        self._graph, self._edge_weights = graph, gossip.weights(graph, hood)
         heard = np.broadcast_to(agents_heard(graph, gossip, hood), (gossip.rounds, n))
         self.judgment = ArrayJudgment(method, gossip, heard, hood)
         self.sent = 0  # numbers, to each neighbor
@@ -538,30 +539,11 @@ class GuardedState(State):
         return self.inner.numbers + self.sent / max(self.world.t, 1)
 
     @property
-    def n_groups(self) -> float:  # type: ignore[override]
-        return self.inner.n_groups
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.inner.wrong_share
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.inner.lost_share
-
-    @property
-    def isolated(self) -> int:
-        return self.inner.isolated
-
-    @property
     def radius(self) -> Any:
         return self.inner.radius
 
-    def graph(self) -> Graph:
-        return self.inner.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.inner.groups(graph)
+    def last_graph(self) -> Graph:
+        return self.inner.last_graph()
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         judgment, team = self.judgment, self.world.team

@@ -80,9 +80,11 @@ def agents_of(
     exchange: type = np.float32,
     names: list[Any] | None = None,
     gaps: bool = True,
+    guarded: bool = True,
 ) -> dict[Any, Agent]:
-    """One agent object per agent of the graph, by name (default: its number); without gaps, all have a sample at every
-    step."""
+    """One agent object per agent of the graph, by name (default: its number), inside its guard if `guarded`; without
+    gaps, all have a sample at every step."""
+    make = method.guarded_agent if guarded else method.agent
     looks = "common" if gaps or np.ndim(sigma) else "equal"
     n, auto_step = graph.n_agents, stable_step(graph)
     names = list(range(n)) if names is None else names
@@ -90,7 +92,7 @@ def agents_of(
     heard = np.broadcast_to(heard, (len(heard), n))
     sigmas = np.broadcast_to(np.asarray(np.nan if sigma is None else sigma, float), n)
     return {
-        names[a]: method.agent(
+        names[a]: make(
             Place(
                 agent=names[a], neighbors=tuple(names[b] for b in graph.neighbors(a)), n_agents=n,
                 n_edges=graph.n_edges, auto_step=auto_step, sigma=None if sigma is None else float(sigmas[a]),
@@ -161,7 +163,7 @@ class LockstepState(NeighborState):
         self.agents = agents_of(
             method, graph, sigma=world.sigma, width=world.width, kurtosis=world.kurtosis,
             classes=world.class_ if world.classes_known else None, exchange=world.exchange,
-            gaps=world.count is not None,
+            gaps=world.count is not None, guarded=False,
         )  # fmt: skip
 
     def step(self, world: World) -> None:
@@ -170,6 +172,14 @@ class LockstepState(NeighborState):
         for a, agent in self.agents.items():
             self.estimate[a] = agent.estimate
         self._keep_common_neighbors()
+
+    @property
+    def own_mean(self) -> NDArray[np.float64]:
+        return np.array([agent.own_mean for agent in self.agents.values()])
+
+    @property
+    def own_count(self) -> NDArray[np.int64]:
+        return np.array([agent.own_count for agent in self.agents.values()])
 
     def _keep_common_neighbors(self) -> None:
         """An edge is kept as long as both its agents list each other; agents that keep no list keep all edges."""

@@ -17,16 +17,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.edges import Neighbors, ReferenceMeans
+from colme._core.edges import Edges, Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
+from colme.metrics import Errors, measured
 from colme.moments import Moments
 from colme.samples import running_mean
 from colme.support.structs import Configuration
@@ -75,7 +77,7 @@ class World:
     exchange: type = np.float32  # the type in which neighbors hear estimates
     truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
-    judged: bool = True  # whether the metrics of this step are recorded
+    recorded: bool = True  # whether the metrics of this step are
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
@@ -102,6 +104,11 @@ class World:
     @property
     def team(self) -> Team:
         return self.hood.team
+
+    @cached_property
+    def errors(self) -> Errors:
+        """What measures errors against the true means."""
+        return Errors(self.class_, self.tolerance, self.hood)
 
     @property
     def seen_mean(self) -> NDArray[np.float64]:
@@ -201,26 +208,36 @@ class State(ABC):
     saved: ClassVar[tuple[str, ...]] = ("estimate",)
     """Names of the attributes that a checkpoint must keep: arrays, numbers, or objects with `saved` of their own."""
 
-    wrong_share: float = 0.0
-    """Share of the edges between classes that are still used."""
-    lost_share: float = 1.0
-    """Share of the edges within a class that are no longer used."""
     numbers: float = math.nan
     """Numbers sent to each neighbor per step; NaN: not known."""
-    n_groups: float = math.nan
-    """Groups that the method finds, where it counts them."""
     trust: float = math.nan
     """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
     estimate: NDArray[np.float64]
     """Collaborative estimates; NaN where an agent has none yet. The next step may overwrite the array."""
 
+    edges: Edges
+    """The edges that are still used, with their metrics and groups (`colme._core.edges`); at first none."""
+
     def __init__(self, method: Method, world: World):
-        self.method, self.world = method, world
+        self.method, self.world, self.edges = method, world, Edges(world.hood)
 
     @abstractmethod
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
+
+    def advance(
+        self, world: World, means: NDArray[np.float64], recorded: NDArray[np.bool_], out: NDArray[np.float64]
+    ) -> None:
+        """Make steps world.t, world.t + 1, .., one for each row of means; out[i] gets the metrics of row i where it is
+        recorded (`colme.metrics.OF_METHOD`). A state that makes many steps in one call, which is faster where agents
+        are few, does so here. If there are several rows, every agent has a sample at each."""
+        first = world.t
+        for row, mean in enumerate(means):
+            world.t, world.mean, world.recorded = first + row, mean, bool(recorded[row])
+            self.step(world)
+            if world.recorded:
+                out[row] = measured(self, world)
 
     def restored(self) -> None:  # noqa: B027  # most states have nothing to do
         """Called after a checkpoint was put back: make anew what `saved` leaves out."""
@@ -238,22 +255,9 @@ class State(ABC):
         """Samples behind `own_mean`."""
         return self.world.n_samples
 
-    @property
-    def isolated(self) -> int:
-        """Agents without a neighbor."""
-        return self.world.hood.n_agents
-
-    def graph(self) -> Graph:
-        """The edges that are still used."""
-        return Graph(np.zeros(self.world.n_agents + 1, np.int64), np.empty(0, np.uint32), check=False)
-
     def last_graph(self) -> Graph:
-        """`graph` after the last step: what only further steps would need can be given up for it."""
-        return self.graph()
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        """The group that each agent finds itself in, numbered from 0; `graph` is what graph() returned."""
-        return graph.components()
+        """The edges that are left after the last step; the state gives up what only further steps would need."""
+        return self.edges.last_graph()
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
         """Share of the agents whose posterior interval at this level holds their true mean; NaN: there is none."""
@@ -293,27 +297,12 @@ class NeighborState(State):
     See also: State, IntervalState, World
     """
 
-    saved: ClassVar[tuple[str, ...]] = (*State.saved, "neighbors")
+    saved: ClassVar[tuple[str, ...]] = (*State.saved, "edges")
 
     def __init__(self, method: Method, world: World, graph: Graph):
         super().__init__(method, world)
-        self.neighbors = Neighbors(graph, world.class_)
+        self.edges = self.neighbors = Neighbors(graph, world.class_)
         self.estimate = np.full(world.n_agents, np.nan)
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.neighbors.wrong_share
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.neighbors.lost_share
-
-    @property
-    def isolated(self) -> int:
-        return self.neighbors.isolated
-
-    def graph(self) -> Graph:
-        return self.neighbors.graph()
 
 
 class Posterior(NamedTuple):
@@ -324,14 +313,6 @@ class Posterior(NamedTuple):
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     """The true mean lies between them with the probability that was asked for."""
-
-
-class ManySteps(Protocol):
-    """A state that can make many steps in one call, which is faster where agents are few."""
-
-    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Steps world.t, world.t + 1, ..: as many as there are rows of means; every agent has a sample at each, unless
-        it is only one. out[i] gets the metrics of each (`colme.metrics.OF_METHOD`)."""
 
 
 class Agent(ABC):
@@ -414,7 +395,7 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     irrevocable: ClassVar[bool] = True
     """An edge once given up is never used again."""
     cuts_edges: ClassVar[bool] = True
-    """Gives up edges. If not, `State.graph` has the edges between agents that the method puts into one group."""
+    """Gives up edges. If not, `State.edges` are those between agents that the method puts into one group."""
     by_name: ClassVar[bool] = False
     """Agents query others in the order of their names, whether or not they are neighbors."""
     shared: ClassVar[bool] = False
@@ -480,6 +461,14 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
         raise MethodError(f"{type(self).__name__} has no per-agent form. Write agent().")
+
+    def guarded_state(self, world: World, graph: Graph) -> State:
+        """What a simulation runs: the array form, inside a guard if the method has one (`colme.guard`)."""
+        return self.start(world, graph)
+
+    def guarded_agent(self, place: Place) -> Agent:
+        """What runs in lockstep: the per-agent form, inside a guard if the method has one."""
+        return self.agent(place)
 
 
 def named(what: str) -> Any:

@@ -5,6 +5,7 @@ Agents without an estimate (NaN) are left out of the errors. The sums are those 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,20 @@ def oracle_variance(sigma: float, t: int, class_size: int) -> float:
     return sigma * sigma / (t * class_size)
 
 
-class Judge:
+def measured(state: Any, world: Any) -> list[float]:
+    """The metrics of a method after a step: those in `OF_METHOD`, of a `State` in its `World`."""
+    edges, truth = state.edges, world.truth
+    values = dict.fromkeys(OF_METHOD, math.nan) | {"isolated": edges.isolated, "n_groups": edges.n_groups,
+                                                   "numbers": state.numbers, "trust": state.trust}  # fmt: skip
+    if truth is not None:
+        values["mse"], values["error_rate"] = world.errors.estimates(state.estimate, truth)
+        values["coverage"] = state.coverage(truth, LEVEL)
+    if world.classes_known:
+        values |= {"wrong_edges": edges.wrong_share, "lost_edges": edges.lost_share}
+    return list(values.values())
+
+
+class Errors:
     """What errors are measured against: the classes, their true means, the tolerance."""
 
     def __init__(self, class_: NDArray[Any], tolerance: float, hood: Neighborhood | None = None):

@@ -170,7 +170,7 @@ def test_the_reference_finds_the_same_components() -> None:
     for t in range(1, 17):
         run.step(t)
         np.testing.assert_allclose(state.estimate, wanted[t - 1], rtol=0, atol=1e-5)
-    assert state.n_groups == 2.0
+    assert state.edges.n_groups == 2.0
     classes = np.arange(60) % 2
     mean = samples.mean(axis=0) - recording.origin
     for c in (0, 1):

@@ -18,7 +18,7 @@ from colme.node.lockstep import lockstep_over
 from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.testing import check_method
-from colme.testing._promises import SIGMA, WIDTH, Case
+from colme.testing._promises import SIGMA, WIDTH, Case, agent_form_equals_array_form
 from tests.support.node_liars import two_classes
 from tests.support.nodes import Fleet
 
@@ -44,6 +44,16 @@ def test_numpy_gives_the_bits_of_the_per_agent_form() -> None:
     for metric in ("mse", "wrong_edges", "lost_edges", "isolated"):
         np.testing.assert_array_equal(getattr(alone, metric), getattr(array, metric))
     assert alone.final.graph == array.final.graph and array.wrong_edges[0] == 1.0 > array.wrong_edges[-1]
+
+
+def test_a_method_that_never_mentions_its_guard_is_guarded() -> None:
+    """In every form: as an array, as agents in lockstep, and as an array made of agents."""
+    scenario = colme.Scenario(n_agents=60, means=(0.0, 0.9), sigma=0.5)
+    bare, array, alone = colme.simulate([OneHop(), OneHop(guard=True), AgentsOnly(guard=True)], scenario, steps=40)
+    assert np.isnan(bare.trust).all() and np.isfinite(array.trust).all() and array.trust.min() < 1.0
+    np.testing.assert_array_equal(array.trust, alone.trust)
+    np.testing.assert_array_equal(array.final.estimate, alone.final.estimate)
+    agent_form_equals_array_form(Case(OneHop(guard=True)))
 
 
 def test_a_world_offers_the_newest_samples() -> None:

@@ -67,14 +67,14 @@ def test_what_one_end_has_the_other_lacks_and_the_mean_stays(gaps: bool) -> None
         run.step(t)
         flows, there = matrix_of(state), ~np.isnan(run.world.mean)
         assert np.array_equal(flows, -flows.T), "not antisymmetric, or there is a flow on a dead slot"
-        assert not flows[~state.graph().adjacency()].any() and not flows[~there].any()
+        assert not flows[~state.edges.graph().adjacency()].any() and not flows[~there].any()
         assert np.array_equal(there, ~np.isnan(state.estimate))
         off = state.estimate[there].sum() - run.world.mean[there].sum()
         assert (
             abs(off) < n * 8 * 2.0**-53 * np.abs(flows).max() + n * 2.0**-52
         )  # roundings of 8 flows each, and of sums
         cuts += state.edges.tally[CUT] > 0
-    assert cuts > 10 and state.wrong_share < 0.3 and np.abs(flows).max() > 0.01
+    assert cuts > 10 and state.edges.wrong_share < 0.3 and np.abs(flows).max() > 0.01
     assert not np.array_equal(state.edges.order, first_order), "rows never moved"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme.methods import World
-from colme.metrics import Judge
+from colme.metrics import Errors
 from colme.samples import ScenarioStream, Stream
 from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Sampler, finish_errors, update_means
 from tests.support.sampled import sampled
@@ -38,11 +38,11 @@ def plain_metrics(mean: Array, truth: Array, class_: NDArray[Any], tolerance: fl
     return [float((error**2).mean()), float((np.abs(error) > tolerance).mean()), float(squares.mean())]
 
 
-def population(n: int, n_classes: int, seed: int = 0) -> tuple[Judge, Array, np.random.Generator]:
+def population(n: int, n_classes: int, seed: int = 0) -> tuple[Errors, Array, np.random.Generator]:
     rng = np.random.default_rng([n, n_classes, seed])
     class_ = rng.integers(n_classes, size=n).astype(np.uint16)
     class_[0] = n_classes - 1
-    return Judge(class_, 0.3), rng.normal(size=n_classes)[class_], rng
+    return Errors(class_, 0.3), rng.normal(size=n_classes)[class_], rng
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, FEW_CLASSES, FEW_CLASSES + 1, 40])
@@ -106,7 +106,7 @@ def test_an_error_equal_to_the_tolerance_is_within_it_and_sums_are_taken_over_al
     out = np.full((2, 3), np.nan)
     finish_errors(errors, totals, np.array([10.0]), np.array([100.0]), out)
     assert out.tolist() == [[0.64, 0.03, (20.16 - 10.0) ** 2], [0.0, 0.0, 100.0]]
-    judge, errors = Judge(np.zeros(4, np.uint16), 0.25), np.array([[0.25, -0.25, 0.26, -0.26]])
+    judge, errors = Errors(np.zeros(4, np.uint16), 0.25), np.array([[0.25, -0.25, 0.26, -0.26]])
     assert sampled(errors, np.zeros(4), 1, judge, np.zeros(4))[1][0, 1] == 0.5
 
 
@@ -131,7 +131,7 @@ def streams() -> dict[str, Stream]:
 def sampler_of(stream: Stream, block: int, recorded: NDArray[np.int64]) -> Sampler:
     assert stream.class_ is not None
     world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, tolerance=0.3)
-    return Sampler(stream, world, Judge(stream.class_, 0.3), recorded, block)
+    return Sampler(stream, world, Errors(stream.class_, 0.3), recorded, block)
 
 
 @pytest.mark.parametrize("block", [64, 128, 7 * N, BLOCK])

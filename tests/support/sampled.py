@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.squared_errors import NOT_KNOWN
-from colme.metrics import Judge
+from colme.metrics import Errors
 from colme.sim.sampling import finish_errors, update_means
 
 Array = NDArray[np.float64]
 
 
 def sampled(
-    samples: Array, before: Array, t: int, judge: Judge, truth: Array | None, *,
+    samples: Array, before: Array, t: int, judge: Errors, truth: Array | None, *,
     wanted: NDArray[np.bool_] | None = None, part: int | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """(local means of steps t, t + 1, .., metrics of the run at each), from the samples of those steps and the means
@@ -41,4 +41,4 @@ def sampled(
 def local_means(samples: NDArray[Any]) -> Array:
     """Those of all steps, from the first one on."""
     n = samples.shape[1]
-    return sampled(samples, np.full(n, np.nan), 1, Judge(np.zeros(n, np.uint16), 0.1), None)[0]
+    return sampled(samples, np.full(n, np.nan), 1, Errors(np.zeros(n, np.uint16), 0.1), None)[0]

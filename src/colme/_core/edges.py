@@ -529,7 +529,47 @@ def _prune(table, mean, spread, test):
                     cut(table, a, b)
 
 
-class KeptEdges:
+class Edges:
+    """The edges that the agents of a state still use, their metrics, and the groups that they make. This parent of the
+    others has none: its agents use no neighbors."""
+
+    def __init__(self, hood: Neighborhood):
+        self.hood = hood
+
+    @property
+    def wrong_share(self) -> float:
+        """Share of the edges between classes that are still used (0 where there were none)."""
+        return 0.0
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the edges within a class that are not used any more (0 where there were none)."""
+        return 1.0
+
+    @property
+    def isolated(self) -> int:
+        """Agents without a neighbor."""
+        return self.hood.n_agents
+
+    @property
+    def n_groups(self) -> float:
+        """Groups that agents know of, on average; NaN where a method does not count them."""
+        return math.nan
+
+    def graph(self) -> Graph:
+        """The edges that are still used."""
+        return Graph(np.zeros(self.hood.n_own + 1, np.int64), np.empty(0, np.uint32), check=False)
+
+    def last_graph(self) -> Graph:
+        """`graph` after the last step: what only further steps would need can be given up for it."""
+        return self.graph()
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        """The group that each agent finds itself in, numbered from 0; `graph` is what `graph` returned."""
+        return graph.components()
+
+
+class KeptEdges(Edges):
     """A graph that can only lose edges, and knows how many of its cuts were right.
 
     graph   the rows of the own agents of a worker, with the places of their neighbors; in a plain run, a graph
@@ -540,7 +580,8 @@ class KeptEdges:
     split: ClassVar[dict[str, str]] = {"neighbors": "degree"}
 
     def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
-        self.hood = hood = Neighborhood(graph.n_agents) if hood is None else hood
+        hood = Neighborhood(graph.n_agents) if hood is None else hood
+        super().__init__(hood)
         at, classes, team = hood.at, hood.seen("class", class_), hood.team
         self.slots, self.offsets, wrong = lay_out(graph, at, classes)
         self.order, self.places = first_order(graph.n_agents)
@@ -661,17 +702,14 @@ class KeptEdges:
 
     @property
     def isolated(self) -> int:
-        """Agents without an edge."""
         return self.counts()[2]
 
     @property
     def wrong_share(self) -> float:
-        """Share of the edges between classes that live (0 where there were none)."""
         return self.wrong / self.n_wrong if self.n_wrong else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Share of the edges within a class that were cut (0 where there were none)."""
         return self.lost / self.n_right if self.n_right else 0.0
 
     @property
@@ -705,7 +743,6 @@ class KeptEdges:
         lay_out_values(np.concatenate([[0], np.cumsum(self.degree)]), of_edges, self.offsets, flows)
 
     def graph(self) -> Graph:
-        """The living edges of the own agents."""
         if self._last is not None:
             return self._last
         rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree)
@@ -726,12 +763,13 @@ class KeptEdges:
         return self._last
 
 
-class Neighbors:
+class Neighbors(Edges):
     """The neighbors that agents still have. Edges can only be lost."""
 
     saved: ClassVar[tuple[str, ...]] = ("kept",)
 
     def __init__(self, graph: Graph, class_: NDArray[Any]):
+        super().__init__(Neighborhood(graph.n_agents))
         self._graph = graph
         self._own = np.repeat(np.arange(graph.n_agents), graph.degrees)
         self._other = graph.indices.astype(np.int64)
@@ -768,21 +806,17 @@ class Neighbors:
 
     @property
     def wrong_share(self) -> float:
-        """Share of the edges between classes that are kept (0 where there were none)."""
         return _share(self.kept[~self._within])
 
     @property
     def lost_share(self) -> float:
-        """Share of the edges within a class that were cut (0 where there were none)."""
         return _share(~self.kept[self._within])
 
     @property
     def isolated(self) -> int:
-        """Agents without a neighbor."""
         return int((self.degree == 0).sum())
 
     def graph(self) -> Graph:
-        """The edges that are kept."""
         indptr = np.concatenate([[0], np.cumsum(self.degree)])
         return Graph(indptr, self._graph.indices[self.kept], check=False)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import Edges
 from colme._core.jit import kernel
 from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import Neighborhood
@@ -103,7 +104,7 @@ class CensusState(State):
     def __init__(self, method: Census, world: World, graph: Graph):
         super().__init__(method, world)
         n, hood, whole = world.n_agents, world.hood, graph.whole
-        self._graph, self._world, self._hood, self._fit_all = graph, world, hood, method.fits == "own"
+        self.given, self._hood, self._fit_all = graph, hood, method.fits == "own"
         self.schedule = Schedule.of(method, whole.n_agents, whole.n_edges, stable_step(whole), world.sigma)
         self.unit = world.unit if self.schedule.sigma is not None else 1.0
         self.weights = self.schedule.gossip.weights(graph, hood, world.exchange)
@@ -123,15 +124,14 @@ class CensusState(State):
         self.detector = ChangeDetector(n) if method.restart else None
         self._n_slots = max(2 * whole.n_edges, 1)
         self._alone = graph.degrees == 0
-        self._n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
+        self.n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
         self._noise, self._noise_at = np.empty(n), -1  # the sampling variances of the own means, at a step
         self._posteriors, self._posterior_at = Posteriors.room(n), -1
         self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
         self._prior = self.fitted.prior
         self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
-        self._n_groups = 0.0  # components of a prior, on average
-        self._misjudged: MisjudgedEdges | None = None
-        self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
+        self._n_components = 0.0  # components of a prior, on average
+        self.edges = GroupEdges(self)
 
     def step(self, world: World) -> None:
         self._noise_at = self._posterior_at = -1
@@ -167,7 +167,7 @@ class CensusState(State):
 
     def _make_room(self) -> None:
         """Arrays for a census, in the room of the last one if it is large enough."""
-        hood, exchange, n_columns = self._hood, self._world.exchange, len(self.codes)
+        hood, exchange, n_columns = self._hood, self.world.exchange, len(self.codes)
         width = line_width(n_columns, exchange)
         size = hood.n_visible * width
         if not self._rooms or size > self._rooms[0].size:
@@ -175,12 +175,12 @@ class CensusState(State):
             self.masses = self.previous = self._seen = self._seen_before = np.empty((0, 0), exchange)
             self._rooms = [line_room(hood, width, exchange).reshape(-1) for _ in range(2)]
         self._seen, self._seen_before = (room[:size].reshape(hood.n_visible, width) for room in self._rooms)
-        own = slice(hood.at, hood.at + self._world.n_agents), slice(n_columns)
+        own = slice(hood.at, hood.at + self.world.n_agents), slice(n_columns)
         self.masses, self.previous = self._seen[own], self._seen_before[own]
 
     def restored(self) -> None:
         masses, previous = self.masses, self.previous
-        self._noise_at = self._posterior_at = self._shares_at = -1
+        self._noise_at = self._posterior_at = -1
         self._prior_of = None
         self._make_room()
         if len(self.codes):
@@ -194,7 +194,7 @@ class CensusState(State):
 
     def _average(self, world: World) -> None:
         """Equation (3)."""
-        graph, hood = self._graph, self._hood
+        graph, hood = self.given, self._hood
         sent = consensus_round(
             graph.indptr, graph.indices, self.weights, hood.at, self._seen, self._seen_before,
             world.exchange(self.schedule.gossip.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
@@ -208,7 +208,7 @@ class CensusState(State):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
-        self.fitted, self._prior_of = FittedMixtures.none(self._world.n_agents), None  # makes room for the next
+        self.fitted, self._prior_of = FittedMixtures.none(self.world.n_agents), None  # makes room for the next
         self._prior = self.fitted.prior
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
         self._noise_at = -1
@@ -248,35 +248,35 @@ class CensusState(State):
 
     def summary(self) -> tuple[MixturePrior, Posteriors]:
         """Equation (5), as of the current step: the priors, and the posterior of every agent."""
-        if self._posterior_at != self._world.t:
+        if self._posterior_at != self.world.t:
             fitted = self.fitted
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
             if self._prior_of is not fitted:
                 self._use(fitted)
-            truth = self._world.truth if self._world.judged and self._world.truth is not None else NOT_KNOWN
+            truth = self.world.truth if self.world.recorded and self.world.truth is not None else NOT_KNOWN
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
             self._truth = truth
-            self._posterior_at = self._world.t
+            self._posterior_at = self.world.t
         return self._prior, self._posteriors
 
     def _use(self, fitted: FittedMixtures) -> None:
         """Take these mixtures for priors; agents without neighbors have none."""
         self._prior, self._prior_of = fitted.prior, fitted
-        if self._n_alone:
+        if self.n_alone:
             self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
         total = self._hood.team.total(fitted.n_components[np.maximum(self._prior.row, 0)].sum())
-        self._n_groups = int(total) / self._hood.n_agents
+        self._n_components = int(total) / self._hood.n_agents
 
     @property
     def own_mean(self) -> NDArray[np.float64]:
         """Local means; if agents watch for changes, since their last change."""
-        return self._world.mean if self.detector is None else self.detector.mean
+        return self.world.mean if self.detector is None else self.detector.mean
 
     @property
     def own_count(self) -> Any:
         """Samples behind `own_mean`."""
-        return self._world.n_samples if self.detector is None else self.detector.count
+        return self.world.n_samples if self.detector is None else self.detector.count
 
     @property
     def variance(self) -> NDArray[np.float64]:
@@ -286,9 +286,9 @@ class CensusState(State):
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        if self._noise_at != self._world.t:
+        if self._noise_at != self.world.t:
             self.sampling.of_all_means(self._noise)
-            self._noise_at = self._world.t
+            self._noise_at = self.world.t
         return self._noise
 
     @property
@@ -298,13 +298,18 @@ class CensusState(State):
     @property
     def numbers(self) -> float:  # type: ignore[override]
         """Numbers sent to each neighbor per step so far."""
-        return self.sent / self._n_slots / max(self._world.t, 1)
+        return self.sent / self._n_slots / max(self.world.t, 1)
 
     @property
-    def n_groups(self) -> float:  # type: ignore[override]
+    def group(self) -> NDArray[np.int32]:
+        """The most probable component of every agent."""
+        return self.summary()[1].group
+
+    @property
+    def n_components(self) -> float:
         """Components of an agent's mixture, on average over agents."""
         self.summary()
-        return self._n_groups
+        return self._n_components
 
     def posterior(self, level: float) -> Posterior:
         prior, found = self.summary()
@@ -318,31 +323,45 @@ class CensusState(State):
         n_within, n_known = self._hood.team.total(count_within(self.cdf(truth), level)).tolist()
         return n_within / n_known if n_known else math.nan
 
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.summary()[1].group.astype(np.int64)
 
-    def graph(self) -> Graph:
-        """The edges between neighbors of the same group."""
-        graph, group = self._graph, self.summary()[1].group
-        return graph.kept(np.repeat(group, graph.degrees) == self._hood.seen("group", group)[graph.indices])
+class GroupEdges(Edges):
+    """The edges between neighbors of the same group, as the posteriors of a census see it now."""
+
+    def __init__(self, state: CensusState):
+        super().__init__(state.world.hood)
+        self._state = state
+        self._misjudged: MisjudgedEdges | None = None
+        self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
 
     @property
-    def wrong_share(self) -> float:  # type: ignore[override]
+    def wrong_share(self) -> float:
         """Of the edges between classes, the share whose ends are in one group."""
         return self._misjudged_shares()[0]
 
     @property
-    def lost_share(self) -> float:  # type: ignore[override]
+    def lost_share(self) -> float:
         """Of the edges within classes, the share whose ends are in two groups."""
         return self._misjudged_shares()[1]
 
     def _misjudged_shares(self) -> tuple[float, float]:
+        world = self._state.world
         if self._misjudged is None:
-            self._misjudged = MisjudgedEdges(self._graph, self._hood, self._world.class_)
-        if self._shares_at != self._world.t:
-            self._shares, self._shares_at = self._misjudged.shares(self.summary()[1].group), self._world.t
+            self._misjudged = MisjudgedEdges(self._state.given, self.hood, world.class_)
+        if self._shares_at != world.t:
+            self._shares, self._shares_at = self._misjudged.shares(self._state.group), world.t
         return self._shares
 
     @property
     def isolated(self) -> int:
-        return self._n_alone
+        return self._state.n_alone
+
+    @property
+    def n_groups(self) -> float:
+        return self._state.n_components
+
+    def graph(self) -> Graph:
+        graph, group = self._state.given, self._state.group
+        return graph.kept(np.repeat(group, graph.degrees) == self.hood.seen("group", group)[graph.indices])
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return self._state.group.astype(np.int64)

@@ -126,10 +126,10 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
         return self.estimate_sigma  # then the agents have no common scale
 
     def start(self, world: World, graph: Graph) -> State:
-        return self.guarded_state(CensusState(self, world, graph), world, graph)
+        return CensusState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return self.guarded_agent(CensusAgent(self, place))
+        return CensusAgent(self, place)
 
 
 class HistogramMessage(NamedTuple):

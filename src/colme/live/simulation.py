@@ -131,9 +131,9 @@ class SimulationFeed:
         return pack({"kind": "frame", "t": world.t, "panels": panels}, arrays)
 
     def _panel(self, k: int, state: State, origin: float) -> tuple[dict[str, Any], dict[str, NDArray[Any] | Codes]]:
-        part, estimate, graph = self.agents, state.estimate, state.graph()
+        part, estimate, graph = self.agents, state.estimate, state.edges.graph()
         arrays: dict[str, NDArray[Any] | Codes] = {"estimate": to_codes(_part(estimate, part) + origin)}
-        groups = self._groups[k].renumber(state.groups(graph))
+        groups = self._groups[k].renumber(state.edges.groups(graph))
         arrays["group"] = _part(groups, part)
         if len(self.edges) and not state.method.baseline:
             arrays["alive"] = np.packbits(self._alive(graph), bitorder="little")

@@ -8,7 +8,7 @@ from colme._core.jit import at, equation, kernel
 from colme.census.method import Census
 from colme.confidence import too_far
 from colme.graphs import Graph
-from colme.method import EVERYONE, Agent, Inbox, ManySteps, Method, NeighborState, Place, Round, State, World
+from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, Round, State, World
 from colme.methods.b_colme import BColME
 from colme.methods.baselines import Bayes, Local, Oracle
 from colme.methods.c_colme import CColME
@@ -37,7 +37,6 @@ __all__ = [
     "IntervalMethod",
     "IntervalState",
     "Local",
-    "ManySteps",
     "Method",
     "NeighborState",
     "Oracle",

@@ -74,10 +74,10 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
         return None
 
     def start(self, world: World, graph: Graph) -> State:
-        return self.guarded_state(BState(self, world, graph), world, graph)
+        return BState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return self.guarded_agent(BAgent(self, place))
+        return BAgent(self, place)
 
 
 @equation

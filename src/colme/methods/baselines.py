@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import Edges
 from colme._core.jit import at, kernel
 from colme._core.team import Neighborhood
 from colme.errors import MethodError
@@ -138,10 +139,25 @@ def class_means(mean: NDArray[np.float64], count: Any, class_: NDArray[Any], hoo
     return np.where(weight > 0.0, total / np.maximum(weight, 1.0), np.nan)
 
 
-class OracleState(State):
-    lost_share = 0.0
-    isolated = 0
+class ClassEdges(Edges):
+    """The edges within the classes, which the oracle is told: it misjudges none and needs no neighbor."""
 
+    lost_share, isolated = 0.0, 0
+
+    def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood):
+        super().__init__(hood)
+        self._given, self._class = graph, class_
+
+    def graph(self) -> Graph:
+        """The given graph without its edges between classes."""
+        given, seen = self._given, self.hood.seen("class", self._class)
+        return given.kept(np.repeat(self._class, given.degrees) == seen[given.indices])
+
+    def groups(self, graph: Graph) -> NDArray[np.int64]:
+        return self._class.astype(np.int64)
+
+
+class OracleState(State):
     def __init__(self, method: Oracle, world: World, graph: Graph):
         super().__init__(method, world)
         self.estimate = np.full(world.n_agents, np.nan)
@@ -150,7 +166,7 @@ class OracleState(State):
                 "the oracle must be told the classes, and they are not known here. "
                 "Try colme.Recording(samples, classes=...) or means=..."
             )
-        self.class_, self._given = world.class_, graph
+        self.class_, self.edges = world.class_, ClassEdges(graph, world.class_, world.hood)
         self._n_classes = int(world.team.greatest(world.class_.max(initial=0))) + 1
 
     def step(self, world: World) -> None:
@@ -159,14 +175,6 @@ class OracleState(State):
         np.take(means, self.class_, out=self.estimate)
         if world.count is not None:
             self.estimate[world.count == 0] = np.nan
-
-    def graph(self) -> Graph:
-        """The given graph without its edges between classes."""
-        given, seen = self._given, self.world.hood.seen("class", self.class_)
-        return given.kept(np.repeat(self.class_, given.degrees) == seen[given.indices])
-
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
-        return self.class_.astype(np.int64)
 
 
 class OracleAgent(Agent):

@@ -66,10 +66,10 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     rebuild: bool = False
 
     def start(self, world: World, graph: Graph) -> State:
-        return self.guarded_state(CState(self, world, graph), world, graph)
+        return CState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
-        return self.guarded_agent(CAgent(self, place))
+        return CAgent(self, place)
 
 
 class CState(ConsensusState):

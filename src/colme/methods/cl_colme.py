@@ -110,11 +110,11 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
         return super().clock_for(hood)
 
     def start(self, world: World, graph: Graph) -> State:
-        return self.guarded_state(CLState(self, world, graph), world, graph)
+        return CLState(self, world, graph)
 
     def agent(self, place: Place) -> Agent:
         step = self.step_size(place.auto_step)
-        return self.guarded_agent((FlowAgent if self.consensus == "flow" else CLAgent)(self, place, step))
+        return (FlowAgent if self.consensus == "flow" else CLAgent)(self, place, step)
 
 
 class CLState(ConsensusState):

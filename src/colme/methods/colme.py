@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.edges import Edges
 from colme._core.jit import at, equation, helper, kernel
 from colme.confidence import too_far
 from colme.errors import MethodError, one_of
@@ -292,10 +293,45 @@ def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
     return indptr, indices
 
 
-class ColState(State):
+class ClassPairs(Edges):
+    """The pairs of agents of which one has the other in its class C, in place of edges."""
+
+    saved: ClassVar[tuple[str, ...]] = ("wrong", "lost", "isolated")
     isolated = 0
+
+    def __init__(self, state: ColState):
+        super().__init__(state.world.hood)
+        self._state, n = state, state.world.n_agents
+        within = int((np.bincount(state.class_).astype(np.int64) ** 2).sum())
+        self._n_wrong, self._n_right = n * n - within, within - n
+        self.wrong, self.lost = self._n_wrong, 0
+
+    def count(self, included: int, alike: int, alone: int) -> None:
+        """Of all classes C together: their members but for the agents themselves, those of one true class, and how many
+        are {a}."""
+        self.wrong, self.lost, self.isolated = included - alike, self._n_right - alike, alone
+
+    @property
+    def wrong_share(self) -> float:
+        return self.wrong / self._n_wrong if self._n_wrong else 0.0
+
+    @property
+    def lost_share(self) -> float:
+        return self.lost / self._n_right if self._n_right else 0.0
+
+    def graph(self) -> Graph:
+        """Pairs of agents that are in each other's class C."""
+        state = self._state
+        unit = state.radii.table.up_to(int(state.known_count.max()))
+        rows = mutual(
+            state.known_mean, state.known_count, state.known, state.own_interval, state.mine, unit, state.radii.sigma
+        )  # fmt: skip
+        return Graph(*rows, check=False)
+
+
+class ColState(State):
     saved: ClassVar[tuple[str, ...]] = (
-        "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "isolated", "wrong", "lost",
+        "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "edges",
     )  # fmt: skip
 
     def __init__(self, method: ColME, world: World, graph: Graph):
@@ -316,9 +352,7 @@ class ColState(State):
         self.sums, self.members = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
         self.own_interval = np.full((n, 2), np.inf)  # (mean, radius) of every agent at the last step
         self.cursor = np.arange(n)
-        sizes = np.bincount(world.class_).astype(np.int64)
-        self._n_wrong, self._n_right = n * n - int((sizes**2).sum()), int((sizes**2).sum()) - n
-        self.wrong, self.lost, self.isolated = self._n_wrong, 0, 0
+        self.edges: ClassPairs = ClassPairs(self)
 
     def step(self, world: World) -> None:
         method: ColME = self.method  # type: ignore[assignment]
@@ -328,31 +362,15 @@ class ColState(State):
             self.mine = self.radii.table_of(world)
         known = self.known_mean, self.known_count, self.known, self.sums
         ask(*known, self.cursor, world.mean, count, self.mine, unit, sigma, method.restricted, method.queries)
-        included, alike, self.isolated = pool(
+        counts = pool(
             *known, self.members, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
             self.own_interval, self.estimate,
         )  # fmt: skip
-        self.wrong, self.lost = included - alike, self._n_right - alike
+        self.edges.count(*counts)
 
     @property
     def radius(self) -> Any:
         return self.radii.around_means(self.world)
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.wrong / self._n_wrong if self._n_wrong else 0.0
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.lost / self._n_right if self._n_right else 0.0
-
-    def graph(self) -> Graph:
-        """Pairs of agents that are in each other's class C."""
-        unit = self.radii.table.up_to(int(self.known_count.max()))
-        rows = mutual(
-            self.known_mean, self.known_count, self.known, self.own_interval, self.mine, unit, self.radii.sigma
-        )  # fmt: skip
-        return Graph(*rows, check=False)
 
 
 class ColAgent(IntervalAgent):

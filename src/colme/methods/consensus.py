@@ -125,7 +125,7 @@ class ConsensusState(PruningState):
 
     def last_graph(self) -> Graph:
         self.heard = self.spare = self.heard[:0].copy()
-        return self.edges.last_graph()
+        return super().last_graph()
 
     @property
     def numbers(self) -> float:  # type: ignore[override]
@@ -133,9 +133,11 @@ class ConsensusState(PruningState):
         return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
 
     def step(self, world: World) -> None:
-        self.advance(world, world.mean[None, :], np.empty((1, len(OF_METHOD))))
+        self.advance(world, world.mean[None, :], np.ones(1, np.bool_), np.empty((1, len(OF_METHOD))))
 
-    def advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def advance(
+        self, world: World, means: NDArray[np.float64], recorded: NDArray[np.bool_], out: NDArray[np.float64]
+    ) -> None:
         if world.team.size > 1:
             self._advance_together(world, means, out)
         else:
@@ -171,7 +173,7 @@ class ConsensusState(PruningState):
         unsettled = team.any(not clock.settled)  # waits, so that all see what was averaged
         clock.settled = not unsettled
         self.edges.refresh(self.heard, *([] if clock.known is None else [clock.known[clock.turn]]))
-        if world.judged:
+        if world.recorded:
             out[0, :2] = mean_error(team.gather(self._pages))
             out[0, 2:5] = self.edges.counts()
 
@@ -181,7 +183,7 @@ class ConsensusState(PruningState):
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
         edges, lazy, clock = self.edges, self.edges.lazy, self.clock
-        truth = NOT_KNOWN if world.truth is None or not (world.judged or world.team.size == 1) else world.truth
+        truth = NOT_KNOWN if world.truth is None or not (world.recorded or world.team.size == 1) else world.truth
         if edges.tighten(self.flows):
             self.rows_moved()
         done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(

@@ -322,7 +322,7 @@ class PruningState(State):
 
     def __init__(self, method: IntervalMethod, world: World, graph: Graph):
         super().__init__(method, world)
-        self.edges = KeptEdges(graph, world.class_, world.hood)
+        self.edges: KeptEdges = KeptEdges(graph, world.class_, world.hood)
         self.radii = method.radii(world, graph)
         self.estimate = np.full(world.n_agents, np.nan)
 
@@ -343,21 +343,6 @@ class PruningState(State):
             for k, (center, radius) in enumerate(self.radii.intervals(world, mean, ahead))
         ]  # fmt: skip
         self.edges.prune_by(seen, reference, world.t, self.radii.test)
-
-    @property
-    def wrong_share(self) -> float:  # type: ignore[override]
-        return self.edges.wrong_share
-
-    @property
-    def lost_share(self) -> float:  # type: ignore[override]
-        return self.edges.lost_share
-
-    @property
-    def isolated(self) -> int:
-        return self.edges.isolated
-
-    def graph(self) -> Graph:
-        return self.edges.graph()
 
 
 class IntervalAgent(Agent):

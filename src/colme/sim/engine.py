@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from math import nan
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from colme._core.team import Neighborhood, Team
 from colme.errors import CheckpointError
 from colme.graphs import Graph, GraphPart, GraphTotals
-from colme.methods import ManySteps, Method, State, World
-from colme.metrics import LEVEL, OF_METHOD, Judge
+from colme.methods import Method, State, World
+from colme.metrics import LEVEL, OF_METHOD, measured
 from colme.moments import Moments
 from colme.samples import Stream
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
@@ -94,11 +94,10 @@ class Run:
         )
         for method in methods:
             method.check_loss(stream.loss)
-        self.judge = Judge(class_, tolerance, hood)
-        self.states: list[State] = [method.start(self.world, graph) for method in methods]
+        self.states: list[State] = [method.guarded_state(self.world, graph) for method in methods]
         self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
         self.n_steps = int(steps[-1])
-        self.sampler = Sampler(stream, self.world, self.judge, steps, block)
+        self.sampler = Sampler(stream, self.world, self.world.errors, steps, block)
         self._tables = np.full((len(methods), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and hood.team.size > 1:
@@ -155,12 +154,11 @@ class Run:
             last = min(last, max(first, self.recorder.next_step()))
         n_steps = sampler.sample(first, last)
         means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
+        recorded = np.zeros(n_steps, np.bool_)
+        recorded[due] = True
         for table, state in zip(self._tables, self.states, strict=True):
-            world.t, world.mean, world.judged = first, means[0], len(due) > 0
-            if makes_many_steps(state):
-                cast(ManySteps, state).advance(world, means, table[:n_steps])
-            else:
-                self._step_by_step(state, first, means, due, table)
+            world.t, world.mean, world.recorded = first, means[0], len(due) > 0
+            state.advance(world, means, recorded, table[:n_steps])
         world.t, world.mean = first + n_steps - 1, means[-1]
         if len(due):
             self._record(due, sampler.errors(first, n_steps))
@@ -168,27 +166,7 @@ class Run:
     def _record(self, due: NDArray[np.int64], of_run: NDArray[np.float64]) -> None:
         self.recorder.write(due, self._tables, of_run)
         if self.recorder.smoothness is not None:
-            self.recorder.write_smoothness([smoothness(state.estimate, state.graph()) for state in self.states])
-
-    def _step_by_step(
-        self, state: State, first: int, means: NDArray[np.float64], due: NDArray[np.int64], table: NDArray[np.float64]
-    ) -> None:
-        recorded = set(due.tolist())
-        for row, mean in enumerate(means):
-            self.world.t, self.world.mean, self.world.judged = first + row, mean, row in recorded
-            state.step(self.world)
-            if row in recorded:
-                table[row] = self._judged(state)
-
-    def _judged(self, state: State) -> tuple[float, ...]:
-        """The metrics of a method."""
-        errors = shares = nan, nan
-        if self.world.truth is not None:
-            errors = self.judge.estimates(state.estimate, self.world.truth)
-        if self.world.classes_known:
-            shares = state.wrong_share, state.lost_share
-        coverage = nan if self.world.truth is None else state.coverage(self.world.truth, LEVEL)
-        return *errors, *shares, state.isolated, state.n_groups, coverage, state.numbers, state.trust
+            self.recorder.write_smoothness([smoothness(state.estimate, state.edges.graph()) for state in self.states])
 
     def _samples_of(self, t: int) -> NDArray[np.float64]:
         """What every agent sees at step t."""
@@ -245,7 +223,7 @@ class Run:
         if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
             of_run = self.sampler.measure_again()
             for table, state in zip(self._tables, self.states, strict=True):
-                table[0] = self._judged(state)
+                table[0] = measured(state, self.world)
             self._record(np.zeros(1, np.int64), of_run)
 
     def _traces(self, *, final: bool) -> list[Trace]:
@@ -268,7 +246,7 @@ class Run:
         graph = state.last_graph()
         if team.size > 1:
             graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
-        groups = state.groups(graph)  # first, for it needs some memory meanwhile
+        groups = state.edges.groups(graph)  # first, for it needs some memory meanwhile
         final = Final(
             estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
             groups=groups, class_=self.stream.class_, truth=None if truth is None else truth + origin,
@@ -298,16 +276,6 @@ def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:
     if known is None:
         return {}
     return {"probability": known.probability, "lower": known.lower + origin, "upper": known.upper + origin}
-
-
-def makes_many_steps(state: State) -> bool:
-    """Whether a state can make many steps in one call: it has `advance`, and its `step` was not replaced since."""
-    for kind in type(state).__mro__:
-        if "advance" in vars(kind):
-            return "step" not in vars(state)
-        if "step" in vars(kind):
-            break
-    return False
 
 
 def _array_bytes(things: list[Any], seen: set[int]) -> int:

@@ -53,7 +53,7 @@ def estimate_density(
         k = int(np.searchsorted(t, step))
         if t[k] == step:
             density[k], outside[k] = shares(state.estimate + run.stream.origin, edges)
-            wrong[k] = state.wrong_share
+            wrong[k] = state.edges.wrong_share
     return xarray.DataArray(
         density,
         dims=("t", "value"),

@@ -63,10 +63,10 @@ def separation(
     whole(steps, "steps", "steps=1000")
     run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
     state = run.states[0]
-    before = state.graph()
+    before = state.edges.graph()
     for t in range(1, steps + 1):
         run.step(t)
-    after = state.graph()
+    after = state.edges.graph()
     class_ = run.world.class_
     truth = run.stream.truth(steps)
     assert truth is not None  # a scenario always knows

@@ -40,4 +40,5 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
             if run.world.moments is not None:  # and noisier
                 run.world.moments.second[::2] *= 1e18
                 run.world.moments.fourth[::2] *= 1e36
-    run.states[0].groups(run.states[0].graph())
+    edges = run.states[0].edges
+    edges.groups(edges.graph())

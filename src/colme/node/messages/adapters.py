@@ -18,7 +18,7 @@ from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.confidence import MEAN
 from colme.errors import MethodError, NodeError, shorten
-from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage, student
+from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod, SumsMessage, student
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
@@ -562,12 +562,11 @@ def device_agent(method: Method, place: Place, *, gateway: bool = False) -> tupl
         if kind.gateway is None:
             raise NodeError(f"[gateway] with {method!r}: many local agents vote in a census. Try method = 'census'.")
         kind = named(kind.gateway)
-    if not getattr(method, "guard", False):
-        agent = kind.device_agent(method, place)
+    agent = kind.device_agent(method, place)
+    if not isinstance(method, GuardedMethod) or not method.guard:
         return agent, kind(agent)
-    inner = kind.device_agent(msgspec.structs.replace(method, guard=False), place)
-    guarded = AsynchronousGuardedAgent(method, inner)  # type: ignore[arg-type]
-    return guarded, GuardedAdapter(guarded, kind(inner))
+    guarded = AsynchronousGuardedAgent(method, agent)
+    return guarded, GuardedAdapter(guarded, kind(agent))
 
 
 def most_items(method: Method, max_neighbors: int) -> int:
