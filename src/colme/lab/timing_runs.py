@@ -12,8 +12,8 @@ import numpy as np
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import PlannedTiming
 from colme.lab.runs.store import RunStore
-from colme.lab.text import Row
 from colme.lab.timing import PARTS, SET_UP, Columns, measure, ratio_summary, ratios
+from colme.support.tables import Row
 
 
 def measure_repeatedly(planned: PlannedTiming, tell: Callable[[int], None]) -> Columns:
