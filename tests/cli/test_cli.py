@@ -27,8 +27,7 @@ from colme import cli
 from colme._core import jit
 from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
-from colme.cli.messages import say
-from colme.cli.output import emit
+from colme.cli.output import emit, say
 from colme.lab.doctor import EXTRAS
 from colme.lab.experiments.experiment import Experiment, shipped_experiments
 from colme.lab.experiments.setting import Setup, flat_name

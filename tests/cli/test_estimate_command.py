@@ -17,17 +17,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
+from rich.progress import Progress
 
 from colme import cli
-from colme.cli import _row_progress
-from colme.cli._agent_table import print_agents
-from colme.cli.estimate_command import Duration, duration_text
+from colme.cli import output
+from colme.cli.estimate_command import Duration, duration_text, print_agents
+from colme.cli.output import row_progress
 from colme.data import estimate as estimate_module
-from colme.data.report.output import csv_of, json_of, save_result
+from colme.data.report.output import json_of, save_result
 from colme.data.report.result import Summary
 from colme.data.report.sentences import decimals, headline, most_changed, number_format, sentences
 from colme.errors import DataError, RunError
-from colme.support.tables import safe_name
+from colme.support.tables import csv_of, safe_name
 from tests.support.made_results import made_result
 from tests.support.spreadsheets import write_xlsx
 
@@ -249,8 +250,8 @@ def test_a_table_with_answers_fits_the_terminal(
     asked = [part for bound in range(18, 26) for part in ("--above", bound)]
     code, out, err = call(capfd, file, *ASKED, "--top", 3, *asked)
     assert code == 0 and all(cell_len(line) <= width for line in out.splitlines())
-    hidden = {"n", "mean", "above_25", "rank_lower", "rank_upper", "lower", "upper", "borrowed"} - set(out.split())
-    assert "above_18" in out and hidden and all(name in err for name in hidden)
+    hidden = [name for name in ("above 25", "rank lower", "rank upper", "borrowed") if name not in out]
+    assert "above 18" in out and hidden and all(name in err for name in hidden)
 
 
 @pytest.mark.parametrize(("changed", "title"), [
@@ -287,50 +288,30 @@ def test_names_are_safe_to_print(name: object, shown: str) -> None:
 # Progress
 
 
-def test_a_bar_comes_with_the_second_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, made = [0.0], []
-
-    class Bar:
-        def __init__(self) -> None:
-            made.append(self)
-            self.seen: list[dict[str, Any]] = []
-
-        def start(self) -> None: ...
-
-        def stop(self) -> None:
-            self.seen.append({"stopped": True})
-
-        def add_task(self, what: str) -> int:
-            return 0
-
-        def update(self, task: int, **state: Any) -> None:
-            self.seen.append(state)
-
-    monkeypatch.setattr(_row_progress.time, "monotonic", lambda: now[0])
-    progress = _row_progress.RowProgress(Bar)
-    progress(10, 100)
-    now[0] = 0.9
-    progress(20, 100)
-    assert made == []
-    now[0] = 1.1
-    progress(30, 100)
-    progress(1, 4)
-    progress.stop()
-    assert made[0].seen == [
-        {"completed": 30, "total": 100, "description": "reading rows"},
-        {"completed": 1, "total": 4, "description": "comparing methods"}, {"stopped": True},
-    ]  # fmt: skip
+def test_a_bar_comes_with_the_second_second(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    now, seen = [0.0], []
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Progress, "start", lambda bar: None)
+    monkeypatch.setattr(Progress, "update", lambda bar, task, **state: seen.append(tuple(state.values())))
+    with row_progress(quiet=False) as progress:
+        assert progress is not None
+        for moment, done, total in ((0.0, 10, 100), (0.9, 20, 100), (1.1, 30, 100), (1.1, 1, 4)):
+            now[0] = moment
+            progress(done, total)
+    assert seen == [(30, 100, "reading rows"), (1, 4, "comparing methods")]
 
 
 def test_without_a_terminal_there_is_a_line_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(_row_progress.time, "monotonic", lambda: now[0])
-    progress = _row_progress.RowProgress(None)
-    for second in range(25):
-        now[0] = float(second)
-        progress(1000 * second, 30_000 if second > 15 else None)
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    with row_progress(quiet=False) as progress:
+        assert progress is not None
+        for second in range(25):
+            now[0] = float(second)
+            progress(1000 * second, 30_000 if second > 15 else None)
     assert capfd.readouterr().err.splitlines() == ["reading rows: 11,000", "reading rows: 22,000 of 30,000"]
 
 
@@ -362,7 +343,10 @@ def test_what_is_no_json_is_null() -> None:
 def test_labels_with_commas_and_quotes_survive_csv() -> None:
     result = made_result(2)
     result.agent[:] = ['a "b", c', "d\ne"]
-    assert [row["agent"] for row in csv.DictReader(io.StringIO(csv_of(result).decode()))] == ['a "b", c', "d\ne"]
+    assert [row["agent"] for row in csv.DictReader(io.StringIO(csv_of(result.to_columns()).decode()))] == [
+        'a "b", c',
+        "d\ne",
+    ]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,7 +507,7 @@ def test_ranks_probabilities_and_explanations_by_command(
     assert "The 2 of 7 agents that most probably have the 2 largest means" in out
     rows = [line.split() for line in out.splitlines() if line.strip().startswith("s-")]
     assert [row[0] for row in rows] == ["s-6", "s-5"]  # means 26 and 25, and little noise
-    for name in ("above_22", "above_-1.5", "rank", "rank_lower", "rank_upper", "top_2"):
+    for name in ("above 22", "above -1.5", "rank", "rank lower", "rank upper", "top 2"):
         assert f" {name} " in out
     assert "s-3 has 13 samples with a mean of 23" in " ".join(err.split())
     code, out, _ = call(capfd, file, *ASKED, *asked, "--format", "csv", "-o", "out.json", "-q")

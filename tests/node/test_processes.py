@@ -21,9 +21,8 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 import colme
-from colme.cli.live import with_picture
 from colme.cli.node_command import command
-from colme.cli.output import table_of
+from colme.cli.output import with_picture
 from colme.errors import NodeError
 from colme.graphs import from_edges
 from colme.lockstep import lockstep
@@ -31,6 +30,7 @@ from colme.node.config.node_toml import NodeConfig
 from colme.node.demo import DemoErrors, DemoView, run_demo
 from colme.node.io.status import ask
 from colme.node.security.identity import check_identity
+from colme.support.tables import terminal_table
 from tests.support.node_fleet import environment, until
 from tests.support.node_swarm import Swarm
 from tests.support.node_usage import MIB, usage
@@ -116,9 +116,9 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
 
     def emit(rows: list[dict[str, Any]], form: str) -> None:
         columns[:] = rows[0]
-        terminal.print(table_of(rows))
+        terminal.print(terminal_table(rows))
 
-    monkeypatch.setattr("colme.cli.output.emit", emit)
+    monkeypatch.setattr("colme.cli.node_command.emit", emit)
     path = tmp_path / "node.toml"
     path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
     for what in ("status", "neighbors"):

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from colme import __version__
-from colme.cli.messages import only_first_rank_speaks, say
+from colme.cli.output import only_first_rank_speaks, say
 from colme.errors import ColmeError, ColumnError, ExperimentError, missing_extra, printable
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called

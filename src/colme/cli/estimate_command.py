@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
-from colme.cli._agent_table import print_agents
-from colme.cli._row_progress import row_progress
-from colme.cli.output import format_option, say
+from colme.cli.output import format_option, row_progress, say, say_left_out
 from colme.cli.parameters import SEED, Number
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
+from colme.support.tables import csv_of, print_table
 
 if TYPE_CHECKING:
     from colme.data.report.result import Result
@@ -202,11 +202,10 @@ def command(
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
-        click.echo(output.csv_of(result, escape_formulas=escape_formulas), nl=False)
+        click.echo(csv_of(result.to_columns(), escape_formulas=escape_formulas), nl=False)
     else:
         left_out = print_agents(result, wide=wide, top=top)
-        if left_out and not quiet:
-            say(f"Not shown: {', '.join(left_out)}. Show all columns with --wide.")
+        say_left_out(() if quiet else left_out)
     if written and not quiet:
         say("Written: " + ", ".join(map(str, written)))
 
@@ -265,6 +264,32 @@ def _check_figures(plot: str | None, report: str | None) -> None:
     for path, endings in ((plot, plots.PICTURES), (report, (".html", ".htm"))):
         if path is not None:
             check_ending(Path(path), endings)
+
+
+def print_agents(result: Result, *, wide: bool, top: int | None = None) -> list[str]:
+    """Print the agents that changed most, or the first if none changed; returns the columns that did not fit.
+
+    wide  all columns, however long the lines become
+    top   print the agents that are most probably among the first so many, if the result has their ranks
+    """
+    from colme.data.report.output import LISTED, agent_rows
+    from colme.data.report.sentences import any_changed, most_changed
+
+    n, agents, title = len(result.agent), most_changed(result, LISTED), ""
+    if top is not None:
+        agents = np.lexsort((result.answers["rank"], -result.answers[f"top_{top}"]))[:top].tolist()
+        title = f"The {top:,} of {n:,} agents that most probably have the {top:,} largest means" if top < n else ""
+    elif n > LISTED:
+        title = f"The {LISTED} of {n:,} agents that changed most"
+        title = title if any_changed(result) else f"The first {LISTED} of {n:,} agents"
+    rows = agent_rows(result, agents)
+    bounds = ("rank_lower", "rank_upper")
+    asked = [name for name in result.answers if name not in bounds]
+    spare: list[tuple[tuple[str, ...], int]] = [((name,), 28) for name in ("probability", "borrowed", "flags")]
+    spare += [(("group",), 12), (("lower", "upper"), 12)]
+    if asked:
+        spare += [(names, 12) for names in (bounds, ("mean",), ("n",), *((name,) for name in reversed(asked)))]
+    return print_table(rows, title, spare=spare, wide=wide, words=("agent", "flags"), cut="agent")
 
 
 def _print_sentences(result: Result, explained: list[str]) -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from colme.errors import shorten
 from colme.lab.experiments.setting import Setup, flat_name
-from colme.lab.text import parse_word
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
+from colme.support.tables import parse_word
 
 SECTIONS = ("Scenario", "Set-up", "Methods (a flag applies to the methods that have the field)")
 

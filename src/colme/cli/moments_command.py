@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from colme.cli._row_progress import row_progress
 from colme.cli.estimate_command import _check_targets, table_format_options
-from colme.cli.output import say
+from colme.cli.output import row_progress, say
 from colme.cli.parameters import SEED
 
 

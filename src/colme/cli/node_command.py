@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from colme.cli.messages import say
+from colme.cli.output import emit, format_option, live_rows, say
 from colme.cli.parameters import METHOD, SEED, Number
 from colme.errors import MethodError, NodeError, one_of, printable
 
 if TYPE_CHECKING:
     from colme.method import Method
 
-# Not that of cli.output, which imports most of the lab: a running device must not load it.
-_form = click.option(
-    "--format", "form", type=click.Choice(("table", "json", "csv")), default="table", show_default=True,
-    help="How to print the data.",
-)  # fmt: skip
 _configs = click.option(
     "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",), show_default=True,
     metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
@@ -92,7 +87,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 
 @command.command("status")
 @_configs
-@_form
+@format_option
 @_wide
 def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
     """Show the state of running nodes: samples, estimate and its interval, neighbors.
@@ -107,12 +102,12 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
     if form == "json":
         click.echo(json.dumps(found, indent=2))
     else:
-        _emit(_summaries([_counted(each) for each in found], wide or form == "csv"), form)
+        emit(_summaries([_counted(each) for each in found], wide or form == "csv"), form)
 
 
 @command.command("neighbors")
 @_configs
-@_form
+@format_option
 @_wide
 def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
     """Show the neighbors of running nodes, and the age in seconds of their last records.
@@ -137,7 +132,7 @@ def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
     if form == "table" and not wide:
         shown = _NEIGHBOR_COLUMNS if len(configs) > 1 else _NEIGHBOR_COLUMNS[1:]
         columns = {key: None for key in columns if key in shown}
-    _emit([{key: row.get(key) for key in columns} for row in rows], form)
+    emit([{key: row.get(key) for key in columns} for row in rows], form)
 
 
 @command.command("forgive")
@@ -203,8 +198,6 @@ def watch(
         return
     import itertools
     import time
-
-    from colme.cli.live import live_rows
 
     with live_rows(lines=form == "json") as show:
         for turn in itertools.count(1):
@@ -327,7 +320,7 @@ def plan(
 @_modules
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
-@_form
+@format_option
 def demo(
     seconds: float, n_agents: int, method: str, fields: tuple[str, ...], modules: tuple[str, ...], seed: int,
     plot: str | None, form: str,
@@ -349,7 +342,6 @@ def demo(
         )
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
-    from colme.cli.live import live_rows
     from colme.methods.registry import methods_by_name
     from colme.node.demo import SIGMA, DemoErrors, run_demo
 
@@ -370,14 +362,14 @@ def demo(
                            "rms_error": found.error, "event": found.event}  # fmt: skip
                 seen.append(found)
                 show(found.reports, summary)
-    _emit(errors, form)
+    emit(errors, form)
     if plot is not None:
         say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
 def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
     """A method and its fields, FIELD=VALUE, as the table of a file."""
-    from colme.lab.text import parse_word
+    from colme.support.tables import parse_word
 
     table: dict[str, Any] = {"method": method}
     for field in fields:
@@ -500,9 +492,3 @@ def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
     absent = {"estimate", "lower", "upper"} if gateways == len(nodes) else set() if gateways else {"agents"}
     columns = _WIDE_COLUMNS if wide else tuple(each for each in _COLUMNS if each not in absent)
     return [{key: each.get(key) for key in columns} for each in nodes]
-
-
-def _emit(rows: list[dict[str, Any]], form: str) -> None:
-    from colme.cli.output import emit
-
-    emit(rows, form)

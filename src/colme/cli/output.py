@@ -1,32 +1,63 @@
-"""`emit` prints data on stdout (table, JSON, CSV); `say` prints messages on stderr."""
+"""What commands print: `say` messages on stderr, `emit` data on stdout, `live_rows` a table that is redrawn in place,
+`row_progress` how far the reading of a table is. Loads little, because a running device imports it."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import contextlib
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import click
 
-from colme.cli.messages import say as say
 from colme.errors import printable
-from colme.lab.text import Row, text_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from colme.support.tables import Row, csv_of_rows, json_of, plain, print_table, terminal_table, text_of
 
 FORMATS = ("table", "json", "csv")
-LEAST_TEXT = 12
-"""Characters below which a column of text is not squeezed, if its text is longer."""
+_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Where launchers of MPI tell a process its rank, even one that finds no MPI."""
+_STRIP = (12, 40)
+"""Smallest and largest width of the picture in a live row, in characters."""
+_LIVE_TABLE = 82
+"""Characters of the terminal that are reserved for the other columns."""
+PATIENCE = 1.0
+"""Seconds before the bar of `row_progress` appears."""
+SAY_EVERY = 10.0
+_heard = True
 
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of the output."
 )
 wide_option = click.option("--wide", is_flag=True, help="Show all columns of a table, however wide it becomes.")
+
+
+def only_first_rank_speaks() -> None:
+    """Of processes that share their work as ranks of MPI, let the first one alone print messages."""
+    global _heard
+    _heard = next((os.environ[name] for name in _RANK if name in os.environ), "0") == "0"
+
+
+def say(text: str) -> None:
+    """Print a message on stderr, its lines `printable`. On a terminal, long lines are broken between words."""
+    if not _heard:
+        return
+    text = "\n".join(map(printable, text.split("\n")))
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    click.echo(text, err=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def emit(rows: Sequence[Row], form: str, *, title: str = "", spare: Sequence[str] = (), wide: bool = True) -> None:
@@ -35,60 +66,107 @@ def emit(rows: Sequence[Row], form: str, *, title: str = "", spare: Sequence[str
     A table that is not `wide` leaves out columns until it fits into the terminal: those that `spare` names, in this
     order, as many as necessary. JSON and CSV have all columns."""
     if form == "json":
-        click.echo(json.dumps([plain_row(row) for row in rows], indent=2))
+        click.echo(json_of(rows), nl=False)
     elif form == "csv":
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        click.echo(buffer.getvalue(), nl=False, color=True)  # else click would take escape sequences out of names
+        click.echo(csv_of_rows(rows), nl=False, color=True)  # else click would take escape sequences out of names
     elif rows:
-        _print_table(rows, title, spare, wide)
+        say_left_out(print_table(rows, title, spare=[((name,), 0) for name in spare], wide=wide))
     else:
         say("Nothing to show.")
 
 
-def _print_table(rows: Sequence[Row], title: str, spare: Sequence[str], wide: bool) -> None:
+def say_left_out(columns: Sequence[str]) -> None:
+    """Name the columns that did not fit, if there are any."""
+    if columns:
+        say(f"Not shown: {', '.join(name.replace('_', ' ') for name in columns)}. Show all columns with --wide.")
+
+
+class Show(Protocol):
+    def __call__(self, rows: Sequence[Row], summary: Row | None = None) -> None:
+        """Show rows in place of the last ones. A summary is the title of the table; plain lines show it alone."""
+
+
+@contextlib.contextmanager
+def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
+    """A live table on a terminal, with means and estimates as points on a line; elsewhere a line per row. `lines`: JSON
+    lines; `words`: on stderr, because data follows on stdout."""
+    import msgspec
+
+    stream = sys.stderr if words else sys.stdout
+    if lines or not stream.isatty():
+
+        def print_rows(rows: Sequence[Row], summary: Row | None = None) -> None:
+            for row in rows if summary is None else [summary]:
+                click.echo(msgspec.json.encode(plain(row)) if lines else _line(row), file=stream)
+
+        yield print_rows
+        return
     from rich.console import Console
+    from rich.live import Live
 
-    console = Console(highlight=False, markup=False)
-    if wide:
-        console.width = max(console.width, _width(console, rows))
-    left_out: list[str] = []
-    for name in () if wide else spare:
-        if _width(console, rows) <= console.width:
-            break
-        if name in rows[0]:
-            if any(row[name] not in ("", None) for row in rows):
-                left_out.append(name)
-            rows = [{key: value for key, value in row.items() if key != name} for row in rows]
-    console.print(table_of(rows, title))
-    if left_out:
-        say(f"Not shown: {', '.join(name.replace('_', ' ') for name in left_out)}. Show all columns with --wide.")
+    console = Console(file=stream, highlight=False, markup=False)
+    with Live(console=console, auto_refresh=False) as live:
+
+        def redraw(rows: Sequence[Row], summary: Row | None = None) -> None:
+            drawn = with_picture(rows, min(console.width - _LIVE_TABLE, _STRIP[1]))
+            live.update(terminal_table(drawn, _line(summary or {})), refresh=True)
+
+        yield redraw
 
 
-def _width(console: Console, rows: Sequence[Row]) -> int:
-    """Columns of a terminal that the table takes if no line of it is broken."""
-    return console.measure(table_of(rows), options=console.options.update(width=10_000)).maximum
+def with_picture(rows: Sequence[Row], room: int) -> list[Row]:
+    """The rows with a column of `room` characters that shows all means (o) and estimates (#) on one scale."""
+    known = [x for row in rows for key in ("mean", "estimate") if (x := row.get(key)) is not None and math.isfinite(x)]
+    if not known or room < _STRIP[0]:
+        return list(rows)
+    low, high = min(known), max(known)
+
+    def strip(row: Row) -> str:
+        line = ["."] * room
+        for key, sign in (("mean", "o"), ("estimate", "#")):
+            x = row.get(key)
+            if x is not None and math.isfinite(x):
+                line[round((room - 1) * (x - low) / (high - low)) if high > low else room // 2] = sign
+        return "".join(line)
+
+    return [{**row, "mean o, estimate #": strip(row)} for row in rows]
 
 
-def table_of(rows: Sequence[Row], title: str = "") -> Table:
-    """At least one row as a rich.table.Table. Numbers are never broken into two lines; text is, between words."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=printable(title) or None, box=box.SIMPLE_HEAVY, padding=(0, 1), title_justify="left")
-    for name in rows[0]:
-        number = any(isinstance(row[name], int | float) for row in rows)
-        table.add_column(
-            printable(name.replace("_", " ")), justify="right" if number else "left", overflow="fold", no_wrap=number,
-            min_width=None if number else min(max(len(text_of(row[name])) for row in rows), LEAST_TEXT),
-        )  # fmt: skip
-    for row in rows:
-        table.add_row(*(text_of(value) for value in row.values()))
-    return table
+def _line(row: Row) -> str:
+    return "  ".join(f"{key.replace('_', ' ')} {text_of(value)}" for key, value in row.items())
 
 
-def plain_row(row: Row) -> Row:
-    """The row with null for NaN and infinity, which JSON does not have."""
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+@contextlib.contextmanager
+def row_progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
+    """A function to call with (done, total), first for rows that are read, then for the splits of the cross-validation;
+    None if `quiet`. On stderr: a bar on a terminal after one second, elsewhere a line every ten seconds."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    bar = Progress(*columns, console=console, transient=True)
+    task, what, last = bar.add_task("", start=False), "reading rows", -1
+    begun = said = time.monotonic()
+
+    def progress(done: int, total: int | None) -> None:
+        nonlocal what, last, said
+        what = "comparing methods" if done < last else what
+        last, now = done, time.monotonic()
+        if console.is_terminal and now - begun >= PATIENCE:
+            bar.start()
+            bar.start_task(task)
+            bar.update(task, completed=done, total=total, description=what)
+        elif not console.is_terminal and now - said > SAY_EVERY:
+            said = now
+            say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+
+    try:
+        yield progress
+    finally:
+        if bar.live.is_started:
+            bar.stop()

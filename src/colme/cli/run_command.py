@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +12,7 @@ import click
 
 from colme._core.team import ALONE, Team
 from colme.cli.fields import SectionedCommand, field_flags
-from colme.cli.output import emit, format_option, plain_row, say, wide_option
+from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import (
     EXPERIMENT,
     MOST_JOBS,
@@ -28,6 +27,7 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
+from colme.support.tables import json_of
 
 TITLES = {
     "methods": "medians over the seeds at the last step",
@@ -171,8 +171,7 @@ def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: b
     if experiment.head.expected:
         sections["expected"] = expected_rows(data, experiment.head.expected)
     if form == "json":
-        plain = {name: [plain_row(row) for row in rows] for name, rows in sections.items()}
-        click.echo(json.dumps({"experiment": experiment.name} | plain, indent=2))
+        click.echo(json_of({"experiment": experiment.name} | sections), nl=False)
         return
     if "expected" in sections:
         sections["expected"] = [with_statistic(row) for row in sections["expected"]]

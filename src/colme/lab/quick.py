@@ -9,9 +9,9 @@ import numpy as np
 
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
-from colme.lab.text import Row
 from colme.metrics import METRICS
 from colme.sim import Trace, simulate
+from colme.support.tables import Row
 
 DEFAULTS: dict[str, Any] = {
     "methods": ("cl-colme", "local"),

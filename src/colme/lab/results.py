@@ -17,7 +17,8 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import Planned
 from colme.lab.runs.store import RunStore
 from colme.metrics import METRICS
-from colme.support.files import write_text, write_whole
+from colme.support.files import write_whole
+from colme.support.tables import csv_of, parquet_of
 
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
@@ -254,7 +255,7 @@ def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
 
     See also: to_frame, to_parquet
     """
-    write_text(Path(path), to_frame(data).to_csv(index=False))
+    write_whole(Path(path), csv_of(_columns(data)))
 
 
 def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
@@ -275,7 +276,11 @@ def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
 
     See also: to_frame, to_csv
     """
-    write_whole(Path(path), to_frame(data).to_parquet(index=False))
+    write_whole(Path(path), parquet_of(_columns(data)))
+
+
+def _columns(data: Any) -> dict[str, Any]:
+    return {name: values.to_numpy() for name, values in to_frame(data).items()}
 
 
 def _xarray() -> Any:

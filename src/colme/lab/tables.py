@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from colme.lab.experiments.experiment import MEAN_COVERAGE, TIME_RATIO, WORST_RATIO, Expected
 from colme.lab.experiments.planning import REFERENCE
 from colme.lab.lines import Line, check, describe, lines_of, quartiles
-from colme.lab.text import Row
 from colme.metrics import METRICS, OF_METHOD
+from colme.support.tables import Row
 
 JUDGED, SETTLED = 3, 10
 """The first steps from which on errors and coverages are compared: before, no estimate can have been judged."""

@@ -22,11 +22,11 @@ from colme.lab.experiments.planning import REFERENCE
 from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_field
 from colme.lab.results import experiment_of
-from colme.lab.text import parse_word
 from colme.live.simulation import SimulationFeed, frame_steps
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.scenario import Scenario, check_seed
+from colme.support.tables import parse_word
 
 N_FRAMES = 400
 """Frames of a run: twenty seconds of them."""

@@ -1,23 +1,28 @@
-"""`save_result`: write a result to Parquet, CSV or JSON, completely or not at all."""
+"""A result as rows of a table, as HTML, and as a file: Parquet, CSV or JSON, written completely or not at all."""
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from colme.data.report.result import Result
-from colme.errors import DataError, missing_extra
+from colme.data.report.sentences import any_changed, group_name, headline, most_changed, number_format, sentences
+from colme.errors import DataError
+from colme.support import tables
 from colme.support.files import check_writable, write_whole
 
 ENDINGS = (".parquet", ".csv", ".json")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a cell begins with that a spreadsheet takes for a formula (OWASP, CSV injection)."""
+LISTED = 10
+"""Agents in a small table."""
+NAME_WIDTH, GROUP_WIDTH = 60, 20
+"""Characters of the names of agents and of known groups in the rows of a table, at most."""
+N_FINDINGS = 3
+FINDINGS = ("Table", "Faulty-looking", "Drift", "n_half", "Autocorrelation", "Covariates", "Counts", "Method")
+"""Topics of sentences in HTML, in the order in which they are chosen."""
 
 
 def check_ending(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
@@ -30,13 +35,14 @@ def check_ending(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
 def save_result(result: Result, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> Path:
     """Write all agents to a Parquet, CSV or JSON file, by its ending. Parquet and JSON also hold the summary.
 
-    escape_formulas  in CSV, for spreadsheets: see `csv_of`"""
+    escape_formulas  in CSV, for spreadsheets: see `colme.support.tables.csv_of`"""
     target = Path(path)
     check_ending(target)
-    if target.suffix.lower() == ".csv":
-        content = csv_of(result, escape_formulas=escape_formulas)
+    ending = target.suffix.lower()
+    if ending == ".csv":
+        content = tables.csv_of(result.to_columns(), escape_formulas=escape_formulas)
     else:
-        content = {".parquet": parquet_of, ".json": json_of}[target.suffix.lower()](result)
+        content = json_of(result) if ending == ".json" else parquet_of(result)
     write_whole(target, content)
     return target
 
@@ -45,68 +51,53 @@ def json_of(result: Result) -> bytes:
     """{"summary": ..., "agents": [...]}; NaN and infinity, which JSON does not have, are null."""
     columns = {name: values.tolist() for name, values in result.to_columns().items()}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    whole = {"summary": msgspec.to_builtins(result.summary), "agents": rows}
-    return msgspec.json.format(msgspec.json.encode(_finite(whole)), indent=2) + b"\n"
-
-
-def csv_of(result: Result, *, escape_formulas: bool = False) -> bytes:
-    """One row per agent.
-
-    Names are written as they are, so that they can be read back. With `escape_formulas`, a name that begins like a
-    formula (=, +, -, @, or a tab or line break before one) gets an apostrophe in front, and a spreadsheet shows it
-    instead of computing it."""
-    pyarrow, table = _arrow(result)
-    from pyarrow import csv
-
-    if escape_formulas:
-        table = pyarrow.table(
-            [_escaped(column) for column in table.columns], [_escape(each) for each in table.column_names]
-        )
-
-    buffer = io.BytesIO()
-    csv.write_csv(table, buffer, csv.WriteOptions(quoting_style="needed", quoting_header="needed"))
-    return buffer.getvalue()
-
-
-def _escape(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def _escaped(column: Any) -> Any:
-    """A column of text, escaped; any other as it is."""
-    import pyarrow
-    from pyarrow import compute
-
-    text = column.combine_chunks()
-    if pyarrow.types.is_dictionary(text.type):
-        text = text.dictionary_decode()
-    if not (pyarrow.types.is_string(text.type) or pyarrow.types.is_large_string(text.type)):
-        return column
-    return compute.replace_substring_regex(text, f"^[{re.escape(''.join(FORMULA))}]", "'\\0")
+    return tables.json_of({"summary": msgspec.to_builtins(result.summary), "agents": rows})
 
 
 def parquet_of(result: Result) -> bytes:
     """One row per agent, and the summary as JSON under the key "colme" of the metadata."""
-    pyarrow, table = _arrow(result)
-    from pyarrow import parquet
-
-    summary = msgspec.json.encode(_finite(msgspec.to_builtins(result.summary)))
-    sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table.replace_schema_metadata({"colme": summary}), sink, compression="zstd")
-    return bytes(sink.getvalue())
+    return tables.parquet_of(result.to_columns(), msgspec.to_builtins(result.summary))
 
 
-def _arrow(result: Result) -> tuple[Any, Any]:
-    try:
-        import pyarrow
-    except ImportError:
-        raise missing_extra("pyarrow", "data", "writing results") from None
-    return pyarrow, pyarrow.table({name: pyarrow.array(values) for name, values in result.to_columns().items()})
+def agent_rows(result: Result, agents: Sequence[int]) -> list[tables.Row]:
+    """These agents as texts, with the columns that have something to show."""
+    style, flags = number_format(result), result.flag_names()
+    grouped, flagged = bool((result.group >= 0).any()), any(flags[a] for a in agents)
+    forms = {"rank": ",.1f", "rank_lower": ",d", "rank_upper": ",d"}
+
+    def text(value: float, form: str) -> str:
+        return "-" if math.isnan(value) else f"{value:{form}}"
+
+    rows = []
+    for a in agents:
+        row = {"agent": tables.safe_name(result.agent[a], NAME_WIDTH), "n": f"{result.n[a]:,}"}
+        row |= {name: text(getattr(result, name)[a], style) for name in ("mean", "estimate", "lower", "upper")}
+        row |= {name: text(values[a], forms.get(name, ".3f")) for name, values in result.answers.items()}
+        if grouped:
+            row["group"] = group_name(result, int(result.group[a]), GROUP_WIDTH) if result.group[a] >= 0 else "-"
+            row["probability"] = text(result.probability[a], ".2f")
+        rows.append(row | {"borrowed": text(result.borrowed[a], ".2f")} | ({"flags": flags[a]} if flagged else {}))
+    return rows
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def result_html(result: Result) -> str:
+    """The headline, what else was found, and the agents whose estimates differ most from their own means."""
+    found, style = sentences(result), number_format(result)
+    level = f"{100 * result.summary.level:.3g}% interval"
+    rows = [
+        {
+            "agent": str(result.agent[a]), "n": tables.number(int(result.n[a])),
+            "mean": tables.number(float(result.mean[a]), style),
+            "estimate": tables.number(float(result.estimate[a]), style),
+            level: tables.interval(float(result.lower[a]), float(result.upper[a]), style),
+            "group": group_name(result, int(result.group[a])) if result.group[a] >= 0 else "",
+        }
+        for a in most_changed(result, LISTED)
+    ]  # fmt: skip
+    n_agents, note = len(result.agent), ""
+    if n_agents > len(rows):
+        which = ", those whose estimates differ most from their own means" if any_changed(result) else ""
+        note = f"{len(rows)} of {n_agents:,} agents{which}; to_frame() returns all."
+    findings = [found[topic] for topic in FINDINGS if topic in found][:N_FINDINGS]
+    table = tables.html_table(rows, words=("agent", "group"))
+    return tables.html_fragment(headline(result), findings, table, note)

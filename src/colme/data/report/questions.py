@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import check_probability
-from colme.data.report.frames import frame_of
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
+from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
     from colme.data.fit.posterior import AgentPosteriors

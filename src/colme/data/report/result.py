@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from colme.data.read.table import Names
 from colme.data.report import questions
-from colme.data.report.frames import frame_of
 from colme.data.report.questions import Difference, Prediction, Ranking
 from colme.errors import one_of
+from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
     from colme.data.fit.population import AgentPopulation
@@ -236,6 +236,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return f"<Result: {s.n_agents} agents, {s.n_samples} samples, {found}>"
 
     def _repr_html_(self) -> str:
-        from colme.data.report.html import result_html  # which imports this module
+        from colme.data.report.output import result_html  # which imports this module
 
         return result_html(self)

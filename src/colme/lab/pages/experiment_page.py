@@ -26,9 +26,9 @@ from colme.lab.provenance import bibliography, versions
 from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
-from colme.lab.text import Row, text_of
 from colme.live.page import page
 from colme.support.files import write_text
+from colme.support.tables import Row, page_table, text_of
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
@@ -268,20 +268,6 @@ def _copies(experiment: Experiment, folder: str) -> str:
 
 
 def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = ()) -> str:
-    """A table of rows; columns of numbers are set to the right, those of `words` are broken into lines."""
-    if not rows:
-        return ""
-    names = list(rows[0])
-    numeric = {name for name in names if any(isinstance(row[name], int | float) for row in rows)}
-
-    def cell(tag: str, name: str, text: str) -> str:
-        kind = "number" if name in numeric else "words" if name in words and tag == "td" else ""
-        marks = f' class="{kind}"' if kind else ""
-        if tag == "th" and name in MEANINGS:
-            marks += f' title="{escape(MEANINGS[name])}"'
-        return f"<{tag}{marks}>{escape(text)}</{tag}>"
-
-    head = "".join(cell("th", name, NAMES.get(name, name.replace("_", " "))) for name in names)
-    body = "\n".join("<tr>" + "".join(cell("td", name, text_of(row[name])) for name in names) + "</tr>" for row in rows)
-    note = f'<p class="note">{escape(caption)}</p>\n' if caption else ""
-    return f'{note}<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    """A table of rows under a caption; the columns of `words` are broken into lines."""
+    note = f'<p class="note">{escape(caption)}</p>\n' if caption and rows else ""
+    return note + page_table(rows, words, names=NAMES, meanings=MEANINGS)
