@@ -318,7 +318,6 @@ def test_the_newcomer_in_the_documentation_is_one() -> None:
         ({"join": {}, "method": {"method": "local"}}, r"it has no neighbors\. Leave \[join\] out"),
         ({"join": {}, "listen": ["tls/0.0.0.0:7447"], "tls": {"ca": "c", "certificate": "p", "key": "k"}},
          r"cannot be dialed\. Add advertise"),
-        ({"relay": {"address": "relay.example:7460"}}, r"there is no relay since.*docs/howto/behind_nat\.md"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_join_is_told(fields: dict[str, Any], words: str) -> None:

@@ -8,7 +8,6 @@ import random
 from collections import Counter
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -22,7 +21,6 @@ from colme.node.lockstep import lockstep_over
 from colme.node.messages import wire
 from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork
-from colme.node.state import from_bytes, to_bytes
 from colme.testing._promises import SIGMA, WIDTH, Case
 from tests.support.node_liars import two_classes
 from tests.support.nodes import PERIOD, Fleet
@@ -392,16 +390,3 @@ def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str) -> Non
     one.tick(0.2, 0.0, {"b": said[0]})
     other.tick(0.2, 0.0, {"b": said[1]})
     assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
-
-
-def test_a_state_of_a_version_with_fewer_fields_is_restored() -> None:
-    core = alone(colme.CLColME())
-    core.observe(1.0)
-    saved = from_bytes(core.state())
-    fields = msgspec.json.decode(saved["method"])
-    del fields["cut"]
-    again = alone(colme.CLColME())
-    again.restore(to_bytes(saved | {"method": msgspec.json.encode(fields).decode()}))
-    assert again.mean == 1.0
-    with pytest.raises(ColmeError, match="Use another store"):
-        alone(colme.CLColME(level="agent")).restore(core.state())

@@ -450,7 +450,6 @@ def test_configuration_of_a_gateway() -> None:
         ({"gateway": {"agents": 10**7}}, "agents=10000000"),
         ({"gateway": {"forget": -1.0}}, "forget"),
         ({"gateway": {"estimates": "x.csv"}}, "estimates"),
-        ({"host": {}, "gateway": {}}, r"Replace it by \[gateway\]"),
     ):
         with pytest.raises(NodeError, match=sentence):
             core_of(NodeConfig.parse(table | more))

@@ -30,8 +30,8 @@ from colme.node.messages.membership import (
     unpack_membership,
 )
 from colme.node.net.memory import MemoryNetwork
-from colme.node.state import to_bytes
 from colme.node.store import AgentStore
+from colme.support.saved import to_bytes
 from tests.support.node_meeting import Meeting, samples
 from tests.support.nodes import PERIOD, Fleet
 

@@ -192,18 +192,6 @@ def test_nothing_can_be_asked_by_strangers_or_too_often() -> None:
     assert early.neighbors == []  # it has not a tenth more samples than at the cut
 
 
-def test_a_store_of_0_9_counts_from_now_on() -> None:
-    from colme.node.state import from_bytes, to_bytes
-
-    a, _ = agents()
-    saved = from_bytes(a.state())
-    del saved["cuts"], saved["revived"]
-    del saved["core"]["forgotten"]
-    again = Core(a.method, "a", ["b"], n_agents=9, degree=3, sigma=SIGMA)
-    again.restore(to_bytes(saved))
-    assert again.cut_edges["b"].count == 40 and again.due() == []
-
-
 def test_status_says_when_and_why() -> None:
     core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
     other = Core(colme.CLColME(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)

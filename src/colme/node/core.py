@@ -26,10 +26,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import msgspec
-
 from colme.census.sample_variance import add_square
-from colme.errors import CheckpointError, NodeError, positive, whole
+from colme.errors import CheckpointError, NodeError, positive, shorten, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
@@ -50,12 +48,12 @@ from colme.node.messages.wire import (
     unpack_control,
 )  # fmt: skip
 from colme.node.refusals import Refusals
-from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
+from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
 
 SILENT = 60
 """An agent of a cut edge that was not heard for this many times `stale_after` no longer votes."""
 FEWEST = 8
-"""Degrees of freedom of a sample variance, if it is not from all samples: after a detected change, or an upgrade."""
+"""Degrees of freedom of a sample variance, if it is not from all samples: after a detected change."""
 OVERTAKEN = 2
 """Records in a row that are older than one before, as on a network that reorders them, before their sender is told."""
 GREETINGS = 6
@@ -416,19 +414,17 @@ class Core(ReconsideredCuts):
     @property
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a saved state to be restored."""
-        method = msgspec.json.encode(self.method).decode()
-        return {"name": self.name, "method": method, "origin": self.origin}
+        return {"name": self.name, "method": repr(self.method), "origin": self.origin}
 
     def state(self) -> bytes:
         return to_bytes(
             self._identity
             | {
                 "gateway": self.many,
-                "core": freeze(self, self._SAVED),
-                "agent": freeze(self.agent, self.agent.saved),
-                "adapter": freeze(self._adapter, self._adapter.saved),
-                "partings": {name: cut_edge.known for name, cut_edge in self.cut_edges.items()},
-                "cuts": {name: freeze(cut_edge, CutEdge.saved) for name, cut_edge in self.cut_edges.items()},
+                "core": to_plain(self, self._SAVED),
+                "agent": to_plain(self.agent, self.agent.saved),
+                "adapter": to_plain(self._adapter, self._adapter.saved),
+                "cuts": {name: to_plain(cut_edge, CutEdge.saved) for name, cut_edge in self.cut_edges.items()},
                 "revived": {name: list(each) for name, each in self.revived.items()},
             }
         )
@@ -441,26 +437,21 @@ class Core(ReconsideredCuts):
             raise CheckpointError(
                 f"the store is that of {before}, and {self.name!r} is {now}. Use another store, or change [gateway]."
             )
-        check_same(saved, self._identity)
+        for key, value in self._identity.items():
+            if saved.get(key) != value:
+                raise CheckpointError(
+                    f"the store holds {shorten(saved.get(key))} for the {key} where {shorten(value)} starts. "
+                    "Use another store."
+                )
         try:
-            thaw(self, self._SAVED, {"square": 0.0, "freedom": 0, "forgotten": 0} | saved["core"])  # 0.7, 0.9 had less
-            if (judgment := saved["agent"].get("judgment")) is not None:
-                judgment["parts"].setdefault("voices", {"items": []})  # 0.9 had none
-            old = "inner" not in saved["agent"]  # from before there were guards
-            agent, adapter = (self.inner, self._adapter.bare) if old else (self.agent, self._adapter)
-            thaw(agent, agent.saved, saved["agent"])
-            thaw(adapter, adapter.saved, saved["adapter" if "adapter" in saved else "dialect"])  # as 0.6.0 called it
-            self.cut_edges = {
-                name: CutEdge(known=known, linked=self._adapter.votes and name in names)
-                for name, known in saved["partings"].items()
-            }
-            for name, cut_edge in self.cut_edges.items():
-                if (found := saved.get("cuts", {}).get(name)) is not None:
-                    thaw(cut_edge, CutEdge.saved, found)
-                else:  # 0.9 saved no more than their names: it counts from now on
-                    cut_edge.count, cut_edge.epoch = self.inner.own_count, self.epoch
-                    cut_edge.mean = float(self.inner.own_mean)
-            self.revived = {name: (each[0], each[1], each[2]) for name, each in saved.get("revived", {}).items()}
+            from_plain(self, self._SAVED, saved["core"])
+            from_plain(self.agent, self.agent.saved, saved["agent"])
+            from_plain(self._adapter, self._adapter.saved, saved["adapter"])
+            self.cut_edges = {}
+            for name, found in saved["cuts"].items():
+                self.cut_edges[name] = CutEdge(linked=self._adapter.votes and name in names)
+                from_plain(self.cut_edges[name], CutEdge.saved, found)
+            self.revived = {name: (each[0], each[1], each[2]) for name, each in saved["revived"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
         self._adapter.resume([b for b in names if b not in self.cut_edges])

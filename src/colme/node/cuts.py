@@ -39,7 +39,7 @@ from colme.node.messages.wire import (
 )
 from colme.node.refusals import Refusals
 from colme.node.security.trust import PAUSE, near, own_interval
-from colme.node.state import freeze, from_bytes, to_bytes
+from colme.support.saved import from_bytes, to_bytes
 
 MORE = 4
 """Times the samples of a cut at which it is reconsidered: their standard error is then half. At the k-th time the agent
@@ -48,7 +48,7 @@ for 4^k times the samples: a neighbor that lies just within the limits has few l
 MOST_TIMES = 16
 """Cuts after which these do not grow any more, lest numbers do."""
 RAREST_ASK = 2**12
-"""Ticks between two questions about a cut that nobody answers: versions before 0.10 do not."""
+"""Ticks between two questions about a cut that nobody answers."""
 OVERLAP = 0.5
 """Share of both radii within which two means must be to become neighbors, or to become so again. Radii are some 4
 standard deviations of a mean, so two agents of one class pass."""
@@ -84,16 +84,15 @@ class CutEdge(msgspec.Struct):
         """Own samples at which it is reconsidered."""
         return MORE ** min(self.times, MOST_TIMES) * max(self.count, 1)
 
-    saved: ClassVar[tuple[str, ...]] = ("why", "epoch", "count", "mean", "times", "forgiven")
+    saved: ClassVar[tuple[str, ...]] = ("known", "why", "epoch", "count", "mean", "times", "forgiven")
 
 
 def forgive_saved(raw: bytes, name: str) -> bytes | None:
     """A saved state that reconsiders the cut of the edge to this agent when it is restored; None if there is none."""
     saved = from_bytes(raw)
-    if name not in saved.get("partings", {}):
+    if name not in saved["cuts"]:
         return None
-    now = {"epoch": saved["agent"].get("t", 0)}
-    saved.setdefault("cuts", {}).setdefault(name, freeze(CutEdge(), CutEdge.saved) | now)["forgiven"] = True
+    saved["cuts"][name]["forgiven"] = True
     return to_bytes(saved)
 
 

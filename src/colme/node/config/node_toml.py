@@ -187,16 +187,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
         """From a table of the same form as the file; paths are taken relative to the folder."""
-        if "relay" in table:
-            raise NodeError(
-                "[relay]: there is no relay since colme 0.7; a tunnel by WireGuard or ssh takes its place. Remove the "
-                "table and see docs/howto/behind_nat.md."
-            )
-        if "host" in table:
-            raise NodeError(
-                "[host]: many agents of one process are a gateway since colme 0.10. Replace it by [gateway], see "
-                "docs/node.md."
-            )
         for key in table:
             one_of(key, cls.__struct_fields__, "key", NodeError)
         for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):

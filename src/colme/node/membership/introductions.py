@@ -56,7 +56,7 @@ from colme.node.messages.membership import (
     unpack_membership,
 )
 from colme.node.messages.wire import CUT, WireError, unpack_control  # fmt: skip
-from colme.node.state import from_bytes, to_bytes
+from colme.support.saved import from_bytes, to_bytes
 
 MIX = 128
 """Ticks between two requests to a neighbor for peers, on average."""

@@ -89,11 +89,6 @@ class Adapter:
         """The agent's neighbors, in the order of summation."""
         return getattr(self.agent, "neighbors", [])
 
-    @property
-    def bare(self) -> Adapter:
-        """The adapter of the method itself, without a guard around it."""
-        return self
-
     def observe(self, sample: float) -> None:
         """A sample between two ticks: no step begins."""
         t = self.agent.t
@@ -416,10 +411,6 @@ class GuardedAdapter(Adapter):
     @property
     def neighbors(self) -> list[Any]:
         return self.inner.neighbors
-
-    @property
-    def bare(self) -> Adapter:
-        return self.inner
 
     def add_neighbor(self, name: str) -> None:
         self.inner.add_neighbor(name)
