@@ -199,7 +199,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         fields["modules"] = tuple(str(home / each) for each in fields.get("modules", ()))
         if "tls" in fields:
             fields["tls"] = fields["tls"].within(home)
-        if "samples" in fields and fields["samples"].source in ("file", "unix"):
+        if "samples" in fields and fields["samples"].source == "file":
             address = str(home / fields["samples"].address)
             fields["samples"] = msgspec.structs.replace(fields["samples"], address=address)
         if "estimates" in fields and fields["estimates"].to == "file":
