@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 import colme
 from colme.graphs import random_regular_graph
 from colme.guard import SUMS
-from colme.node.asynchronous_guard import (
+from colme.node.core import SILENT, Core
+from colme.node.device import Device
+from colme.node.guard import (
     CONVINCED,
     FEWEST_VOICES,
     AsynchronousGuardedAgent,
     AsynchronousJudgment,
     SumsRound,
 )
-from colme.node.core import SILENT, Core
-from colme.node.device import Device
 from colme.node.io.status import metrics, report_of, status_of
 from colme.node.messages.wire import CUT, Control, GuardedBody, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork

@@ -155,7 +155,7 @@ class AgentStore:
         """Start an agent: give it a higher incarnation than ever, on the disk before any message is sent, and return
         what is saved.
 
-        at_least: the lowest incarnation, see `colme.node.incarnation`"""
+        at_least: the lowest incarnation, see `colme.node.device`"""
         with self._refusing():
             self.sync()
             row = self._row(name)

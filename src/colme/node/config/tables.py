@@ -105,7 +105,7 @@ class Samples(Configuration, frozen=True, kw_only=True):
 
 
 class Join(Configuration, frozen=True, kw_only=True):
-    """[join]: how an agent finds further neighbors (see colme.node.membership.introductions).
+    """[join]: how an agent finds further neighbors (see colme.node.membership).
 
     seed         the agent that it asks first, and whenever no other peer is known
     endpoint     where to dial the seed

@@ -22,8 +22,8 @@ from colme.guard import INTERVAL_SUMS, GuardedAgent, SumsMessage, student
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
-from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
-from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
+from colme.node.census import AsynchronousCensusAgent, RoundMessage
+from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,

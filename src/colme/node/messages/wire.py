@@ -17,7 +17,7 @@ needs:
 Numbers are finite. NaN stands for what is missing: mean, center and estimate before the first sample (the estimate
 until it was used), the center of a kurtosis that is not defined, and a flow whose edge is cut. A radius may be
 infinite. 128 is added to n_intervals where difference tests compare standard errors, which then stand in place of
-radii. incarnation: higher with every start (`node/incarnation`); epoch: the agent's steps; turn: the exchange within a
+radii. incarnation: higher with every start (`node/device`); epoch: the agent's steps; turn: the exchange within a
 step, in lockstep. Flow bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A
 control message has 18 bytes:
 
