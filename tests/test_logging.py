@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import colme
-from colme.node.io.log import logged
+from colme.node.assemble import logged
 
 PACKAGE = Path(colme.__file__).parent
 CONFIGURES = {"basicConfig", "setLevel", "addHandler", "dictConfig", "fileConfig", "captureWarnings"}

@@ -1,7 +1,7 @@
 """Agents in lockstep: the per-agent form of a method, driven exchange by exchange, with a barrier after each.
 
 The network is perfect, or loses what a simulation with the same seed loses: the same estimates as the array engine's,
-to the bit. `colme.node.lockstep` does the same over bytes.
+to the bit. `colme.node.net.memory` does the same over bytes.
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ from colme.lockstep import lockstep
 from colme.methods import Agent, IntervalMethod, Method, Place, Round
 from colme.methods.skeleton import OneHop, OneHopAgent
 from colme.node.core import Core
-from colme.node.lockstep import lockstep_over
 from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack, unpack
-from colme.node.net.memory import MemoryNetwork
+from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.testing import check_method
 from colme.testing._promises import SIGMA, WIDTH, Case, agent_form_equals_array_form
 from tests.support.node_liars import two_classes

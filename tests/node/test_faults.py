@@ -18,8 +18,7 @@ import colme
 from colme.graphs import random_regular_graph
 from colme.node.backoff import LONGEST
 from colme.node.core import GREETINGS, OVERTAKEN, Core
-from colme.node.device import Device
-from colme.node.incarnation import highest, lowest
+from colme.node.device import Device, highest_incarnation, lowest_incarnation
 from colme.node.messages import wire
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore, open_store
@@ -209,7 +208,9 @@ class Restarts(Fleet):
 
     def back(self, clock: float) -> Device:
         """Start the agent, as `colme node run` does."""
-        core = Core(self.method, self.name, self.neighbors[self.name], **self.known, incarnation=lowest(clock))
+        core = Core(
+            self.method, self.name, self.neighbors[self.name], **self.known, incarnation=lowest_incarnation(clock)
+        )
         transport = self.network.join(self.name, self.neighbors[self.name])
         store = open_store(self.path)
         device = Device(core, transport, store, say=self.said.append, clock=lambda: clock)
@@ -313,7 +314,7 @@ def test_a_liar_cannot_use_up_incarnations(tmp_path: Path) -> None:
     """It may push the agent to a bound that moves with the clock. What is beyond is told once and ignored. An honest
     neighbor is believed all the same, also after the store was lost where the liar had pushed it."""
     fleet = Restarts(tmp_path)
-    core, (liar, *_), limit = fleet.devices[fleet.name].core, fleet.neighbors[fleet.name], highest(TODAY)
+    core, (liar, *_), limit = fleet.devices[fleet.name].core, fleet.neighbors[fleet.name], highest_incarnation(TODAY)
     for known, becomes in ((2**32 - 2, TODAY), (limit + 1, TODAY), (limit, limit + 1), (limit + 1, limit + 1)):
         for _ in range(20):
             told_old(fleet, liar, known, 2**62)
@@ -387,8 +388,8 @@ def test_a_cut_that_a_lost_store_knew_is_known_again(tmp_path: Path, method: Any
     fleet.network.loss = 0.3
     for _ in range(CALM):  # without a sample, so that it cannot find out by itself
         fleet.tick(math.nan)
-    assert core.neighbors == [] and sorted(core.cut_edges) == sorted(friends) and fleet.one_sided == 0
-    assert not any(cut_edge.again for each in fleet.cores for cut_edge in each.cut_edges.values())
+    assert core.neighbors == [] and sorted(core.cuts.edges) == sorted(friends) and fleet.one_sided == 0
+    assert not any(cut_edge.again for each in fleet.cores for cut_edge in each.cuts.edges.values())
     fleet.network.loss = 0.0
     fleet.network.settle()
     sent = fleet.network.sent
@@ -414,12 +415,12 @@ def test_a_cut_that_was_told_is_not_forgotten(method: Any, tmp_path: Path) -> No
             network.run_until(k * PERIOD)
             devices[name].tick(network.now, 3.0 * (name == "a"))
             if devices[name].core.urgent:
-                before = {b: cut_edge.known for b, cut_edge in devices[name].core.cut_edges.items()}
+                before = {b: cut_edge.known for b, cut_edge in devices[name].core.cuts.edges.items()}
                 devices[name].transport.close()
                 devices[name] = start(name)
-                assert {b: cut_edge.known for b, cut_edge in devices[name].core.cut_edges.items()} == before
+                assert {b: cut_edge.known for b, cut_edge in devices[name].core.cuts.edges.items()} == before
                 assert devices[name].core.neighbors == []
                 deaths += 1
     assert deaths >= 2 and all(
-        device.core.cut_edges[b].known for device in devices.values() for b in device.core.cut_edges
+        device.core.cuts.edges[b].known for device in devices.values() for b in device.core.cuts.edges
     )

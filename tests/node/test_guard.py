@@ -6,7 +6,6 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,19 +15,18 @@ from numpy.typing import NDArray
 import colme
 from colme.graphs import random_regular_graph
 from colme.guard import SUMS
-from colme.node.asynchronous_guard import (
+from colme.node.core import SILENT, Core
+from colme.node.device import Device
+from colme.node.guard import (
     CONVINCED,
     FEWEST_VOICES,
     AsynchronousGuardedAgent,
     AsynchronousJudgment,
     SumsRound,
 )
-from colme.node.core import SILENT, Core
-from colme.node.device import Device
 from colme.node.io.status import metrics, report_of, status_of
 from colme.node.messages.wire import CUT, Control, GuardedBody, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
-from colme.node.state import from_bytes, to_bytes
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import FORGED, METHODS, Liars, Lie, harm
 from tests.support.nodes import PERIOD, Fleet
@@ -220,31 +218,6 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
     numbers = [each.agent.judgment.number for each in fleet.cores]  # type: ignore[attr-defined]
     assert max(numbers) - min(numbers) <= 1 and votes[0] > old.agent.judgment.filter.votes > 0
     assert min(votes) >= 2  # a vote that loses its neighbors before half of its rounds does not count
-
-
-def test_a_state_from_before_there_were_guards_goes_on() -> None:
-    old, new = (
-        Core(colme.CLColME(guard=guard), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA) for guard in (False, True)
-    )
-    for t in range(20):
-        old.tick(t * PERIOD, float(t % 3), {})
-    fields = msgspec.json.decode(msgspec.json.encode(old.method))
-    del fields["guard"]
-    saved = from_bytes(old.state()) | {"method": msgspec.json.encode(fields).decode()}
-    new.restore(to_bytes(saved))
-    assert (new.epoch, new.mean, new.estimate) == (20, old.mean, old.mean) and new.agent.count == 20
-    new.tick(2.0, 0.5, {})
-    assert new.epoch == 21 and new.trust == 0.0
-
-
-def test_a_state_from_before_there_were_voices_goes_on() -> None:
-    old, new = (Core(colme.CLColME(guard=True), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA) for _ in range(2))
-    for t in range(20):
-        old.tick(t * PERIOD, float(t % 3), {})
-    saved = from_bytes(old.state())
-    del saved["agent"]["judgment"]["parts"]["voices"]
-    new.restore(to_bytes(saved))
-    assert new.mean == old.mean and new.agent.judgment.voices == {}  # type: ignore[attr-defined]
 
 
 def test_agents_with_a_guard_and_without_understand_each_other() -> None:

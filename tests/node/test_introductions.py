@@ -17,7 +17,7 @@ from colme.errors import CheckpointError
 from colme.graphs import from_edges, random_regular_graph
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.messages import membership
 from colme.node.messages.membership import (
     FIND_PEERS,
@@ -30,8 +30,8 @@ from colme.node.messages.membership import (
     unpack_membership,
 )
 from colme.node.net.memory import MemoryNetwork
-from colme.node.state import to_bytes
 from colme.node.store import AgentStore
+from colme.support.saved import to_bytes
 from tests.support.node_meeting import Meeting, samples
 from tests.support.nodes import PERIOD, Fleet
 
@@ -97,7 +97,7 @@ def test_who_comes_late_does_no_harm_and_soon_knows_what_all_know(method: Any) -
     assert [getattr(core.agent, "restart", 0) for core in fleet.cores][:10] == restarts
     errors = np.abs([core.estimate for core in fleet.cores])
     assert errors[:10].max() < 0.055 and errors[10] < 0.08, errors
-    assert not any(core.cut_edges for core in fleet.cores)
+    assert not any(core.cuts.edges for core in fleet.cores)
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_an_agent_without_twins_asks_everybody_once_and_then_is_quiet() -> None:
     for _ in range(500):
         fleet.tick(5.0 * (np.arange(n) == 7) + rng.standard_normal(n))
     device = fleet.devices[alone]
-    assert device.core.neighbors == [] and len(device.core.cut_edges) <= 5
+    assert device.core.neighbors == [] and len(device.core.cuts.edges) <= 5
     strangers = {to for _, to in asked}
     assert len(strangers) > 16, "it did not look around"
     late = [to for when, to in asked if when > 300]
@@ -187,7 +187,7 @@ def test_a_neighbor_that_leaves_or_is_silent_for_long_is_replaced_and_welcome_ba
     for device in fleet.devices.values():
         assert device.introductions is not None
         counting = device.introductions.counting(device.core, fleet.network.now)
-        assert len(counting) >= 4 and not {polite, rude}.intersection(counting) and not device.core.cut_edges
+        assert len(counting) >= 4 and not {polite, rude}.intersection(counting) and not device.core.cuts.edges
     fleet.come(polite)
     fleet.come(rude)
     run(20)
@@ -248,7 +248,7 @@ def test_after_a_rolling_restart_surplus_edges_are_released_and_all_stay_connect
         fleet.devices[name] = fleet.start(name)
         fleet.changes(10, rng)
     assert fleet.graph.degrees.max() > degree + 1, "there is nothing to release"
-    monkeypatch.setattr("colme.node.membership.introductions.CALM", 16)
+    monkeypatch.setattr("colme.node.membership.CALM", 16)
     for _ in range(40):
         fleet.changes(25, rng)
         assert fleet.graph.components().max() == 0 and fleet.graph.degrees.min() >= degree
@@ -257,7 +257,7 @@ def test_after_a_rolling_restart_surplus_edges_are_released_and_all_stay_connect
     assert fleet.half_edges == 0 and fleet.graph.degrees.max() <= degree + 1
     fleet.changes(200, rng)
     assert fleet.changes(200, rng) == 0, "edges are released and added again"
-    assert not any(core.cut_edges for core in fleet.cores)
+    assert not any(core.cuts.edges for core in fleet.cores)
     # strangers: an agent that has been started greets neighbors, some of which have replaced it
     assert set(sum((core.refused for core in fleet.cores), Counter())) <= {"old", "stranger"}
 
@@ -290,7 +290,7 @@ def test_no_edge_is_released_that_only_one_end_has_too_many_of_or_that_might_be_
     assert asks("bob", "dan", "eve") == RELEASED and core.neighbors == ["cid", "dan"]
     assert asks("bob", "dan") == RELEASED and asks("gus") == RELEASED  # it is no neighbor any more, or never was
     assert asks("cid", "dan") == KEEP  # no more than wanted
-    assert not core.cut_edges and meet.to_drop == []
+    assert not core.cuts.edges and meet.to_drop == []
     meet.ticks = 3
     meet.send(core, 1.0 + meet.answer_in)
     assert "bob" in meet.to_drop  # the link ends later: the answer may have to be repeated
@@ -339,10 +339,10 @@ def test_who_was_met_and_cut_is_dialed_after_a_restart_until_it_knows(tmp_path: 
     assert before.introductions is not None
     before.introductions.address_book.remove(bob)  # its endpoint is known all the same
     far = np.array([0.0, 50.0])
-    while bob not in before.core.cut_edges:
+    while bob not in before.core.cuts.edges:
         fleet.tick(rng.standard_normal(2) + far)
     fleet.network.partition([ann], [bob])
-    before.core.cut_edges[bob].known = False
+    before.core.cuts.edges[bob].known = False
     for _ in range(50):
         before.tick(fleet.network.now)
     before.transport.close()
@@ -352,7 +352,7 @@ def test_who_was_met_and_cut_is_dialed_after_a_restart_until_it_knows(tmp_path: 
     fleet.devices[ann] = after
     for _ in range(50):
         fleet.tick(rng.standard_normal(2) + far)
-    assert after.core.cut_edges[bob].known and after.introductions is not None
+    assert after.core.cuts.edges[bob].known and after.introductions is not None
     assert after.introductions.introduced == {}
     assert bob not in after.transport.present() or bob not in after.core.gone(
         fleet.network.now

@@ -13,7 +13,7 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.gateway import Gateway
 from colme.node.io.journal import Journal
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.net.memory import MemoryNetwork
 from colme.node.security.probe import Reason
 from tests.support.nodes import PERIOD, Fleet
@@ -105,7 +105,7 @@ def test_an_edge_that_is_back_is_not_a_new_neighbor() -> None:
     core.remove_neighbor(bob)
     fleet.go_on(2 * SECOND)
     core.add_neighbor(bob)
-    core.revived[bob] = (1, 1, 1)
+    core.cuts.revived[bob] = (1, 1, 1)
     assert fleet.go_on(2 * SECOND)[0] == f"{bob}: the edge is back, because the means no longer differ."
     assert fleet.go_on(2 * SECOND) == []
 
@@ -120,7 +120,7 @@ def test_what_comes_of_a_request_to_forgive_is_said() -> None:
         said += fleet.go_on(1, classes + rng.standard_normal(2))
     for _ in range(40 * SECOND):
         fleet.go_on(1, classes + rng.standard_normal(2))
-    fleet.devices[ann].core.forgive(bob)
+    fleet.devices[ann].core.cuts.forgive(bob)
     said = [sentence for _ in range(4 * SECOND) for sentence in fleet.go_on(1, classes + rng.standard_normal(2))]
     assert said == [f"{bob}: the edge stays cut, because the means still differ."]
 
@@ -128,7 +128,7 @@ def test_what_comes_of_a_request_to_forgive_is_said() -> None:
 def test_forgotten_samples_are_mentioned() -> None:
     fleet = Watched()
     fleet.go_on(4 * SECOND)
-    fleet.devices[fleet.names[0]].core.forgotten += 1
+    fleet.devices[fleet.names[0]].core.cuts.forgotten += 1
     (sentence,) = fleet.go_on(4 * SECOND)
     assert sentence.startswith("the samples from before a cut were forgotten: those since differ from them.")
 

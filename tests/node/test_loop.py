@@ -23,16 +23,14 @@ import pytest
 
 import colme
 from colme.errors import NodeError
-from colme.node.core import Core
-from colme.node.device import Device
-from colme.node.incarnation import RELEASE
+from colme.node.core import MOST_SENDERS, Core
+from colme.node.device import RELEASE, Device
 from colme.node.io.journal import Journal
 from colme.node.io.sinks import LinePrinter
 from colme.node.io.sources import GrowingFile, SampleSource
 from colme.node.io.status import StatusServer, ask, metrics
 from colme.node.loop import Loop, Ticker
 from colme.node.net.memory import MemoryNetwork
-from colme.node.refusals import MOST_SENDERS
 from colme.node.store import AgentStore
 from tests.support.node_fleet import environment, free_port, until
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import colme
+from colme.node import membership as address_book
 from colme.node.core import Core
-from colme.node.membership import address_book
-from colme.node.membership.introductions import LATER, Introductions
+from colme.node.membership import LATER, Introductions
 from colme.node.messages import wire
 from colme.node.messages.membership import (
     ACCEPT,

@@ -67,10 +67,10 @@ def test_after_a_reading_of_minus_999_an_agent_is_back_with_its_class(method: An
     first = fleet.cores[0]
     assert alone.index(True) < 60 and not any(alone[-100:])
     assert sorted(first.neighbors) == sorted(fleet.neighbors[first.name]) and fleet.one_sided == 0
-    assert first.forgotten == 1 and all(core.forgotten == 0 for core in fleet.cores[1:])
-    assert not any(core.cut_edges for core in fleet.cores)
+    assert first.cuts.forgotten == 1 and all(core.cuts.forgotten == 0 for core in fleet.cores[1:])
+    assert not any(core.cuts.edges for core in fleet.cores)
     assert abs(first.mean - 20.0) < 5.0 * SIGMA / math.sqrt(first.agent.count)
-    assert len(first.revived) == 5
+    assert len(first.cuts.revived) == 5
 
 
 def test_wrong_edges_return_hardly_ever() -> None:
@@ -86,12 +86,12 @@ def test_wrong_edges_return_hardly_ever() -> None:
                       sigma=SIGMA)  # fmt: skip
         for row in samples:
             fleet.tick(row)
-        n_cut += sum(len(core.cut_edges) for core in fleet.cores)
-        wrong = [(core, b) for core in fleet.cores for b in (*core.neighbors, *core.revived)
+        n_cut += sum(len(core.cuts.edges) for core in fleet.cores)
+        wrong = [(core, b) for core in fleet.cores for b in (*core.neighbors, *core.cuts.revived)
                  if (int(core.name[-3:]) - int(b[-3:])) % 2]  # fmt: skip
         returned += len(wrong)
-        assert all(cut_edge.count > 100 for core in fleet.cores for cut_edge in core.cut_edges.values())  # asked, kept
-        assert all(core.forgotten == 0 for core in fleet.cores) and fleet.one_sided == 0
+        assert all(cut_edge.count > 100 for core in fleet.cores for cut_edge in core.cuts.edges.values())  # asked, kept
+        assert all(core.cuts.forgotten == 0 for core in fleet.cores) and fleet.one_sided == 0
     assert n_cut > 200 and returned <= 0.027 * n_cut
 
 
@@ -105,7 +105,7 @@ def agents(
         for _ in range(4):
             core.tick(0.0, mean, {})
         core.tick(0.0, math.nan, {}, [(other, pack_control(Control(CUT, 1, 4)))])
-        assert core.neighbors == [] and core.cut_edges[other].count == 4
+        assert core.neighbors == [] and core.cuts.edges[other].count == 4
         for _ in range(count - 4):
             core.observe(mean)
     return cores
@@ -114,23 +114,23 @@ def agents(
 def test_the_handshake() -> None:
     a, b = agents()
     _, asked = a.tick(1.0, math.nan, {})
-    assert kinds(asked) == [ASK] and a.due() == ["b"] and not a.urgent
+    assert kinds(asked) == [ASK] and a.cuts.due() == ["b"] and not a.urgent
     _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
-    assert b.neighbors == ["a"] and b.urgent and b.returned == ["a"] and kinds(answers) == [AGREE]
+    assert b.neighbors == ["a"] and b.urgent and b.cuts.returned == ["a"] and kinds(answers) == [AGREE]
     _, after = a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
-    assert a.neighbors == ["b"] and a.urgent and not a.cut_edges and kinds(after) == []
+    assert a.neighbors == ["b"] and a.urgent and not a.cuts.edges and kinds(after) == []
     old, new = (pack_control(Control(CUT, 1, epoch)) for epoch in (4, 50))
     b.tick(1.3, math.nan, {}, [("a", old)])
     assert b.neighbors == ["a"] and b.refused["old"] == 1  # a copy of the first notice, on a long way
     b.tick(1.4, math.nan, {}, [("a", new)])
-    assert b.neighbors == [] and b.cut_edges["a"].times == 2
+    assert b.neighbors == [] and b.cuts.edges["a"].times == 2
 
 
 def test_an_end_with_little_evidence_does_not_answer() -> None:
     a, b = agents(counts=(40, 4 * MORE - 1))
     _, asked = a.tick(1.0, math.nan, {})
     _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
-    assert answers == [] and b.neighbors == [] and b.due() == []
+    assert answers == [] and b.neighbors == [] and b.cuts.due() == []
     _, asked = b.tick(1.2, 0.0, {})
     assert kinds(asked) == [ASK]  # now it has four times the samples
 
@@ -139,12 +139,12 @@ def test_agents_that_differ_stay_apart_and_count_anew() -> None:
     a, b = agents(means=(0.0, 50.0))
     _, asked = a.tick(1.0, math.nan, {})
     _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
-    assert [kind for kind in kinds(answers) if kind != ASK] == [KEEP] and b.cut_edges["a"].count == 40
+    assert [kind for kind in kinds(answers) if kind != ASK] == [KEEP] and b.cuts.edges["a"].count == 40
     a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
-    assert a.neighbors == [] and a.due() == [] and a.cut_edges["b"].count == 40
+    assert a.neighbors == [] and a.cuts.due() == [] and a.cuts.edges["b"].count == 40
     for _ in range(3 * 40):
         a.observe(0.0)
-    assert a.due() == ["b"]
+    assert a.cuts.due() == ["b"]
 
 
 def test_a_lost_answer_is_repeated_and_a_crash_loses_nothing() -> None:
@@ -156,7 +156,7 @@ def test_a_lost_answer_is_repeated_and_a_crash_loses_nothing() -> None:
             for core, other in ((a, "b"), (b, "a")))  # fmt: skip
     a.restore(saved[0])
     b.restore(saved[1])
-    assert a.cut_edges["b"].count == 4 and b.neighbors == ["a"] and b.revived["a"] == (1, 6, 1)
+    assert a.cuts.edges["b"].count == 4 and b.neighbors == ["a"] and b.cuts.revived["a"] == (1, 6, 1)
     _, asked = a.tick(2.0, math.nan, {})
     _, answers = b.tick(2.1, math.nan, {}, [("a", asked[0][1])])
     assert kinds(asked) == [ASK] and kinds(answers) == [AGREE] and not b.urgent
@@ -192,18 +192,6 @@ def test_nothing_can_be_asked_by_strangers_or_too_often() -> None:
     assert early.neighbors == []  # it has not a tenth more samples than at the cut
 
 
-def test_a_store_of_0_9_counts_from_now_on() -> None:
-    from colme.node.state import from_bytes, to_bytes
-
-    a, _ = agents()
-    saved = from_bytes(a.state())
-    del saved["cuts"], saved["revived"]
-    del saved["core"]["forgotten"]
-    again = Core(a.method, "a", ["b"], n_agents=9, degree=3, sigma=SIGMA)
-    again.restore(to_bytes(saved))
-    assert again.cut_edges["b"].count == 40 and again.due() == []
-
-
 def test_status_says_when_and_why() -> None:
     core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
     other = Core(colme.CLColME(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
@@ -220,13 +208,13 @@ def test_status_says_when_and_why() -> None:
 
 def test_forgiving_asks_at_once_and_evidence_decides() -> None:
     a, b = agents(counts=(8, 8))
-    assert a.due() == [] and a.forgive("b") and a.due() == ["b"] and not a.forgive("x")
+    assert a.cuts.due() == [] and a.cuts.forgive("b") and a.cuts.due() == ["b"] and not a.cuts.forgive("x")
     _, asked = a.tick(1.0, math.nan, {})
     _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
     a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
     assert kinds(asked) == [FORGIVE] and a.neighbors == ["b"] and b.neighbors == ["a"]
     a, b = agents(counts=(8, 8), means=(0.0, 50.0))
-    a.forgive("b")
+    a.cuts.forgive("b")
     _, asked = a.tick(1.0, math.nan, {})
     _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
     assert kinds(answers) == [KEEP] and b.neighbors == []
@@ -260,7 +248,7 @@ def test_the_command_asks_a_running_node(tmp_path: Path) -> None:
             answers.append(asked.result())
     assert answers[0] == "a has no cut edge to 'x'; it has: b."
     assert answers[1].startswith("a asks b to reconsider the cut. The edge returns if b answers and the intervals")
-    assert a.due() == ["b"] and not Path(config.request_socket).exists()
+    assert a.cuts.due() == ["b"] and not Path(config.request_socket).exists()
 
 
 def test_the_command_changes_the_store_of_a_node_that_does_not_run(tmp_path: Path) -> None:
@@ -292,5 +280,5 @@ def test_an_agent_with_introductions_finds_neighbors_again() -> None:
         fleet.tick(row)
         alone.append(not fleet.cores[0].neighbors)
     first = fleet.cores[0]
-    assert any(alone[40:100]) and not any(alone[-50:]) and first.forgotten == 1
+    assert any(alone[40:100]) and not any(alone[-50:]) and first.cuts.forgotten == 1
     assert len(first.neighbors) >= 3 and all(first.name in fleet.devices[b].core.neighbors for b in first.neighbors)

@@ -11,20 +11,18 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import zenoh
 
 import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Estimates
-from colme.node.io.brokers import MqttSink
+from colme.node.io.mqtt import MqttSink
 from colme.node.io.sinks import LineFile, open_sink, to_line
 from colme.node.io.status import ask, metrics
 from tests.node.test_loop import NODE, start
-from tests.support.node_fleet import free_port, listening_peer, until
+from tests.support.node_fleet import free_port, until
 
 REPORT = {"name": "ann", "estimate": 1.5}
 
@@ -72,27 +70,6 @@ def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, mon
     sink([REPORT])
     torn, *whole = path.read_text().splitlines()
     assert len(torn) == 10 and [json.loads(line) for line in whole] == [REPORT] * 2 and sink.dropped == 1
-
-
-def test_estimates_on_a_zenoh_key() -> None:
-    port = free_port()
-    raw = listening_peer(port)
-    sink = open_sink(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), pytest.fail)
-    sink([REPORT])
-    assert sink.dropped == 1  # nobody is there yet
-    for _ in range(2):  # and again, after whoever listens has come back
-        with zenoh.open(raw) as reader:
-            ear = reader.declare_subscriber("house/*", zenoh.handlers.RingChannel(4))
-            found: list[Any] = []
-
-            def arrives(ear: Any = ear, found: list[Any] = found) -> bool:
-                sink([REPORT])
-                found.append(ear.try_recv())
-                return found[-1] is not None
-
-            until(arrives)
-            assert str(found[-1].key_expr) == "house/7" and json.loads(bytes(found[-1].payload)) == REPORT
-    sink.close()
 
 
 class Broker:
@@ -173,10 +150,9 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "sink": (lambda: config("stdoutt"), r"unknown sink 'stdoutt'.* Did you mean 'stdout'"),
     "no address": (lambda: config("file"), r"address='': file needs one. Try address = 'estimates.jsonl'"),
     "address": (lambda: config("stdout", "x"), r"address='x': stdout has no address. Leave it out"),
-    "no key": (lambda: config("zenoh", "house"), r"estimates.address='house': it must be an address and a key"),
+    "no topic": (lambda: config("mqtt", "house"), r"estimates.address='house': it must be an address and a topic"),
     "off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), r"estimates.*off loopback TLS is required"),
-    "many keys": (lambda: config("zenoh", "tcp/127.0.0.1:1/a/**"), r"estimates go to one key"),
-    "many topics": (lambda: config("mqtt", "127.0.0.1:1/a/#"), r"estimates go to one key"),
+    "many topics": (lambda: config("mqtt", "127.0.0.1:1/a/#"), r"estimates go to one topic"),
 }
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import stat
-import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -20,21 +18,19 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Samples
-from colme.node.io.sockets import listen_tcp, listen_unix, wait_for_addresses
+from colme.node.io.sockets import listen_tcp, wait_for_addresses
 from colme.node.io.sources import (
     CHUNK,
     LONGEST,
-    MOST_SENDERS,
     GrowingFile,
     LineParser,
-    Listener,
     Messages,
     NamedLineParser,
     SampleSource,
     Stdin,
     open_source,
 )
-from tests.support.node_fleet import free_port, listening_peer, until
+from tests.support.node_fleet import until
 
 
 def config(source: str, address: str = "") -> NodeConfig:
@@ -168,102 +164,6 @@ def test_a_file_goes_on_where_it_was_unless_it_is_another(tmp_path: Path) -> Non
     waiting.resume(b"torn")
 
 
-@pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_whoever_connects_sends_lines(kind: str, tmp_path: Path) -> None:
-    port, path = free_port(), str(tmp_path / "samples.sock")
-    source = open_source(config(kind, path if kind == "unix" else f"127.0.0.1:{port}"), lambda _: None)
-
-    def connect() -> socket.socket:
-        if kind == "tcp":
-            return socket.create_connection(("127.0.0.1", port))
-        line = socket.socket(socket.AF_UNIX)
-        line.connect(path)
-        return line
-
-    assert source.take() == []
-    a, b = connect(), connect()
-    a.sendall(b"1\n2")
-    b.sendall(b"what\n5\n")  # lines of two senders do not mix
-    assert sorted(collect(source, 2)) == [1.0, 5.0]
-    a.sendall(b"0\n")
-    assert collect(source, 1) == [20.0] and source.bad == 1
-    b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    b.close()  # without a goodbye
-    a.sendall(b"3")
-    a.close()
-    assert collect(source, 1) == [3.0] and not source.ended
-    crowd = []
-    for _ in range(MOST_SENDERS + 4):
-        crowd.append(connect())
-        assert source.take() == []
-    crowd[0].sendall(b"8\n")
-    assert collect(source, 1) == [8.0]
-    if kind == "unix":
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    source.close()
-    for each in crowd:
-        each.close()
-    assert not os.path.exists(path)
-
-
-def test_idle_senders_give_way_to_new_ones(tmp_path: Path) -> None:
-    """The one that was silent for longest goes; what it had begun to say counts, and nobody who talks is cut off."""
-    now, said, path = [0.0], [], str(tmp_path / "s.sock")
-    source = Listener(listen_unix(path), said.append, path, clock=lambda: now[0])
-
-    def connect() -> socket.socket:
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.connect(path)
-        return client
-
-    idle = []
-    for k in range(MOST_SENDERS):  # the backlog is as long
-        idle.append(connect())
-        idle[-1].sendall(b"%d\n1000" % k)  # the second line is not complete
-        assert source.take() == [k]
-    newcomer = connect()
-    newcomer.sendall(b"-1\n")
-    assert source.take() == [] and not said  # all have just spoken: it waits
-    now[0] = 10.0
-    idle[0].sendall(b"\n")
-    assert source.take() == [1000, 1000, -1]  # the first has spoken again; the second gives way
-    assert idle[1].recv(1) == b"" and "the one that was silent for longest is disconnected" in said[0]
-    for client in (idle[0], idle[2], newcomer):
-        client.sendall(b"\n7\n")
-    assert sorted(source.take()) == [7, 7, 7, 1000] and len(said) == 1
-    flood = [connect() for _ in range(MOST_SENDERS)]
-    source.take()
-    for client in (idle[0], idle[2], newcomer):  # they are not idle
-        client.sendall(b"8\n")
-    flood[0].sendall(b"9\n")
-    assert sorted(source.take()) == [8, 8, 8, 9]
-    source.close()
-    for client in (*idle, *flood, newcomer):
-        client.close()
-
-
-def test_samples_of_a_zenoh_key() -> None:
-    import zenoh
-
-    port = free_port()
-    raw = listening_peer(port)
-    source = open_source(config("zenoh", f"tcp/127.0.0.1:{port}/house/7"), lambda _: None)
-    assert source.take() == []  # it does not wait for the other side
-    heard: list[float] = []
-    with zenoh.open(raw) as sensor:
-
-        def hears() -> bool:
-            sensor.put("house/8", "8")
-            sensor.put("house/7", "x")
-            sensor.put("house/7", "7.5")
-            heard.extend(source.take())
-            return bool(heard)
-
-        until(hears)
-        assert set(heard) == {7.5} and source.bad > 0
-        source.close()
-
-
 def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
     pytest.importorskip("paho.mqtt")
     listener = socket.create_server(("127.0.0.1", 0))
@@ -311,14 +211,9 @@ def test_what_is_wrong_with_the_message_of_a_local_agent(name: str | None, paylo
 
 
 BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
-    "no key": (lambda: config("zenoh", "house"), r"must be an address and a key.*Try 'tcp/127"),
-    "zenoh off loopback": (lambda: config("zenoh", "tcp/10.0.0.1:7448/house"), "off loopback TLS is required"),
-    "zenoh without keys": (lambda: config("zenoh", "tls/10.0.0.1:7448/house"), "TLS needs keys"),
-    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must be an address and a key"),
+    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must be an address and a topic"),
     "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback TLS is required"),
     "mqtt without a port": (lambda: config("mqtt", "broker/house"), r"address='broker': it must be host:port"),
-    "tcp without a port": (lambda: config("tcp", "7000"), r"address='7000': it must be host:port. Try '127"),
-    "folder of a socket": (lambda: config("unix", "/nowhere/x.sock"), "cannot listen at /nowhere/x.sock"),
 }
 
 
@@ -358,7 +253,7 @@ def test_addresses_that_are_there_are_not_waited_for() -> None:
 
 def test_a_port_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(NodeError, match="Choose another port"):
-        open_source(config("tcp", f"127.0.0.1:{taken.getsockname()[1]}"), lambda _: None)
+        listen_tcp(f"127.0.0.1:{taken.getsockname()[1]}", "metrics")
 
 
 @pytest.mark.parametrize(

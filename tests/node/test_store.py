@@ -125,48 +125,6 @@ def test_a_torn_recent_save_is_told_and_the_one_before_counts(tmp_path: Path) ->
     assert warning == "the last save in node.db-recent-a or -b is torn: the agent continues from the one before."
 
 
-def version_1(path: Path, *, killed: bool) -> None:
-    """A store as colme 0.9 wrote it, and left it when it was stopped or killed."""
-    before = path.with_name("before.db")
-    base = sqlite3.connect(before, isolation_level=None)
-    base.execute("PRAGMA journal_mode=WAL")
-    base.execute("BEGIN")
-    base.execute("""CREATE TABLE agents (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, epoch INTEGER NOT NULL,
-            state BLOB) WITHOUT ROWID""")
-    base.execute(f"PRAGMA application_id={APPLICATION}")
-    base.execute("PRAGMA user_version=1")
-    base.execute("COMMIT")
-    for row in (("a", 7, 40, b"s" * 3000), ("a/samples", 7, 40, b"{}"), ("b", 2, 0, None)):
-        base.execute("INSERT INTO agents VALUES (?, ?, ?, ?)", row)
-    if not killed:
-        base.close()
-    for suffix in ("", "-wal"):
-        if os.path.exists(f"{before}{suffix}"):
-            shutil.copy(f"{before}{suffix}", f"{path}{suffix}")
-    base.close()
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_version_1_is_upgraded_in_place(tmp_path: Path, killed: bool) -> None:
-    path = tmp_path / "node.db"
-    version_1(path, killed=killed)
-    assert os.path.exists(f"{path}-wal") == killed
-    for _ in range(2):
-        store = AgentStore(path)
-        assert store.load("a") == SavedAgent(7, 40, b"s" * 3000)
-        assert store.load("a/samples") == SavedAgent(7, 40, b"{}") and store.load("b") == SavedAgent(2, 0, None)
-        store.close()
-    assert not os.path.exists(f"{path}-wal") and path.read_bytes()[60:64] == VERSION.to_bytes(4, "big")
-
-
-def test_a_version_1_without_its_log_is_not_a_new_store(tmp_path: Path) -> None:
-    path = tmp_path / "node.db"
-    version_1(path, killed=True)
-    os.truncate(f"{path}-wal", 100)
-    with pytest.raises(DamagedStore):
-        AgentStore(path)
-
-
 def foreign(path: Path) -> None:
     with sqlite3.connect(path) as base:
         base.execute("CREATE TABLE things (x)")
@@ -268,7 +226,6 @@ def test_damage_is_noticed(quick_folder: Path, killed: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_1500_damages_are_noticed(quick_folder: Path, killed: bool) -> None:
-    """In version 1, 37 of 1500 gave a traceback, and 127 a state that was silently another."""
     print(damages(quick_folder, 1500, killed=killed))
 
 

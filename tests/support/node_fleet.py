@@ -138,14 +138,3 @@ def _talk(name: str, ports: str, keys: str, lease: str) -> None:
 
 if __name__ == "__main__":
     _talk(*sys.argv[1:])
-
-
-def listening_peer(port: int) -> Any:
-    """The configuration of a zenoh session that is not ours, for samples to come from and estimates to go to."""
-    import zenoh
-
-    raw = zenoh.Config()
-    for key, value in (("mode", "peer"), ("scouting/multicast/enabled", False),
-                       ("listen/endpoints", [f"tcp/127.0.0.1:{port}"])):  # fmt: skip
-        raw.insert_json5(key, json.dumps(value))
-    return raw

@@ -14,7 +14,7 @@ from colme.methods import Method
 from colme.node.config.presets import max_degree
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.net.memory import MemoryNetwork
 from tests.support.nodes import PERIOD, Fleet
 

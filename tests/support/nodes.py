@@ -67,5 +67,5 @@ class Fleet:
     def one_sided(self) -> int:
         """Edges that only one end has cut, or that one end has not heard about."""
         links = {(a, b) for a, device in self.devices.items() for b in device.core.neighbors}
-        unknown = sum(not cut_edge.known for core in self.cores for cut_edge in core.cut_edges.values())
+        unknown = sum(not cut_edge.known for core in self.cores for cut_edge in core.cuts.edges.values())
         return unknown + len({(a, b) for a, b in links if (b, a) not in links})

@@ -16,7 +16,7 @@ from colme.errors import CheckpointError
 from colme.graphs import random_regular_graph
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore, open_store
 from tests.support.nodes import Fleet
@@ -65,7 +65,7 @@ def write_store(folder: Path, *, killed: bool) -> tuple[Any, ...]:
     for a in range(7, 20):
         device.introductions.address_book.add(f"agent-{a:03d}", f"tls/192.168.1.{a}:7447", NAME, ())
     device.core.restore(fleet.devices[NAME].core.state())
-    assert device.core.cut_edges and device.core.neighbors
+    assert device.core.cuts.edges and device.core.neighbors
     for k in range(4):
         assert isinstance(device.source, Position)
         device.source.place = b'{"device":2049,"inode":1311,"offset":%d}' % (8000 + k)

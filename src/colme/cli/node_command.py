@@ -256,8 +256,8 @@ def keys(
 @_fields
 @_modules
 @click.option("--samples", metavar="SOURCE:ADDRESS",
-              help="Where agents get samples: file:readings.txt, unix:samples.sock, tcp:127.0.0.1:7000, "
-                   "mqtt:127.0.0.1:1883/{name}, ... (default: stdin). {name} is the name of each.")  # fmt: skip
+              help="Where agents get samples: file:readings.txt, mqtt:127.0.0.1:1883/{name} "
+                   "(default: stdin). {name} is the name of each.")  # fmt: skip
 @click.option("--network", default="colme", show_default=True, help="The name of the network.")
 @click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
 @click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, show_default=True, help="Records per second.")

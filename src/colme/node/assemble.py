@@ -9,23 +9,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from colme.errors import NodeError
+from colme.errors import NodeError, printable
 from colme.node.config.node_toml import NodeConfig
 from colme.node.cuts import forgive_saved
-from colme.node.device import Device
+from colme.node.device import Device, lowest_incarnation
 from colme.node.gateway import Gateway, core_of
-from colme.node.incarnation import lowest
 from colme.node.io.journal import Journal
-from colme.node.io.log import logged
 from colme.node.io.sinks import open_sink
 from colme.node.io.sockets import wait_for_addresses
 from colme.node.io.sources import Say, open_source
 from colme.node.io.status import Status, StatusServer, request
 from colme.node.loop import Loop, stopped_by_signals
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.names import Endpoint
 from colme.node.readings import LocalReadings, ReadingFilter
 from colme.node.store import AgentStore, open_store
+
+LOGGER = logging.getLogger("colme.node")
+"""Takes the messages of a node."""
+
+
+def logged(level: int, say: Say | None = None) -> Say:
+    """Takes a sentence, logs it at this level, and passes it on to `say` if there is one."""
+
+    def both(sentence: str) -> None:
+        LOGGER.log(level, "%s", printable(sentence))
+        if say is not None:
+            say(sentence)
+
+    return both
 
 
 def run_node(
@@ -37,7 +49,7 @@ def run_node(
 
     tell, say = logged(logging.INFO, say), logged(logging.WARNING, say)
     wait_for_addresses([Endpoint.parse(each).host for each in config.listen], say)
-    core = core_of(config, incarnation=lowest(time.time()))
+    core = core_of(config, incarnation=lowest_incarnation(time.time()))
     if isinstance(core, Gateway):
         core.readings = LocalReadings(**_reading_rules(config, say))
     with contextlib.ExitStack() as aside, contextlib.ExitStack() as undo:

@@ -11,7 +11,7 @@ From the perspective of agent a, at one of its own ticks:
 (4) its new record goes to all neighbors, and to the agents of cut edges that still vote on the guard's weight
 
 An agent whose record is refused as old is told which newer one there is (`OLD`), so that it can move its incarnation
-above that (`colme.node.incarnation`); the caller does so. An agent that has been started tells its neighbors
+above that (`colme.node.device`); the caller does so. An agent that has been started tells its neighbors
 (`STARTED`), and one that holds the edge as cut answers so, in case the other end has lost the store that knew.
 
 An edge is cut at both ends: an agent that is told of a cut cuts the edge, too. The caller saves `state()` before it
@@ -23,17 +23,18 @@ reconsidered.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from colme.census.sample_variance import add_square
-from colme.errors import CheckpointError, NodeError, positive, whole
+from colme.errors import CheckpointError, NodeError, positive, shorten, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
-from colme.node.cuts import CutEdge, Heard, ReconsideredCuts
+from colme.node.cuts import Cuts
 from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent, without_guard
 from colme.node.messages.wire import (
     CUT,
@@ -49,21 +50,48 @@ from colme.node.messages.wire import (
     unpack,
     unpack_control,
 )  # fmt: skip
-from colme.node.refusals import Refusals
-from colme.node.state import check_same, freeze, from_bytes, thaw, to_bytes
+from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
 
 SILENT = 60
 """An agent of a cut edge that was not heard for this many times `stale_after` no longer votes."""
 FEWEST = 8
-"""Degrees of freedom of a sample variance, if it is not from all samples: after a detected change, or an upgrade."""
+"""Degrees of freedom of a sample variance, if it is not from all samples: after a detected change."""
 OVERTAKEN = 2
 """Records in a row that are older than one before, as on a network that reorders them, before their sender is told."""
 GREETINGS = 6
 """How often an agent tells a neighbor that it has been started, once that was heard (before, it goes on). There is no
 answer unless the edge is cut; all of six get lost with probability .2^6 at 20 % loss."""
 
+MOST_SENDERS = 64
+"""Agents whose refusals are counted one by one. Neighbors come and go: beyond that, the one that was refused longest
+ago is forgotten; the counts of all agents together are not."""
 
-class Core(ReconsideredCuts):
+
+class Refusals(Counter[str]):
+    """Counts of all agents together, by reason; `senders` has those of each agent."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None):
+        super().__init__(counts or {})
+        self.senders: dict[str, Counter[str]] = {}
+
+    def note(self, sender: str, reason: str) -> None:
+        """Count a record or a message of this agent."""
+        self[reason] += 1
+        counts = self.senders.pop(sender, Counter())
+        counts[reason] += 1
+        self.senders[sender] = counts  # the last one
+        while len(self.senders) > MOST_SENDERS:
+            del self.senders[next(iter(self.senders))]
+
+
+class Heard(msgspec.Struct):
+    """The newest record of a neighbor, and when it was received."""
+
+    record: Record
+    at: float
+
+
+class Core:
     """One agent. (`colme.node.gateway.Gateway` has many.)
 
     method       any that has a message adapter: its agents exchange messages with neighbors only
@@ -73,7 +101,7 @@ class Core(ReconsideredCuts):
     origin       subtracted from all samples; it must be the same everywhere, and near the data
     level        of the interval around the estimate
     stale_after  age in seconds from which the record of a neighbor no longer counts
-    incarnation  higher with every start, see `colme.node.incarnation`
+    incarnation  higher with every start, see `colme.node.device`
     max_ballots  that a node may cast in a census: more than one where there are gateways
     """
 
@@ -106,31 +134,28 @@ class Core(ReconsideredCuts):
         self.method, self.name, self.origin, self.level = method, name, origin, level
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
-        self.agent, self._adapter = device_agent(method, place, gateway=self.many)
+        self.agent, self.adapter = device_agent(method, place, gateway=self.many)
         self.square, self.freedom = 0.0, 0  # the sum of squared deviations of the samples, and its degrees of freedom
         self.refused = Refusals()
         self.urgent = False  # something must be saved before any message is sent
         self.marks: dict[str, tuple[int, int, int]] = {}  # age mark of the newest record of each agent
-        self.cut_edges: dict[str, CutEdge] = {}
+        self.cuts = Cuts(self)
         self.refused_by: dict[str, int] = {}  # neighbors that refuse its records as old, and the incarnation they know
         self._old: dict[str, Backoff] = {}  # neighbors whose records are refused as old
         self._greetings: dict[str, Backoff] | None = None  # neighbors that are told of the start
-        self.revived: dict[str, tuple[int, int, int]] = {}  # edges that are back: the other end's age, how often cut
-        self.returned: list[str] = []  # those of the last tick
-        self.forgotten = 0  # how often the agent forgot its first samples
-        self._heard: dict[str, Heard] = {}
+        self.heard: dict[str, Heard] = {}
         self._n_links = len(names)
         self._began = math.inf  # time of the first tick
 
     @property
     def neighbors(self) -> list[str]:
         """Neighbors whose edge is not cut, in the order of summation."""
-        return list(self._adapter.neighbors)
+        return list(self.adapter.neighbors)
 
     @property
     def voters(self) -> list[str]:
         """Agents of cut edges that still vote on the guard's weight."""
-        return [b for b, cut_edge in self.cut_edges.items() if cut_edge.linked]
+        return [b for b, cut_edge in self.cuts.edges.items() if cut_edge.linked]
 
     @property
     def estimate(self) -> float:
@@ -144,9 +169,9 @@ class Core(ReconsideredCuts):
     def interval(self) -> tuple[float, float]:
         """An interval for the true mean, around the estimate; NaN where there is none: without a guard, methods that
         average estimates know nothing of their errors."""
-        if not self._adapter.has_interval:
+        if not self.adapter.has_interval:
             return math.nan, math.nan
-        lower, upper = self._adapter.interval(self.level, self._variance)
+        lower, upper = self.adapter.interval(self.level, self._variance)
         return lower + self.origin, upper + self.origin
 
     @property
@@ -172,26 +197,26 @@ class Core(ReconsideredCuts):
 
     def last_heard(self, name: str) -> Heard | None:
         """The newest record of a neighbor, and when it was received."""
-        return self._heard.get(name)
+        return self.heard.get(name)
 
     def fresh(self, now: float) -> list[str]:
         """Neighbors with a fresh record."""
         return [b for b in self.neighbors if self._is_fresh(b, now)]
 
     def _is_fresh(self, name: str, now: float) -> bool:
-        return name in self._heard and now - self._heard[name].at <= self.stale_after
+        return name in self.heard and now - self.heard[name].at <= self.stale_after
 
     def add_neighbor(self, name: str) -> bool:
         """Add a neighbor; False if the edge to it is cut."""
-        if name == self.name or name in self.cut_edges:
+        if name == self.name or name in self.cuts.edges:
             return False
-        self._adapter.add_neighbor(name)
+        self.adapter.add_neighbor(name)
         return True
 
     def remove_neighbor(self, name: str) -> None:
         """Remove a neighbor without cutting the edge: it may be added again."""
-        self._adapter.remove_neighbor(name)
-        self._heard.pop(name, None)
+        self.adapter.remove_neighbor(name)
+        self.heard.pop(name, None)
 
     @property
     def busy(self) -> bool:
@@ -209,7 +234,7 @@ class Core(ReconsideredCuts):
     def observe(self, sample: float) -> None:
         """Add a sample beyond the one of the tick."""
         mean, count = self.inner.own_mean, self.inner.own_count
-        self._adapter.observe(self._checked(sample))
+        self.adapter.observe(self._checked(sample))
         self._add_square(mean, count)
 
     def tick(
@@ -223,37 +248,37 @@ class Core(ReconsideredCuts):
         control   control messages since the last tick, (sender, bytes)
 
         Returns the record to publish and the control messages to send."""
-        self.urgent, self.returned = False, []
+        self.urgent, self.cuts.returned = False, []
         self._began = min(self._began, now)
         if self._greetings is None:
-            self._greetings = {b: Backoff() for b in self.neighbors} if self._adapter.cuts else {}
-        control, answers_about_edges = self._hear_edges(control, now)
+            self._greetings = {b: Backoff() for b in self.neighbors} if self.adapter.cuts else {}
+        control, answers_about_edges = self.cuts.hear(control, now)
         heard = (*self.neighbors, *self.voters)
         new = {b for b in heard if b in records and self._hear(b, records[b], now)}  # (1)
         old = {b for b in self._old if b in records}
         answers, parted = self._listen(control, now)
         before, mean, count = self.neighbors, self.inner.own_mean, self.inner.own_count
-        fresh = {b: self._heard[b].record for b in self.fresh(now) if b not in parted}
-        used = {b: record for b, record in fresh.items() if b in new} if self._adapter.once else fresh
+        fresh = {b: self.heard[b].record for b in self.fresh(now) if b not in parted}
+        used = {b: record for b, record in fresh.items() if b in new} if self.adapter.once else fresh
         self._step(self._checked(sample), used, parted)  # (2)
         self._add_square(mean, count)
         lost = set(before).difference(self.neighbors)
-        self._adapter.end_tick(fresh, bool(lost))
+        self.adapter.end_tick(fresh, bool(lost))
         for b in sorted(lost):
-            self.cut_edges[b] = self._new_cut(b, now, known=b in parted, linked=self._adapter.votes)
+            self.cuts.edges[b] = self.cuts.new(b, now, known=b in parted, linked=self.adapter.votes)
             if b not in parted:
-                self.cut_edges[b].why = self._reason(b)
+                self.cuts.edges[b].why = self.cuts.reason(b)
             self.urgent = True
         self._release_voters(now)
-        fresh |= {b: self._heard[b].record for b in self.voters if self._is_fresh(b, now)}
-        self._adapter.vote(fresh, len(self.neighbors) + len(self.voters))
+        fresh |= {b: self.heard[b].record for b in self.voters if self._is_fresh(b, now)}
+        self.adapter.vote(fresh, len(self.neighbors) + len(self.voters))
         messages = answers + self._tell_old(old) + self._greet() + answers_about_edges
-        return pack(self.record()), messages + self._tell_cuts() + self._ask_again()  # (3), (4)
+        return pack(self.record()), messages + self._tell_cuts() + self.cuts.ask()  # (3), (4)
 
     def record(self) -> Record:
         """The agent's current state as a record."""
-        agent, degree = self.agent, len(self._adapter.neighbors)
-        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self._adapter.body())
+        agent, degree = self.agent, len(self.adapter.neighbors)
+        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self.adapter.body())
 
     def _checked(self, sample: float) -> float:
         x = float(sample) - self.origin
@@ -284,19 +309,19 @@ class Core(ReconsideredCuts):
                 self._old.setdefault(name, Backoff(left=OVERTAKEN))
             return False
         self._old.pop(name, None)
-        if not self._adapter.votes:
+        if not self.adapter.votes:
             record = without_guard(record)
-        if name in self.cut_edges:
-            sense = self._adapter.accept_vote(record)
+        if name in self.cuts.edges:
+            sense = self.adapter.accept_vote(record)
         else:
-            sense = self._adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
+            sense = self.adapter.accept(record, self.agent.t + 1)  # the step that is about to begin
         if sense is None:
             self.refused.note(name, "sense")
             return False
         self.marks[name] = record.age_mark
-        if name not in self._heard and self._greetings and name in self._greetings:
+        if name not in self.heard and self._greetings and name in self._greetings:
             self._greetings[name] = Backoff()
-        self._heard[name] = Heard(sense, now)
+        self.heard[name] = Heard(sense, now)
         return True
 
     def _listen(self, control: Iterable[tuple[str, bytes]], now: float) -> tuple[list[tuple[str, bytes]], set[str]]:
@@ -308,15 +333,18 @@ class Core(ReconsideredCuts):
             except WireError as error:
                 self.refused.note(name, error.reason)
                 continue
-            cut_edge = self.cut_edges.get(name)
-            stranger = cut_edge is None and name not in self._adapter.neighbors
+            cut_edge = self.cuts.edges.get(name)
+            stranger = cut_edge is None and name not in self.adapter.neighbors
             if message.kind == OLD and not stranger:
                 self._hear_old(name, message)
                 continue
-            if message.kind == CUT and (message.incarnation, message.epoch) <= self.revived.get(name, (0, 0, 0))[:2]:
+            if (
+                message.kind == CUT
+                and (message.incarnation, message.epoch) <= self.cuts.revived.get(name, (0, 0, 0))[:2]
+            ):
                 self.refused.note(name, "old")  # of the cut before, which was reconsidered
                 continue
-            if stranger or not self._adapter.cuts:
+            if stranger or not self.adapter.cuts:
                 self.refused.note(name, "stranger")
             elif message.kind == STARTED:
                 if cut_edge is not None and not cut_edge.again:
@@ -350,28 +378,28 @@ class Core(ReconsideredCuts):
         """Tell the neighbors that this agent has been started."""
         told, greetings = [], self._greetings or {}
         for name, backoff in list(greetings.items()):
-            if name not in self._adapter.neighbors or (name in self._heard and backoff.tries == GREETINGS):
+            if name not in self.adapter.neighbors or (name in self.heard and backoff.tries == GREETINGS):
                 del greetings[name]
             elif backoff.due():
                 told.append((name, self._message(STARTED)))
         return told
 
     def _step(self, sample: float, used: Mapping[str, Record], parted: set[str]) -> None:
-        if not self._adapter.hears_cuts:
+        if not self.adapter.hears_cuts:
             for b in parted:
-                self._adapter.remove_neighbor(b)
+                self.adapter.remove_neighbor(b)
         inbox: Any = None  # the first send of a generator must be None; later ones deliver the inbox
         step, exchange = self.agent.step(sample), 0
         try:
             while True:
-                self._adapter.record_outbox(step.send(inbox), exchange)
-                inbox = {b: self._adapter.decode(record, exchange) for b, record in used.items()}
+                self.adapter.record_outbox(step.send(inbox), exchange)
+                inbox = {b: self.adapter.decode(record, exchange) for b, record in used.items()}
                 for b, message in inbox.items():
                     if message is WRONG_SHAPE:
                         self.refused.note(b, "shape")
                 inbox = {b: message for b, message in inbox.items() if not isinstance(message, Nothing)}
-                inbox = self._adapter.bounded(inbox)
-                if exchange == 0 and self._adapter.hears_cuts:
+                inbox = self.adapter.bounded(inbox)
+                if exchange == 0 and self.adapter.hears_cuts:
                     inbox |= dict.fromkeys(parted, PARTED)
                 exchange += 1
         except StopIteration:
@@ -379,7 +407,7 @@ class Core(ReconsideredCuts):
 
     def _tell_cuts(self) -> list[tuple[str, bytes]]:
         told = []
-        for name, cut_edge in sorted(self.cut_edges.items()):
+        for name, cut_edge in sorted(self.cuts.edges.items()):
             if cut_edge.known and not cut_edge.again:
                 continue
             if cut_edge.backoff.due():
@@ -392,44 +420,41 @@ class Core(ReconsideredCuts):
     def _release_voters(self, now: float) -> None:
         """Keep as many agents of cut edges, the last ones, as there were more neighbors at the start, and none that is
         silent."""
-        last = {b: max(self._heard[b].at if b in self._heard else -math.inf, self.cut_edges[b].at) for b in self.voters}
+        last = {b: max(self.heard[b].at if b in self.heard else -math.inf, self.cuts.edges[b].at) for b in self.voters}
         room = max(self._n_links - len(self.neighbors), 0)
         kept = self.voters[max(len(last) - room, 0) :]
         for b in self.voters:
             silent = now - max(last[b], self._began) > SILENT * self.stale_after
-            self.cut_edges[b].linked = b in kept and not silent
-        self._heard = {b: heard for b, heard in self._heard.items() if b not in self.cut_edges or b in self.voters}
+            self.cuts.edges[b].linked = b in kept and not silent
+        self.heard = {b: heard for b, heard in self.heard.items() if b not in self.cuts.edges or b in self.voters}
 
     def gone(self, now: float) -> list[str]:
         """Agents that the transport can drop: both ends know of the cut and have not mentioned it for a while, and the
         agent does not vote."""
         return [
-            b for b, cut_edge in self.cut_edges.items()
+            b for b, cut_edge in self.cuts.edges.items()
             if cut_edge.known and now - cut_edge.at > self.stale_after and not cut_edge.linked
-            and not self._is_due(cut_edge)
+            and not self.cuts.is_due(cut_edge)
         ]  # fmt: skip
 
     # Saved state
 
-    _SAVED: ClassVar[tuple[str, ...]] = ("marks", "square", "freedom", "forgotten")
+    _SAVED: ClassVar[tuple[str, ...]] = ("marks", "square", "freedom")
 
     @property
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a saved state to be restored."""
-        method = msgspec.json.encode(self.method).decode()
-        return {"name": self.name, "method": method, "origin": self.origin}
+        return {"name": self.name, "method": repr(self.method), "origin": self.origin}
 
     def state(self) -> bytes:
         return to_bytes(
             self._identity
             | {
                 "gateway": self.many,
-                "core": freeze(self, self._SAVED),
-                "agent": freeze(self.agent, self.agent.saved),
-                "adapter": freeze(self._adapter, self._adapter.saved),
-                "partings": {name: cut_edge.known for name, cut_edge in self.cut_edges.items()},
-                "cuts": {name: freeze(cut_edge, CutEdge.saved) for name, cut_edge in self.cut_edges.items()},
-                "revived": {name: list(each) for name, each in self.revived.items()},
+                "core": to_plain(self, self._SAVED),
+                "agent": to_plain(self.agent, self.agent.saved),
+                "adapter": to_plain(self.adapter, self.adapter.saved),
+                "cuts": self.cuts.state(),
             }
         )
 
@@ -441,26 +466,17 @@ class Core(ReconsideredCuts):
             raise CheckpointError(
                 f"the store is that of {before}, and {self.name!r} is {now}. Use another store, or change [gateway]."
             )
-        check_same(saved, self._identity)
+        for key, value in self._identity.items():
+            if saved.get(key) != value:
+                raise CheckpointError(
+                    f"the store holds {shorten(saved.get(key))} for the {key} where {shorten(value)} starts. "
+                    "Use another store."
+                )
         try:
-            thaw(self, self._SAVED, {"square": 0.0, "freedom": 0, "forgotten": 0} | saved["core"])  # 0.7, 0.9 had less
-            if (judgment := saved["agent"].get("judgment")) is not None:
-                judgment["parts"].setdefault("voices", {"items": []})  # 0.9 had none
-            old = "inner" not in saved["agent"]  # from before there were guards
-            agent, adapter = (self.inner, self._adapter.bare) if old else (self.agent, self._adapter)
-            thaw(agent, agent.saved, saved["agent"])
-            thaw(adapter, adapter.saved, saved["adapter" if "adapter" in saved else "dialect"])  # as 0.6.0 called it
-            self.cut_edges = {
-                name: CutEdge(known=known, linked=self._adapter.votes and name in names)
-                for name, known in saved["partings"].items()
-            }
-            for name, cut_edge in self.cut_edges.items():
-                if (found := saved.get("cuts", {}).get(name)) is not None:
-                    thaw(cut_edge, CutEdge.saved, found)
-                else:  # 0.9 saved no more than their names: it counts from now on
-                    cut_edge.count, cut_edge.epoch = self.inner.own_count, self.epoch
-                    cut_edge.mean = float(self.inner.own_mean)
-            self.revived = {name: (each[0], each[1], each[2]) for name, each in saved.get("revived", {}).items()}
+            from_plain(self, self._SAVED, saved["core"])
+            from_plain(self.agent, self.agent.saved, saved["agent"])
+            from_plain(self.adapter, self.adapter.saved, saved["adapter"])
+            self.cuts.restore(saved["cuts"], names)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
-        self._adapter.resume([b for b in names if b not in self.cut_edges])
+        self.adapter.resume([b for b in names if b not in self.cuts.edges])

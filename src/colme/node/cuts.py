@@ -15,9 +15,8 @@ docs/developer/node.md.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -32,14 +31,15 @@ from colme.node.messages.wire import (
     FORGIVE,
     KEEP,
     EdgeMessage,
-    Record,
     WireError,
     pack_edge,
     unpack_edge,
 )
-from colme.node.refusals import Refusals
 from colme.node.security.trust import PAUSE, near, own_interval
-from colme.node.state import freeze, from_bytes, to_bytes
+from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
+
+if TYPE_CHECKING:
+    from colme.node.core import Core
 
 MORE = 4
 """Times the samples of a cut at which it is reconsidered: their standard error is then half. At the k-th time the agent
@@ -48,17 +48,10 @@ for 4^k times the samples: a neighbor that lies just within the limits has few l
 MOST_TIMES = 16
 """Cuts after which these do not grow any more, lest numbers do."""
 RAREST_ASK = 2**12
-"""Ticks between two questions about a cut that nobody answers: versions before 0.10 do not."""
+"""Ticks between two questions about a cut that nobody answers."""
 OVERLAP = 0.5
 """Share of both radii within which two means must be to become neighbors, or to become so again. Radii are some 4
 standard deviations of a mean, so two agents of one class pass."""
-
-
-class Heard(msgspec.Struct):
-    """The newest record of a neighbor, and when it was received."""
-
-    record: Record
-    at: float
 
 
 class CutEdge(msgspec.Struct):
@@ -84,66 +77,68 @@ class CutEdge(msgspec.Struct):
         """Own samples at which it is reconsidered."""
         return MORE ** min(self.times, MOST_TIMES) * max(self.count, 1)
 
-    saved: ClassVar[tuple[str, ...]] = ("why", "epoch", "count", "mean", "times", "forgiven")
+    saved: ClassVar[tuple[str, ...]] = ("known", "why", "epoch", "count", "mean", "times", "forgiven")
 
 
 def forgive_saved(raw: bytes, name: str) -> bytes | None:
     """A saved state that reconsiders the cut of the edge to this agent when it is restored; None if there is none."""
     saved = from_bytes(raw)
-    if name not in saved.get("partings", {}):
+    if name not in saved["cuts"]["edges"]:
         return None
-    now = {"epoch": saved["agent"].get("t", 0)}
-    saved.setdefault("cuts", {}).setdefault(name, freeze(CutEdge(), CutEdge.saved) | now)["forgiven"] = True
+    saved["cuts"]["edges"][name]["forgiven"] = True
     return to_bytes(saved)
 
 
-class ReconsideredCuts(ABC):
-    """The part of a core that holds its cut edges and reconsiders them."""
+class Cuts:
+    """The cut edges of a core, and when it reconsiders them.
 
-    agent: Any
-    incarnation: int
-    origin: float
-    square: Any
-    freedom: Any
-    refused: Refusals
-    urgent: bool
-    cut_edges: dict[str, CutEdge]
-    revived: dict[str, tuple[int, int, int]]
-    returned: list[str]
-    forgotten: int
-    _adapter: Any
-    _heard: dict[str, Heard]
+    edges      the other end of each
+    revived    edges that are back: the other end's incarnation and epoch, and how often it was cut
+    returned   those of the last tick
+    forgotten  how often the agent forgot its first samples
+    """
 
-    @property
-    @abstractmethod
-    def neighbors(self) -> list[str]:
-        """The neighbors that the agent still uses."""
+    def __init__(self, core: Core):
+        self._core = core
+        self.edges: dict[str, CutEdge] = {}
+        self.revived: dict[str, tuple[int, int, int]] = {}
+        self.returned: list[str] = []
+        self.forgotten = 0
 
-    @property
-    @abstractmethod
-    def inner(self) -> Any:
-        """The agent of the method, without its guard."""
+    def state(self) -> dict[str, Any]:
+        """What must survive a restart."""
+        return {
+            "edges": {name: to_plain(cut_edge, CutEdge.saved) for name, cut_edge in self.edges.items()},
+            "revived": {name: list(each) for name, each in self.revived.items()},
+            "forgotten": self.forgotten,
+        }
 
-    @property
-    @abstractmethod
-    def mean(self) -> Any:
-        """The mean of the own samples."""
+    def restore(self, saved: dict[str, Any], neighbors: list[str]) -> None:
+        """Continue from a saved state.
+
+        neighbors: those that the core was created with"""
+        votes = self._core.adapter.votes
+        self.edges = {name: CutEdge(linked=votes and name in neighbors) for name in saved["edges"]}
+        for name, cut_edge in self.edges.items():
+            from_plain(cut_edge, CutEdge.saved, saved["edges"][name])
+        self.revived = {name: (each[0], each[1], each[2]) for name, each in saved["revived"].items()}
+        self.forgotten = saved["forgotten"]
 
     def note_cut(self, name: str, now: float) -> None:
         """Note that an agent which is not a neighbor has cut the edge, so that it is not added."""
-        if name not in self.cut_edges:
-            self.cut_edges[name] = self._new_cut(name, now, known=True)
+        if name not in self.edges:
+            self.edges[name] = self.new(name, now, known=True)
 
-    def _new_cut(self, name: str, now: float, **known: Any) -> CutEdge:
+    def new(self, name: str, now: float, **known: Any) -> CutEdge:
         times = 1 + self.revived.pop(name, (0, 0, 0))[2]
-        count, mean = self.inner.own_count, float(self.inner.own_mean)
-        return CutEdge(at=now, epoch=self.agent.t, count=count, mean=mean, times=times, **known)
+        count, mean = self._core.inner.own_count, float(self._core.inner.own_mean)
+        return CutEdge(at=now, epoch=self._core.agent.t, count=count, mean=mean, times=times, **known)
 
     def forgive(self, name: str) -> bool:
         """Reconsider the cut of the edge to this agent now; False if there is none."""
-        if name not in self.cut_edges:
+        if name not in self.edges:
             return False
-        cut_edge = self.cut_edges[name]
+        cut_edge = self.edges[name]
         cut_edge.forgiven, cut_edge.asks = True, 0
         cut_edge.pace.reset()
         self._forget_if_changed(cut_edge)
@@ -151,23 +146,23 @@ class ReconsideredCuts(ABC):
 
     def due(self) -> list[str]:
         """Cut edges that this end is ready to reconsider: there must be a link to the other end."""
-        return [b for b, cut_edge in self.cut_edges.items() if self._is_due(cut_edge)]
+        return [b for b, cut_edge in self.edges.items() if self.is_due(cut_edge)]
 
-    def _is_due(self, cut_edge: CutEdge) -> bool:
-        enough = self.inner.own_count >= cut_edge.wanted
-        return self._adapter.cuts and cut_edge.known and (cut_edge.forgiven or enough)
+    def is_due(self, cut_edge: CutEdge) -> bool:
+        enough = self._core.inner.own_count >= cut_edge.wanted
+        return self._core.adapter.cuts and cut_edge.known and (cut_edge.forgiven or enough)
 
     def close_to(self, theirs: AgentIntervals) -> bool:
         """Whether these intervals overlap the agent's well: they would still touch with centers 1 / OVERLAP times as
         far apart."""
-        agent = self.inner
+        agent = self._core.inner
         mine, theirs = (
             tuple((center / OVERLAP, spread) for center, spread in each)
             for each in (getattr(agent, "intervals", ()), theirs)
         )  # fmt: skip
         return not parted(mine, theirs, getattr(agent, "test", None))
 
-    def _hear_edges(
+    def hear(
         self, control: Iterable[tuple[str, bytes]], now: float
     ) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
         """(the other control messages, answers to edge messages): equation (2)."""
@@ -179,31 +174,31 @@ class ReconsideredCuts(ABC):
             try:
                 message = unpack_edge(raw)
             except WireError as error:
-                self.refused.note(name, error.reason)
+                self._core.refused.note(name, error.reason)
                 continue
-            understands = getattr(self.inner, "understands", lambda _: False)
-            if not self._adapter.cuts or not understands(message.intervals):
-                self.refused.note(name, "sense")
-            elif name in self.cut_edges:
-                self.cut_edges[name].at = now
-                answer = self._answer_edge(name, self.cut_edges[name], message)
+            understands = getattr(self._core.inner, "understands", lambda _: False)
+            if not self._core.adapter.cuts or not understands(message.intervals):
+                self._core.refused.note(name, "sense")
+            elif name in self.edges:
+                self.edges[name].at = now
+                answer = self._answer_edge(name, self.edges[name], message)
                 if answer is not None:
                     answers[name] = answer
-            elif name in self._adapter.neighbors:
+            elif name in self._core.adapter.neighbors:
                 if message.kind in (ASK, FORGIVE):
                     answers[name] = AGREE  # it did not hear of it, or forgot it in a crash
             else:
-                self.refused.note(name, "stranger")
+                self._core.refused.note(name, "stranger")
         return rest, [(name, self._edge_message(kind)) for name, kind in sorted(answers.items())]
 
     def _answer_edge(self, name: str, cut_edge: CutEdge, message: EdgeMessage) -> int | None:
-        ready = self._is_due(cut_edge)
+        ready = self.is_due(cut_edge)
         if message.kind == FORGIVE:  # not more often than a tenth of the time, lest a neighbor make clocks restart
-            ready |= cut_edge.known and self.inner.own_count >= PAUSE * cut_edge.count
+            ready |= cut_edge.known and self._core.inner.own_count >= PAUSE * cut_edge.count
         if message.kind in (ASK, FORGIVE):
             if not ready:
                 return None  # it asks again, and this end will ask it
-            room = len(self.neighbors) < self.inner.place.max_degree
+            room = len(self._core.neighbors) < self._core.inner.place.max_degree
             if room and self.close_to(message.intervals):
                 self._revive(name, cut_edge, message)
                 return AGREE
@@ -219,25 +214,25 @@ class ReconsideredCuts(ABC):
         return None
 
     def _revive(self, name: str, cut_edge: CutEdge, message: EdgeMessage) -> None:
-        del self.cut_edges[name]
-        self._heard.pop(name, None)
+        del self.edges[name]
+        self._core.heard.pop(name, None)
         self.revived[name] = (message.incarnation, message.epoch, cut_edge.times)
-        self._adapter.add_neighbor(name)
+        self._core.adapter.add_neighbor(name)
         self.returned.append(name)
-        self.urgent = True
+        self._core.urgent = True
 
     def _keep(self, cut_edge: CutEdge) -> None:
         """It stays cut, and is reconsidered when there are four times the samples of now."""
-        cut_edge.count, cut_edge.mean = self.inner.own_count, float(self.inner.own_mean)
+        cut_edge.count, cut_edge.mean = self._core.inner.own_count, float(self._core.inner.own_mean)
         cut_edge.denied += cut_edge.forgiven
         cut_edge.forgiven, cut_edge.asks = False, 0
         cut_edge.pace.reset()
 
-    def _ask_again(self) -> list[tuple[str, bytes]]:
+    def ask(self) -> list[tuple[str, bytes]]:
         """Questions about the cuts that are due."""
         asked = []
         for name in self.due():
-            cut_edge = self.cut_edges[name]
+            cut_edge = self.edges[name]
             if cut_edge.asks == 0:
                 self._forget_if_changed(cut_edge)
             if cut_edge.pace.due():
@@ -246,11 +241,11 @@ class ReconsideredCuts(ABC):
         return asked
 
     def _edge_message(self, kind: int) -> bytes:
-        return pack_edge(EdgeMessage(kind, self.incarnation, self.agent.t, self.inner.intervals))
+        return pack_edge(EdgeMessage(kind, self._core.incarnation, self._core.agent.t, self._core.inner.intervals))
 
     def _forget_if_changed(self, cut_edge: CutEdge) -> None:
         """Equation (1). Not where other statistics than the mean are compared: their moments cannot be taken apart."""
-        agent, first = self.inner, cut_edge.count
+        agent, first = self._core.inner, cut_edge.count
         n = agent.count - first
         if not isinstance(agent, IntervalAgent) or agent.statistics or first == 0 or n <= 0:
             return
@@ -265,17 +260,18 @@ class ReconsideredCuts(ABC):
         agent.estimate = near(agent.estimate, *own_interval(agent))
         if hasattr(agent, "restart"):
             agent.restart = max(agent.t, START)
-        self.square, self.freedom, self.forgotten, self.urgent = 0.0, 0, self.forgotten + 1, True
-        for each in self.cut_edges.values():  # all of them were made with samples that no longer count
+        self.forgotten += 1
+        self._core.square, self._core.freedom, self._core.urgent = 0.0, 0, True
+        for each in self.edges.values():  # all of them were made with samples that no longer count
             each.count, each.mean = 0, math.nan
 
-    def _reason(self, name: str) -> str:
+    def reason(self, name: str) -> str:
         """Why this end has cut an edge, in words."""
-        heard = self._heard.get(name)
+        heard = self._core.heard.get(name)
         if heard is None:
             return "the method has cut it"
-        record, mean = heard.record, self.mean
+        record, theirs = heard.record, heard.record.mean + self._core.origin
         return (
-            f"means differ: {mean:.6g} of {self.inner.own_count} samples here, {record.mean + self.origin:.6g} of "
+            f"means differ: {self._core.mean:.6g} of {self._core.inner.own_count} samples here, {theirs:.6g} of "
             f"{record.count} there"
         )

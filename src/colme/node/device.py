@@ -1,5 +1,31 @@
 """An agent on a device: core, transport and store, called in the order that makes crashes harmless. It has no clock,
-but for the bound on incarnations."""
+but for the bound on incarnations.
+
+An incarnation is the number by which neighbors tell the present life of an agent from earlier ones.
+
+Neighbors refuse records of an incarnation that is lower than one they have heard; so each start needs a higher one than
+all before, also if the store was lost or is an old copy. It is
+
+    max(stored + 1, Unix seconds)
+
+and is on the disk before anything is said. That fails only if both fail: the store is lost or old, *and* the clock is
+behind, as on a board without a battery-backed clock before it is set. The agent is then refused, and must learn it: a
+neighbor answers with the newest mark (incarnation, epoch) that it has heard from this agent (`OLD` in `messages/wire`).
+If that is newer than anything this life has sent, somebody used the name later than the store knows: the agent itself,
+before the store was lost. So it continues one above.
+
+How far can a liar push it? To `highest_incarnation(clock)`, ten years from now, and not further, however many messages
+it sends: the bound does not depend on the agent's own incarnation. There it does no harm. Later starts add one each;
+and wherever a liar can have pushed the agent at any time before, honest neighbors may bring it up to the same place
+after its store was lost, since the bound moves with the clock. 2^32 - 1, the last incarnation, is out of reach until
+2096. How often an agent moves is limited by a `Backoff`, because every move is a write to the disk.
+
+A clock before `RELEASE` is certainly wrong, so the bound is never less than ten years from then. Off loopback
+certificates are not valid in 1970: links open once the clock is set, and the bound is then the right one.
+
+What is left: an agent whose clock was once more than ten years ahead, and that lost its store after that, is refused
+for good, and says so.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +40,7 @@ import numpy as np
 from colme.errors import NodeError, whole
 from colme.node.backoff import Backoff
 from colme.node.core import Core
-from colme.node.incarnation import highest
-from colme.node.membership.introductions import Introductions
+from colme.node.membership import Introductions
 from colme.node.net.transport import Transport
 from colme.node.readings import ReadingFilter
 from colme.node.security.probe import Reason
@@ -23,6 +48,22 @@ from colme.node.store import AgentStore
 
 RAREST_MOVE = 4096
 """Ticks between two moves of the incarnation on the word of neighbors, in the long run."""
+RELEASE = 1_767_225_600
+"""Unix seconds of 2026-01-01, when this was written: no correct clock is behind it."""
+SLACK = 10 * 365 * 86_400
+"""Seconds that a known incarnation may be ahead of the clock."""
+
+
+def lowest_incarnation(clock: float) -> int:
+    """The lowest incarnation of an agent that starts at this time, in Unix seconds. A clock that is too far ahead does
+    not count."""
+    seconds = int(clock) if 0.0 <= clock < 2**32 else 0
+    return max(seconds, 1) if seconds <= 2**32 - 1 - SLACK else 1
+
+
+def highest_incarnation(clock: float) -> int:
+    """The highest incarnation that an agent takes from the word of a neighbor."""
+    return min(max(int(clock), RELEASE) + SLACK, 2**32 - 2)
 
 
 class Resumable(Protocol):
@@ -87,7 +128,7 @@ class Device:
         if core.refused_by:
             self._move_incarnation()
         if introductions is not None:
-            for name in core.returned:
+            for name in core.cuts.returned:
                 introductions.take_back(name, self._endpoint(name), now)
             messages = messages + introductions.send(core, now)
             core.urgent |= introductions.urgent
@@ -106,8 +147,8 @@ class Device:
                 transport.drop(name)
 
     def _move_incarnation(self) -> None:
-        """Continue above the incarnation that neighbors know, if that can be true: see `colme.node.incarnation`."""
-        core, limit = self.core, highest(self._clock())
+        """Continue above the incarnation that neighbors know, if that can be true."""
+        core, limit = self.core, highest_incarnation(self._clock())
         known = {name: number for name, number in core.refused_by.items() if number <= limit}
         if not known:
             name, number = next(iter(core.refused_by.items()))
@@ -152,7 +193,7 @@ class Device:
 
     def _reopen_links(self) -> None:
         """Open links to the agents of cut edges that are to be reconsidered: they may have been dropped."""
-        for name in {*self.core.due(), *self.core.returned} - self._reopened:
+        for name in {*self.core.cuts.due(), *self.core.cuts.returned} - self._reopened:
             self._reopened.add(name)
             with contextlib.suppress(NodeError):  # nowhere to dial it, and it cannot dial this agent
                 self.transport.add(name, self._endpoint(name))
@@ -178,8 +219,8 @@ class Device:
 
     def forgive(self, name: str) -> str:
         """Reconsider the cut of the edge to this agent, and say what happens."""
-        if not self.core.forgive(name):
-            known = ", ".join(sorted(self.core.cut_edges)) or "none"
+        if not self.core.cuts.forgive(name):
+            known = ", ".join(sorted(self.core.cuts.edges)) or "none"
             return f"{self.core.name} has no cut edge to {name!r}; it has: {known}."
         self.save()
         return (

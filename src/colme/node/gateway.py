@@ -34,7 +34,7 @@ from colme.census.sample_variance import add_square
 from colme.errors import NodeError, positive, whole
 from colme.guard import student
 from colme.method import Place, Round
-from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
+from colme.node.census import AsynchronousCensusAgent, RoundMessage
 from colme.node.config.node_toml import NodeConfig
 from colme.node.core import FEWEST, Core
 from colme.node.messages.adapters import CensusAdapter
@@ -235,7 +235,7 @@ class Gateway(Core):
 
     @property
     def interval(self) -> Any:
-        lower, upper = map(np.asarray, self._adapter.interval(self.level, self._variance))
+        lower, upper = map(np.asarray, self.adapter.interval(self.level, self._variance))
         return lower[1:] + self.origin, upper[1:] + self.origin
 
     @property
@@ -349,7 +349,7 @@ class Gateway(Core):
         count, mean, n, average = self.agent.count[seen], self.agent.mean[seen], self.n_samples, math.nan
         if n:
             average = float(mean[0] + (count * (mean - mean[0])).sum() / n)
-        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), self._adapter.body())
+        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), self.adapter.body())
 
     def restore(self, raw: bytes) -> None:
         super().restore(raw)

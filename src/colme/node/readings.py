@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import shorten
-from colme.node.state import freeze, from_bytes, thaw, to_bytes
+from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
 
 WINDOW = 64
 """Samples that a reading is compared with, and readings for which a wild one is held back."""
@@ -115,10 +115,10 @@ class ReadingFilter:
     # Saved state
 
     def state(self) -> bytes:
-        return to_bytes(freeze(self, self.saved))
+        return to_bytes(to_plain(self, self.saved))
 
     def restore(self, raw: bytes) -> None:
-        thaw(self, self.saved, from_bytes(raw))
+        from_plain(self, self.saved, from_bytes(raw))
         self._sorted = sorted(self.last)
 
 

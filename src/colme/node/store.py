@@ -15,9 +15,8 @@ When the store is opened or closed, the newest is moved into the SQLite file.
 Every row has a checksum over its name, incarnation, epoch and state, and so has every recent save: CRC-32, because the
 enemy is a worn-out card, not a forger, who could as well write a new checksum. It detects every error of up to 32
 adjacent bits, and others but for one in 2^32; hashes of `hashlib` would load OpenSSL, 4 MiB. A store that fails any
-check is damaged: `open_store` sets it aside and makes a new one. Version 1 had no checksums and a write-ahead log; it
-is upgraded when it is opened. Each version names itself twice, in SQLite's user_version and in the name of its table,
-so that a flipped bit is not taken for a newer version.
+check is damaged: `open_store` sets it aside and makes a new one. The version stands twice, in SQLite's user_version
+and in the name of the table, so that a flipped bit is not taken for a newer version.
 """
 
 from __future__ import annotations
@@ -50,9 +49,7 @@ _PAGE = 1024  # bytes; pages are written as a whole, and a state has one to four
 _MAGIC = b"SQLite format 3\0"
 _TABLE = """CREATE TABLE agents_v2 (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, epoch INTEGER NOT NULL,
             state BLOB, checksum INTEGER NOT NULL) WITHOUT ROWID"""
-_TABLE_1 = """CREATE TABLE agents (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, epoch INTEGER NOT NULL,
-            state BLOB) WITHOUT ROWID"""
-_TABLE_NAME = re.compile(rb"CREATE TABLE agents(?:_v(\d+))? ?\(name TEXT PRIMARY KEY, incarnation")
+_TABLE_NAME = re.compile(rb"CREATE TABLE agents_v(\d+) ?\(name TEXT PRIMARY KEY, incarnation")
 _SLOT = struct.Struct("<4sBxxxIQII")  # magic, version, follows, number, length, checksum of all that and of what comes
 _SLOT_MAGIC = b"cmeN"
 _OF_THE_SYSTEM = {  # errors that say nothing about the file; others say that it is damaged
@@ -158,7 +155,7 @@ class AgentStore:
         """Start an agent: give it a higher incarnation than ever, on the disk before any message is sent, and return
         what is saved.
 
-        at_least: the lowest incarnation, see `colme.node.incarnation`"""
+        at_least: the lowest incarnation, see `colme.node.device`"""
         with self._refusing():
             self.sync()
             row = self._row(name)
@@ -247,7 +244,7 @@ class AgentStore:
         self._base.execute("PRAGMA synchronous=FULL")
 
     def _check(self) -> None:
-        """Refuse a file that is not ours or of a newer version; find damage; upgrade version 1."""
+        """Refuse a file that is not ours or of a newer version; find damage."""
         ours = _is_ours(self.path)
         try:
             texts = [sql for (sql,) in self._base.execute("SELECT sql FROM sqlite_master") if isinstance(sql, str)]
@@ -260,29 +257,14 @@ class AgentStore:
         known = [match for text in texts if (match := _TABLE_NAME.match(text.encode()))]
         if found != APPLICATION and not known and (texts or found):
             raise CheckpointError(f"{self.path.name} is the file of another program. Choose another name.")
-        if version > VERSION and all(int(match[1] or 1) == version for match in known):
+        if version > VERSION and all(int(match[1]) == version for match in known):
             raise CheckpointError(f"{self.path.name} was written by a newer version ({version}). Upgrade colme.")
-        if found != APPLICATION or texts != [{1: _TABLE_1, 2: _TABLE}.get(version)]:
+        if found != APPLICATION or (version, texts) != (VERSION, [_TABLE]):
             raise DamagedStore(self.path, "its head and its table do not agree")
         self._set_modes()
         if self._base.execute("PRAGMA quick_check").fetchone() != ("ok",):
             raise DamagedStore(self.path, "its pages do not add up")
-        if version < VERSION:
-            self._upgrade()
         self._check_head()
-
-    def _upgrade(self) -> None:
-        """From version 1, whose rows have no checksum."""
-        rows = self._base.execute("SELECT name, incarnation, epoch, state FROM agents").fetchall()
-        with self._damaged_if_odd():
-            added = [self._columns(name, SavedAgent(*row)) for name, *row in rows]
-        with self._transaction():
-            self._base.execute(_TABLE)
-            self._base.executemany("INSERT INTO agents_v2 VALUES (?, ?, ?, ?, ?)", added)
-            self._base.execute("DROP TABLE agents")
-            self._base.execute(f"PRAGMA user_version={VERSION}")
-        self._base.execute(f"PRAGMA page_size={_PAGE}")
-        self._base.execute("VACUUM")
 
     def _check_head(self) -> None:
         """Check those parts of the file's head that SQLite believes."""

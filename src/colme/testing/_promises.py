@@ -23,8 +23,7 @@ from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.lockstep import Carrier, Outboxes, agents_of, deliver, lockstep, step_together
 from colme.method import EVERYONE, Agent, Inbox, State
 from colme.methods import Method
-from colme.node.lockstep import lockstep_over
-from colme.node.net.memory import MemoryNetwork
+from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream, draw
 from colme.scenario import Scenario

@@ -187,16 +187,6 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, table: dict[str, Any], *, folder: Path | str = ".") -> NodeConfig:
         """From a table of the same form as the file; paths are taken relative to the folder."""
-        if "relay" in table:
-            raise NodeError(
-                "[relay]: there is no relay since colme 0.7; a tunnel by WireGuard or ssh takes its place. Remove the "
-                "table and see docs/howto/behind_nat.md."
-            )
-        if "host" in table:
-            raise NodeError(
-                "[host]: many agents of one process are a gateway since colme 0.10. Replace it by [gateway], see "
-                "docs/node.md."
-            )
         for key in table:
             one_of(key, cls.__struct_fields__, "key", NodeError)
         for key, example in (("name", 'name = "pi-3"'), ("method", "[method]")):
@@ -209,7 +199,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
         fields["modules"] = tuple(str(home / each) for each in fields.get("modules", ()))
         if "tls" in fields:
             fields["tls"] = fields["tls"].within(home)
-        if "samples" in fields and fields["samples"].source in ("file", "unix"):
+        if "samples" in fields and fields["samples"].source == "file":
             address = str(home / fields["samples"].address)
             fields["samples"] = msgspec.structs.replace(fields["samples"], address=address)
         if "estimates" in fields and fields["estimates"].to == "file":

@@ -66,9 +66,6 @@ def read_hosts(path: str | Path) -> tuple[Host, ...]:
     hosts = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
-        if words[2:3] == ["via"]:
-            raise NodeError(f"{path}, line {number}: there is no relay since colme 0.7; a tunnel by WireGuard or ssh "
-                            "takes its place. See docs/howto/behind_nat.md.")  # fmt: skip
         if len(words) not in (0, 2) and not (len(words) == 4 and words[2] == "listen"):
             raise NodeError(f"{path}, line {number}: {shorten(line.strip())} must be a name and an address. "
                             "Try: pi-1 192.168.1.11")  # fmt: skip

@@ -10,14 +10,14 @@ from typing import ClassVar
 
 from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
 from colme.node.config.presets import DEGREE, MOST_THREADS, SECONDS, TICK_RATES, max_degree
-from colme.node.names import Endpoint, check_name, host_and_port, is_loopback
+from colme.node.names import Endpoint, check_name
 from colme.node.readings import WILD
 from colme.support.structs import Configuration
 
-SOURCES = ("stdin", "file", "tcp", "unix", "zenoh", "mqtt")
+SOURCES = ("stdin", "file", "mqtt")
 MOST_AGENTS = 1_000_000
 """Local agents of a gateway."""
-SINKS = ("stdout", "file", "zenoh", "mqtt")
+SINKS = ("stdout", "file", "mqtt")
 
 
 MOST_NEIGHBORS = 9999
@@ -77,8 +77,8 @@ class Tls(Configuration, frozen=True, kw_only=True):
 class Samples(Configuration, frozen=True, kw_only=True):
     """[samples]: where samples come from, one number per line or message.
 
-    source   stdin, file (that grows), tcp or unix (a socket to listen on), zenoh or mqtt (a key to subscribe to)
-    address  a path, host:port, a key, or host:port/topic
+    source   stdin, file (that grows), or mqtt (a topic to subscribe to)
+    address  a path, or host:port/topic
     least    the smallest reading that counts as a sample; smaller ones are counted and reported
     most     the largest one
     wild     "drop": a single reading that is 50 times further off than any before it does not count, either (see
@@ -102,17 +102,10 @@ class Samples(Configuration, frozen=True, kw_only=True):
             raise NodeError(
                 f"least={self.least:g} with most={self.most:g}: no reading would count. Choose least below most."
             )
-        if self.source == "tcp":
-            host = host_and_port(self.address, "address", "127.0.0.1:7000").host
-            if not is_loopback(host):
-                raise NodeError(
-                    f"address={shorten(self.address)}: a socket for samples has no TLS, so it must be on loopback. "
-                    "Try 127.0.0.1, or a zenoh key."
-                )
 
 
 class Join(Configuration, frozen=True, kw_only=True):
-    """[join]: how an agent finds further neighbors (see colme.node.membership.introductions).
+    """[join]: how an agent finds further neighbors (see colme.node.membership).
 
     seed         the agent that it asks first, and whenever no other peer is known
     endpoint     where to dial the seed
@@ -218,8 +211,8 @@ class Limits(Configuration, frozen=True, kw_only=True):
 class Estimates(Configuration, frozen=True, kw_only=True):
     """[estimates]: where estimates go, as JSON lines.
 
-    to       stdout, file (lines are appended), zenoh or mqtt (a key to publish on)
-    address  a path, protocol/host:port/key, or host:port/topic
+    to       stdout, file (lines are appended), or mqtt (a topic to publish on)
+    address  a path, or host:port/topic
     """
 
     refusal: ClassVar[type[ColmeError]] = NodeError

@@ -125,7 +125,7 @@ class Journal:
         for name in [name for name in self._neighbors if name not in present]:
             del self._neighbors[name]
             self._lost = [*self._lost, name][-len(present) - 8 :]
-            if name in core.cut_edges:
+            if name in core.cuts.edges:
                 self.tell(f"{name}: the edge is cut, because the means differ.")
             else:
                 self.say(f"{name} is no longer a neighbor.")
@@ -151,15 +151,15 @@ class Journal:
 
     def _look_at_cuts(self, core: Any) -> set[str]:
         """Edges that are back since the last look. What came of requests to forgive, and of samples, is said."""
-        before, self._revived = self._revived, set(core.revived)
-        for name, cut_edge in core.cut_edges.items():
+        before, self._revived = self._revived, set(core.cuts.revived)
+        for name, cut_edge in core.cuts.edges.items():
             if cut_edge.denied > self._denied.get(name, 0):
                 self._denied[name] = cut_edge.denied
                 self.tell(f"{name}: the edge stays cut, because the means still differ.")
-        if self._forgotten is not None and core.forgotten > self._forgotten:
+        if self._forgotten is not None and core.cuts.forgotten > self._forgotten:
             self.say("the samples from before a cut were forgotten: those since differ from them. Does the sensor have "
                      "faults? See least and most of [samples] in node.toml.")  # fmt: skip
-        self._forgotten = core.forgotten
+        self._forgotten = core.cuts.forgotten
         return set() if before is None else self._revived - before
 
     def _look_at_links(self, transport: Any) -> None:

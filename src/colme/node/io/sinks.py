@@ -1,4 +1,4 @@
-"""Sinks: where estimates go, as JSON lines on stdout or in a file, or as messages on a zenoh key or an MQTT topic.
+"""Sinks: where estimates go, as JSON lines on stdout or in a file, or as messages on an MQTT topic.
 
 A sink never blocks the tick. What cannot be delivered now is dropped and counted; the next line is newer anyway.
 """
@@ -130,6 +130,6 @@ def open_sink(config: NodeConfig, say: Say, descriptor: int = 1) -> Sink:
         return LinePrinter(descriptor)
     if config.estimates.to == "file":
         return LineFile(config.estimates.address, say)
-    from colme.node.io.brokers import MqttSink, ZenohSink
+    from colme.node.io.mqtt import MqttSink
 
-    return ZenohSink(config) if config.estimates.to == "zenoh" else MqttSink(config, say)
+    return MqttSink(config, say)

@@ -1,4 +1,4 @@
-"""Local listening sockets, for samples, status and metrics: Unix sockets for the owner only, TCP on loopback only.
+"""Local listening sockets, for status and metrics: Unix sockets for the owner only, TCP on loopback only.
 Nothing here blocks, but `wait_for_addresses`, before a node starts."""
 
 from __future__ import annotations
@@ -99,16 +99,6 @@ def listen_tcp(address: str, what: str) -> socket.socket:
         listener.close()
         raise NodeError(f"cannot listen at {address}: {error.strerror}. {listening_remedy(error.errno)}") from None
     return _listening(listener)
-
-
-def accept(listener: socket.socket) -> socket.socket | None:
-    """The next connection; None if there is none."""
-    try:
-        client, _ = listener.accept()
-    except OSError:  # none, or gone again
-        return None
-    client.setblocking(False)
-    return client
 
 
 class Spare:

@@ -1,8 +1,8 @@
-"""Sample sources: stdin, a growing file, a local socket, or a broker; one number per line or message, or for a gateway
+"""Sample sources: stdin, a growing file, or an MQTT broker; one number per line or message, or for a gateway
 lines `name value`.
 
 A source never blocks: at each tick it returns what has arrived since the last. A line that is not a number is counted,
-the first one is reported, and none is fatal. A sender that is faster than the ticks waits (stdin, sockets), or its
+the first one is reported, and none is fatal. A sender that is faster than the ticks waits (stdin), or its
 lines wait on the disk.
 """
 
@@ -12,9 +12,7 @@ import contextlib
 import math
 import os
 import select
-import socket
 import stat
-import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -23,18 +21,12 @@ import msgspec
 from colme.errors import shorten
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import MOST_AGENTS
-from colme.node.io.sockets import accept, listen_tcp, listen_unix, remove
 from colme.node.names import is_local_name
 
 CHUNK = 16384
 """Bytes that are read per tick from each sender: some thousand samples."""
 LONGEST = 256
 """Bytes of the longest line that can be a number."""
-MOST_SENDERS = 16
-"""Connections to a socket for samples. One more takes the place of the one that was silent for longest."""
-IDLE = 1.0
-"""Seconds of silence after which a sender may have to give way; while none is so silent, a new one waits."""
-
 Say = Callable[[str], None]
 
 
@@ -274,72 +266,6 @@ class GrowingFile(_Base):
         return not same or here.st_size < os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
 
-class Listener(_Base):
-    """Lines from every process that connects to a local socket."""
-
-    def __init__(
-        self, listener: socket.socket, say: Say, path: str | None = None, form: type[LineParser] = LineParser,
-        clock: Callable[[], float] = time.monotonic,
-    ):  # fmt: skip
-        super().__init__(say, form)
-        self._listener, self._path, self._clock = listener, path, clock
-        self._senders: dict[socket.socket, LineParser] = {}
-        self._heard: dict[socket.socket, float] = {}  # when each sent last, the one that was silent for longest first
-        self._told = False
-
-    def take(self) -> list[Any]:
-        now = self._clock()
-        found = [x for sender, lines in list(self._senders.items()) for x in self._read(sender, lines, now)]
-        for _ in range(MOST_SENDERS):  # a flood must not block the tick
-            if not self._has_room(now) or (sender := accept(self._listener)) is None:
-                break
-            if len(self._senders) == MOST_SENDERS:
-                found += self._evict(now)
-            self._senders[sender] = self._form(self._complain)
-            found += self._read(sender, self._senders[sender], now)
-        return found
-
-    def _has_room(self, now: float) -> bool:
-        return len(self._senders) < MOST_SENDERS or now - next(iter(self._heard.values())) >= IDLE
-
-    def _evict(self, now: float) -> list[Any]:
-        """Close the connection that was silent for longest; what it sent until now counts."""
-        if not self._told:
-            self._say(
-                f"{MOST_SENDERS} senders are connected, and another one came: the one that was silent for longest is "
-                "disconnected, as others will be. Let senders close what they do not use."
-            )
-        self._told, sender = True, next(iter(self._heard))
-        found = self._read(sender, self._senders[sender], now)
-        return found + (self._close(sender) if sender in self._senders else [])
-
-    def _read(self, sender: socket.socket, lines: LineParser, now: float) -> list[Any]:
-        try:
-            chunk = sender.recv(self._form.chunk)
-        except BlockingIOError:
-            self._heard.setdefault(sender, now)
-            return []
-        except OSError:
-            chunk = b""
-        if not chunk:
-            return self._close(sender)
-        self._heard.pop(sender, None)
-        self._heard[sender] = now
-        return lines.feed(chunk)
-
-    def _close(self, sender: socket.socket) -> list[Any]:
-        lines = self._senders.pop(sender)
-        self._heard.pop(sender, None)
-        sender.close()
-        return lines.feed(b"\n")
-
-    def close(self) -> None:
-        for each in (self._listener, *self._senders):
-            each.close()
-        if self._path is not None:
-            remove(self._path)
-
-
 def open_source(config: NodeConfig, say: Say) -> SampleSource:
     """The source of a configuration."""
     form = LineParser if config.gateway is None else NamedLineParser
@@ -348,13 +274,9 @@ def open_source(config: NodeConfig, say: Say) -> SampleSource:
         return Stdin(say, form=form)
     if kind == "file":
         return GrowingFile(address, say, form)
-    if kind == "unix":
-        return Listener(listen_unix(address), say, address, form)
-    if kind == "tcp":
-        return Listener(listen_tcp(address, "samples.address"), say, form=form)
-    from colme.node.io.brokers import open_broker
+    from colme.node.io.mqtt import subscribe
 
-    return open_broker(config, Messages(say, form), say)
+    return subscribe(config, Messages(say, form), say)
 
 
 Message = tuple[str | None, bytes]

@@ -55,7 +55,7 @@ def report_of(device: Device) -> Status:
         "level": core.level,
         "trust": core.trust,
         "neighbors": len(core.neighbors),
-        "cut": len(core.cut_edges),
+        "cut": len(core.cuts.edges),
     }
 
 
@@ -112,7 +112,7 @@ def status_of(device: Device, now: float) -> Status:
         "refused_from": {sender: dict(counts) for sender, counts in core.refused.senders.items()},
         "readings_outside": 0 if readings is None else readings.outside,
         "readings_wild": 0 if readings is None else readings.outliers,
-        "cut_names": sorted(core.cut_edges),
+        "cut_names": sorted(core.cuts.edges),
         "cut_rows": [
             {
                 "name": name,
@@ -122,10 +122,10 @@ def status_of(device: Device, now: float) -> Status:
                 "known": cut_edge.known,
                 "reconsidered_at_samples": cut_edge.wanted,
             }
-            for name, cut_edge in sorted(core.cut_edges.items())
+            for name, cut_edge in sorted(core.cuts.edges.items())
         ],
-        "revived": sorted(core.revived),
-        "forgotten": core.forgotten,
+        "revived": sorted(core.cuts.revived),
+        "forgotten": core.cuts.forgotten,
         "neighbor_rows": rows,
         "link_failures": {name: dict(counts) for name, counts in getattr(device.transport, "failures", {}).items()},
         "links": getattr(device.transport, "links", dict)(),

@@ -22,8 +22,8 @@ from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod, SumsMessage,
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
-from colme.node.asynchronous_census import AsynchronousCensusAgent, RoundMessage
-from colme.node.asynchronous_guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
+from colme.node.census import AsynchronousCensusAgent, RoundMessage
+from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
@@ -88,11 +88,6 @@ class Adapter:
     def neighbors(self) -> list[Any]:
         """The agent's neighbors, in the order of summation."""
         return getattr(self.agent, "neighbors", [])
-
-    @property
-    def bare(self) -> Adapter:
-        """The adapter of the method itself, without a guard around it."""
-        return self
 
     def observe(self, sample: float) -> None:
         """A sample between two ticks: no step begins."""
@@ -416,10 +411,6 @@ class GuardedAdapter(Adapter):
     @property
     def neighbors(self) -> list[Any]:
         return self.inner.neighbors
-
-    @property
-    def bare(self) -> Adapter:
-        return self.inner
 
     def add_neighbor(self, name: str) -> None:
         self.inner.add_neighbor(name)

@@ -17,14 +17,14 @@ needs:
 Numbers are finite. NaN stands for what is missing: mean, center and estimate before the first sample (the estimate
 until it was used), the center of a kurtosis that is not defined, and a flow whose edge is cut. A radius may be
 infinite. 128 is added to n_intervals where difference tests compare standard errors, which then stand in place of
-radii. incarnation: higher with every start (`node/incarnation`); epoch: the agent's steps; turn: the exchange within a
+radii. incarnation: higher with every start (`node/device`); epoch: the agent's steps; turn: the exchange within a
 step, in lockstep. Flow bodies identify a neighbor by a hash of its name; a flow of NaN means that the edge is cut. A
 control message has 18 bytes:
 
     magic 4s, version u8, kind u8, incarnation u32, epoch u64
 
 incarnation and epoch are the sender's own; in `OLD` they are those of the newest record that it has of the receiver.
-Versions before 0.10 refuse and count `OLD` and `STARTED` ("range"). An edge message, about an edge that was cut, has
+An edge message, about an edge that was cut, has
 the sender's intervals, too:
 
     magic 4s, version u8, kind u8, n_intervals u8, 1 byte of zero, incarnation u32, epoch u64, then the intervals
@@ -49,13 +49,13 @@ LARGEST = 1e30
 """The largest mean, estimate or flow: sums of a few thousand of them are finite even in float32."""
 MOST_INTERVALS, MOST_ITEMS = 3, 1024
 ERRORS = 128
-"""Added to the number of intervals where standard errors stand in place of radii: versions before 0.8 refuse it."""
+"""Added to the number of intervals where standard errors stand in place of radii."""
 CUT, CUT_HEARD, OLD, STARTED = 1, 2, 3, 4
 """Kinds of control messages: this edge is cut; acknowledged; your record is older than one that I have; I have been
 started (is our edge cut?)."""
 ASK, FORGIVE, AGREE, KEEP = 1, 2, 3, 4
 """Kinds of edge messages: shall we reconsider the cut; the same, at the request of a person; the edge is back; it stays
-cut. Versions before 0.10 refuse them all, by their size."""
+cut."""
 
 _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL, _EDGE = struct.Struct("<4sBBIQ"), struct.Struct("<4sBBBxIQ")

@@ -18,7 +18,7 @@ Clipping moves a received value towards a known one: the new estimate remains an
 and the two ends of an edge, which have about the same r and alpha, move by the same amount. (3) is more than honest
 agents of one class on a random graph exchange, except in the first ticks; docs/developer/node.md has the numbers. (4)
 costs honest agents nothing and mutes a sender of garbage; one that knows the rule stays within it, and is bounded by
-(1) to (3) and judged by the guard (`asynchronous_guard`).
+(1) to (3) and judged by the guard (`node/guard`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -38,7 +38,6 @@ from colme.methods.intervals import AgentIntervals, IntervalAgent, parted
 from colme.node.backoff import LONGEST, Backoff
 from colme.node.config.presets import DEGREE, max_degree
 from colme.node.core import Core
-from colme.node.membership.address_book import AddressBook
 from colme.node.messages.membership import (
     ACCEPT,
     FIND_PEERS,
@@ -56,7 +55,7 @@ from colme.node.messages.membership import (
     unpack_membership,
 )
 from colme.node.messages.wire import CUT, WireError, unpack_control  # fmt: skip
-from colme.node.state import from_bytes, to_bytes
+from colme.support.saved import from_bytes, to_bytes
 
 MIX = 128
 """Ticks between two requests to a neighbor for peers, on average."""
@@ -69,6 +68,65 @@ _NEVER = 2**62
 _ANSWERS = {FIND_PEERS: (PEERS,), INVITE: (ACCEPT, REJECT), RELEASE: (RELEASED, KEEP)}
 _RAREST = 2**12  # ticks between two requests for peers, while they yield nothing new
 _PACE = 4  # ticks between two reviews, while no request is open
+ROOM = 64
+"""Entries. A few dozen random ones are enough to find agents all over a large network."""
+_MOST_AVOIDED = 4096
+"""Names that are remembered as not worth inviting; beyond that, the oldest is forgotten."""
+
+
+class AddressBook:
+    """Names and endpoints. When it is full, a new name replaces a random one.
+
+    admits   admits(name, endpoint): whether this peer may be dialed there
+    """
+
+    def __init__(self, me: str, admits: Callable[[str, str | None], bool], rng: random.Random):
+        self.me, self.admits, self.rng = me, admits, rng
+        self.endpoints: dict[str, str] = {}
+        self.neighbor_of: dict[str, str] = {}  # the agent that says that it is its neighbor
+        self._avoided: dict[str, int] = {}  # until this tick
+
+    def add(self, name: str, endpoint: str | None, told_by: str, kept: Container[str]) -> bool:
+        """Add a peer; True if it is new. Only the peer itself can replace its endpoint."""
+        if endpoint is None or name == self.me or not self.admits(name, endpoint):
+            return False
+        new = name not in self.endpoints
+        if new and len(self.endpoints) >= ROOM:
+            others = [each for each in self.endpoints if each not in kept]
+            if not others:
+                return False
+            self.remove(self.rng.choice(others))
+        if new or told_by == name:
+            self.endpoints[name] = endpoint
+        return new
+
+    def remove(self, name: str) -> None:
+        self.endpoints.pop(name, None)
+        self.neighbor_of.pop(name, None)
+
+    def avoid(self, name: str, until: int) -> None:
+        """Do not pick this peer before this tick."""
+        self._avoided.pop(name, None)
+        while len(self._avoided) >= _MOST_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        self._avoided[name] = until
+
+    def avoid_nobody(self) -> None:
+        self._avoided.clear()
+
+    def pick(self, tick: int, without: Iterable[str], kept: Container[str]) -> str | None:
+        """A random peer to invite; half of the time one that a kept neighbor has as a neighbor, if there is any."""
+        taken = set(without)
+        open_ = [b for b in self.endpoints if b not in taken and self._avoided.get(b, 0) <= tick]
+        near = [b for b in open_ if self.neighbor_of.get(b) in kept]
+        if near and self.rng.random() < 0.5:
+            open_ = near
+        return self.rng.choice(open_) if open_ else None
+
+    def sample(self, n: int, among: Iterable[str]) -> list[tuple[str, str | None]]:
+        """Up to n of these names, at random, with their endpoints."""
+        known = [b for b in among if b in self.endpoints]
+        return [(b, self.endpoints[b]) for b in self.rng.sample(known, min(n, len(known)))]
 
 
 class Request(msgspec.Struct):
@@ -147,7 +205,7 @@ class Introductions:
         """Handle the membership messages among these control messages; return the others, which are the core's."""
         self.urgent, self._answers = False, {}
         if self._first is None:
-            self._first = frozenset(b for b in (*core.neighbors, *core.cut_edges) if b not in self.introduced)
+            self._first = frozenset(b for b in (*core.neighbors, *core.cuts.edges) if b not in self.introduced)
         rest = []
         for name, raw in control:
             if raw[: len(MEMBERSHIP)] != MEMBERSHIP:
@@ -177,7 +235,7 @@ class Introductions:
         repeating it."""
         with contextlib.suppress(WireError):
             if name not in core.neighbors and unpack_control(raw).kind == CUT:
-                core.note_cut(name, now)
+                core.cuts.note_cut(name, now)
                 self.urgent = True
 
     def _receive_request(self, core: Core, now: float, name: str, message: MembershipMessage) -> None:
@@ -196,9 +254,9 @@ class Introductions:
         if name in core.neighbors:
             self.left.pop(name, None)
             return True
-        if not _understands(core, theirs) or name in core.cut_edges:
+        if not _understands(core, theirs) or name in core.cuts.edges:
             return False
-        if not core.close_to(theirs):
+        if not core.cuts.close_to(theirs):
             self.address_book.avoid(name, _NEVER if _parted(core, theirs) else self.ticks + LATER)
             return False
         if len(core.neighbors) + len(self._invited(core)) >= self.most and not self._make_room(core, now):
@@ -271,12 +329,12 @@ class Introductions:
 
     def _review(self, core: Core, now: float) -> None:
         kept = set(core.neighbors)
-        if core.forgotten != self._forgotten:  # its mean is another one: peers that were far from it may be close
-            self._forgotten = core.forgotten
+        if core.cuts.forgotten != self._forgotten:  # its mean is another one: peers that were far from it may be close
+            self._forgotten = core.cuts.forgotten
             self.address_book.avoid_nobody()
         for name in [b for b in {**self.introduced, **self._since} if b not in kept]:  # cut, or removed
             if (
-                name not in core.cut_edges or core.cut_edges[name].known
+                name not in core.cuts.edges or core.cuts.edges[name].known
             ):  # else it must hear of the cut, also after a restart
                 self.introduced.pop(name, None)
             self._since.pop(name, None)
@@ -300,7 +358,7 @@ class Introductions:
             if name in core.neighbors:
                 if request.kind != INVITE and now >= request.until:
                     self._end(core, name)
-            elif now >= request.until or (name in core.cut_edges and request.kind == INVITE):
+            elif now >= request.until or (name in core.cuts.edges and request.kind == INVITE):
                 self._in_vain += request.kind == INVITE
                 self.address_book.avoid(name, self.ticks + LATER)
                 self._remove_address(name)
@@ -321,7 +379,7 @@ class Introductions:
         self._complete |= len(counting) >= self.degree
         missing = self.degree - len(counting) - len(asking)
         if missing > 0 and (self.replace or not self._complete) and self.ticks >= self._next_try:
-            taken = {*core.neighbors, *core.cut_edges, *self.requests}
+            taken = {*core.neighbors, *core.cuts.edges, *self.requests}
             name = None if self._new else self.address_book.pick(self.ticks, taken, counting)
             if name is not None and (len(core.neighbors) + len(asking) < self.most or self._make_room(core, now)):
                 self._dial_and_begin(INVITE, name, now)
@@ -429,7 +487,7 @@ class Introductions:
     def _end(self, core: Core, name: str) -> None:
         """Close the request. The link to a peer is dropped unless it is a neighbor or must hear of a cut."""
         asked = self.requests.pop(name, None) is not None
-        if asked and name not in core.neighbors and name not in core.cut_edges:
+        if asked and name not in core.neighbors and name not in core.cuts.edges:
             self.to_drop.append(name)
 
     def _remove_address(self, name: str) -> None:

@@ -1,1 +1,0 @@
-"""Membership: how agents find neighbors and replace lost ones."""
