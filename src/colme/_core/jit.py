@@ -7,31 +7,28 @@ Four decorators cover the package:
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
 ``slp_kernel``  a kernel for which LLVM also turns straight-line code on neighboring numbers into vector instructions
               (superword-level parallelism, which numba leaves off). Worth it where a loop handles four columns at once.
+              Only Python calls it.
 ``helper``    a function that only kernels call; it becomes part of them.
 
-What a kernel calls (equations, helpers, other kernels, numba's own functions) is compiled once as far as LLVM's
-instructions, and becomes machine code in the kernel only. `colme doctor --compile` compiles common kernels ahead.
-
-The disk cache is keyed by a hash of the kernel's own file and of every file of ours that it imports, directly or not:
-editing an equation in one file can never leave a kernel of another file computing the old formula, and editing a file
-that no kernel can reach compiles nothing again. If several processes need a kernel at once, one compiles it. Kernels in
-other people's files are not cached. The cache lives in the user's cache folder (``COLME_CACHE_DIR`` overrides it) and
-is kept in memory only when nothing is writable.
+The disk cache is numba's own, in a folder named after a hash of all files of ours that have kernels or equations:
+editing an equation in one file can never leave a kernel of another file computing the old formula. Such an edit, or
+another place or time of the files, compiles all kernels again; `colme doctor --compile` compiles common ones ahead.
+Kernels in other people's files are not cached. The cache lives in the user's cache folder (``COLME_CACHE_DIR``
+overrides it); kernels stay in memory where nothing is writable or the disk is almost full. Numba writes a file under
+another name before it puts it in its place; one that was torn all the same, by the disk itself, stops a run with
+numba's message until the folder is deleted.
 ``COLME_NUMBA=0`` switches numba off; the same code then runs, slowly.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import os
-import re
+import shutil
 import sys
 import tempfile
-import time
+import threading
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +36,8 @@ from typing import Any
 import numpy as np
 
 _ROOT = Path(__file__).resolve().parents[1]
-_IMPORT = re.compile(r"^[ \t]*(?:from (colme[\w.]*) import (\([^)]*\)|.*)|import (colme[\w.]*))", re.M)
+_ROOM = 2**26
+"""Bytes that must be free for the cache: some times what all kernels take."""
 
 LANES = 64
 """Agents per block. Kernels walk blocks of this many agents so that the compiler can use vector registers."""
@@ -50,81 +48,71 @@ LINE = 64
 LOW, HIGH = (0, 32) if sys.byteorder == "little" else (32, 0)
 """Where the first and the second half of eight bytes in memory are in the number that they are."""
 
-try:
-    if os.environ.get("COLME_NUMBA", "1") == "0":
-        raise ImportError
-    import hashlib  # here, for it brings OpenSSL: an agent on a device, without numba, does without
-
+HAVE_NUMBA, BROKEN = False, None
+"""Whether kernels are compiled; and if numba should have compiled them but could not be imported, what it said."""
+if os.environ.get("COLME_NUMBA", "1") != "0":
     try:
-        import fcntl
-    except ImportError:  # Windows
-        fcntl = None  # type: ignore[assignment]
+        import numba
+        from llvmlite import ir
+        from numba import types
+        from numba.core import cgutils
+        from numba.extending import lower_builtin, overload, register_jitable, type_callable
 
-    import numba
-    from llvmlite import ir
-    from numba import _dynfunc, carray, types
-    from numba.core import caching, cgutils, codegen, compiler, event, targetconfig
-    from numba.extending import intrinsic, overload, register_jitable
+        HAVE_NUMBA = True
+    except Exception as error:  # a numba that does not fit NumPy or Python fails in many ways
+        BROKEN = f"{type(error).__name__}: {error}"
 
-    HAVE_NUMBA = True
-except ImportError:
-    HAVE_NUMBA = False
+
+@functools.cache
+def warn_if_broken() -> None:
+    """Say once why kernels are not compiled, unless they are, or were switched off."""
+    if BROKEN is not None:
+        warnings.warn(
+            f"numba cannot be imported ({BROKEN}): runs take a thousand times longer. "
+            "Try: pip install --upgrade numba, or COLME_NUMBA=0 if this is meant.",
+            stacklevel=3,
+        )
 
 
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept, or None when no folder is writable."""
+    """Where compiled kernels are kept, or None when that folder is not writable or its disk is full."""
     override = os.environ.get("COLME_CACHE_DIR")
     if override:
-        candidates = [Path(override)]
+        cache = Path(override)
     elif sys.platform == "darwin":
-        candidates = [Path("~/Library/Caches/colme")]
+        cache = Path("~/Library/Caches/colme")
     elif os.name == "nt":
-        candidates = [Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")) / "colme" / "cache"]
+        cache = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")) / "colme" / "cache"
     else:
-        candidates = [Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "colme"]
-    for candidate in candidates:
-        try:
-            folder = candidate.expanduser() / "kernels"
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        except (OSError, RuntimeError):
-            continue
-        return folder
-    return None
+        cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "colme"
+    try:
+        folder = cache.expanduser() / "kernels"
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        return folder if shutil.disk_usage(folder).free >= _ROOM else None
+    except (OSError, RuntimeError):
+        return None
 
 
 def n_compiled() -> int:
     """How many kernels this process has compiled so far, each counted once per combination of types. Those that came
     from the cache are not among them."""
-    return _while_compiling.kernels if HAVE_NUMBA else 0
+    return sum(sum(each.stats.cache_misses.values()) for each in _kernels)
 
 
-@functools.cache
-def source_hash(path: Path) -> str:
-    """A hash of a source file of ours and of every one that it imports, directly or not: the stamp of its kernels."""
-    import hashlib  # as above
+_kernels: list[Any] = []
 
-    reachable, new = {path}, [path]
-    while new:
-        found = _imports(new.pop()) - reachable
-        reachable |= found
-        new.extend(found)
+
+def source_hash() -> str:
+    """A hash of all source files of ours that have kernels, equations or helpers."""
+    import hashlib  # here, for it brings OpenSSL: an agent on a device, without numba, does without
+
     digest = hashlib.sha256()
-    for each in sorted(reachable):
-        digest.update(each.relative_to(_ROOT).as_posix().encode())
-        digest.update(each.read_bytes())
+    for path in sorted(_ROOT.rglob("*.py")):
+        text = path.read_bytes()
+        if b"colme._core.jit import" in text or path == Path(__file__).resolve():
+            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + text)
     return digest.hexdigest()[:16]
-
-
-@functools.cache
-def _imports(path: Path) -> frozenset[Path]:
-    """The source files of ours that this one imports. A name imported from a package may be a module of it."""
-    modules = set[str]()
-    for package, names, module in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        modules |= {module, package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))}
-    bases = (_ROOT.joinpath(*each.split(".")[1:]) for each in modules if each)
-    places = {place for base in bases for place in (base.with_suffix(".py"), base / "__init__.py")}
-    return frozenset(place for place in places if place != _ROOT.with_suffix(".py") and place.is_file())
 
 
 def lanes_like(array: Any) -> Any:
@@ -211,307 +199,140 @@ def at(value: Any, i: Any) -> Any:
 
 
 if HAVE_NUMBA:
-    # One look at the disk per process: asking again for each kernel would slow the import.
-    _folder = functools.cache(cache_folder)
-
-    class _SourceHashLocator(caching._CacheLocator):
-        def __init__(self, py_func: Callable[..., Any], py_file: str):
-            self._py_file, path = py_file, Path(py_file).resolve()
-            self._stamp = source_hash(path)
-            # Kernels of one name in two files must not share an index; line numbers alone could collide.
-            place = f"{path.relative_to(_ROOT)}:{py_func.__qualname__}"
-            self._tag = hashlib.sha256(place.encode()).hexdigest()[:12]
-
-        def get_cache_path(self) -> str:
-            return str(Path(_folder() or "") / self._stamp)
-
-        def get_source_stamp(self) -> str:
-            return self._stamp
-
-        def get_disambiguator(self) -> str:
-            return self._tag
-
-        @classmethod
-        def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceHashLocator:
-            return cls(py_func, py_file)
-
-    class _SourceHashImpl(caching.CompileResultCacheImpl):
-        _locator_classes = (_SourceHashLocator,)
-
-    class _SourceHashCache(caching.FunctionCache):
-        _impl_class = _SourceHashImpl
-
-        def load_overload(self, sig: Any, target_context: Any) -> Any:
-            found = self._load(sig, target_context)
-            if found is None and _turns.wait(self._turn(sig)):
-                found = self._load(sig, target_context)
-                if found is not None:
-                    _turns.end(self._turn(sig))
-            return found
-
-        def _load(self, sig: Any, target_context: Any) -> Any:
-            try:
-                return super().load_overload(sig, target_context)
-            except Exception:  # a torn or foreign cache file only costs a compilation
-                return None
-
-        def _turn(self, sig: Any) -> int:
-            place = self._impl.locator
-            return zlib.crc32(f"{place.get_disambiguator()} {place.get_source_stamp()} {sig}".encode())
-
-        def save_overload(self, sig: Any, data: Any) -> None:
-            self._save(sig, data)
-            _turns.end(self._turn(sig))
-
-        def _save(self, sig: Any, data: Any) -> None:
-            try:
-                try:
-                    super().save_overload(sig, data)
-                except OSError:
-                    raise
-                except Exception:  # the index is torn: start it anew
-                    self._cache_file.flush()
-                    super().save_overload(sig, data)
-            except OSError as error:  # a full disk must not stop a run
-                warnings.warn(f"compiled kernel was not cached: {error}", RuntimeWarning, stacklevel=2)
-
-    class _Turns:
-        """Who compiles a kernel, of the processes that share the cache: byte `turn` of a file is locked by the one that
-        does. A process that ends, or fails, ends its turns; those that wait for too long compile on their own."""
-
-        PATIENCE, PAUSE = 60.0, 0.02  # seconds
-
-        def __init__(self) -> None:
-            self._file = -1  # never closed: closing it anywhere in the process would end all turns
-
-        def wait(self, turn: int) -> bool:
-            """Wait for others to compile this kernel; whether it has taken the turn, now or after them."""
-            if fcntl is None:
-                return False
-            try:
-                if self._file < 0:
-                    self._file = os.open(Path(_folder() or "") / "turns", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-            except OSError:
-                return False
-            until = time.monotonic() + self.PATIENCE
-            while time.monotonic() < until:
-                try:
-                    fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, turn)
-                    return True
-                except BlockingIOError:
-                    time.sleep(self.PAUSE)
-                except OSError:  # a file system without locks
-                    return False
-            return False
-
-        def end(self, turn: int) -> None:
-            """End the turn, if it was taken."""
-            if self._file >= 0:
-                with contextlib.suppress(OSError):
-                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, turn)
-
-    _turns = _Turns()
-    _PARTS = (0, 63) <= numba.version_info.short <= (0, 68)
-    """Whether what kernels call is compiled as parts of them: that needs inner workings of numba, in versions that were
-    tried. Others compile as numba does by itself, which takes longer."""
     _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    _slp_kernels: list[Any] = []
+    _IN_KERNELS = {"forceinline": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 
-    class _Code(codegen.JITCodeLibrary):
-        """The code of a kernel, with what numba calls the function passes, once for each function that it defines."""
-
-        def _optimize_functions(self, module: Any) -> None:
-            module.data_layout = self._codegen._data_layout
-            passes, options = self._codegen._function_pass_manager()
-            for function in module.functions:
-                if not function.is_declaration:
-                    passes.run(function, options)
-
-    class _Part(_Code):
-        """The code of what only kernels call. It is fully optimized, and becomes machine code, as part of a kernel."""
-
-        def _optimize_final_module(self) -> None:
-            pass
-
-        def _finalize_final_module(self) -> None:
-            self._finalized = True
-
-    class _Shared(compiler.Flags):
-        """The options that all parts of a kernel see. (To hash and compare numba's own takes 5 % of all time.)"""
-
-        def __init__(self, flags: Any) -> None:
-            super().__init__(flags)
-            self.forceinline = self.no_compile = False
-            self.release_gil = self.no_cpython_wrapper = self.no_cfunc_wrapper = True
-            self._all = self.values()
-
-        def __hash__(self) -> int:
-            return 0
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, _Shared) and self._all == other._all
-
-        def copy(self) -> Any:
-            return compiler.Flags(self)
-
-    class _Compiler(compiler.Compiler):
-        """Compiles kernels.
-
-        All parts of a kernel see the same options. Numba compiles a part anew for callers that were compiled with other
-        options, be it only whether Python can call them."""
-
-        library = _Code
-
-        def compile_extra(self, function: Callable[..., Any]) -> Any:
-            if _PARTS:
-                self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
-                self.state.library.enable_object_caching()
-            return super().compile_extra(function)
-
-        def _compile_core(self) -> Any:
-            if not _PARTS:
-                return super()._compile_core()
-            with targetconfig.ConfigStack().enter(_Shared(self.state.flags)):
-                (passes,) = self.define_pipelines()
-                passes.run(self.state)
-            self.state.pipeline = None
-            return self.state.cr
-
-    class _PartCompiler(_Compiler):
-        """Compiles what only kernels call."""
-
-        library = _Part
-
-        def compile_extra(self, function: Callable[..., Any]) -> Any:
-            if not _PARTS:
-                return super().compile_extra(function)
-            self.state.flags.no_compile = True
-            made = super().compile_extra(function)
-            # Numba finds the code by this key. Nothing calls it.
-            key = _dynfunc.make_function(
-                made.fndesc.lookup_module(), function.__name__, "", 0, made.environment, (made.library,)
-            )
-            self.state.targetctx.insert_user_function(key, made.fndesc, [made.library])
-            return made._replace(entry_point=key)
-
-    class _WhileCompiling(event.Listener):
-        """Settings that hold while numba compiles, which it does under a global lock.
-
-        No garbage collection: it would search millions of living objects, a tenth of the time. SLP vectorization for
-        the kernels that ask for it. What a kernel calls is compiled as a part of it, numba's own functions included."""
-
-        def __init__(self) -> None:
-            self._depth, self._collects, self._slp, self._ours = 0, False, 0, False
-            self.kernels = 0
-
-        def on_start(self, event: Any) -> None:
-            dispatcher = event.data["dispatcher"]
-            if self._depth == 0:
-                self._collects, self._slp = gc.isenabled(), numba.config.SLP_VECTORIZE
-                self._ours = dispatcher._compiler.pipeline_class is _Compiler
-                gc.disable()
-                if any(dispatcher is each for each in _slp_kernels):
-                    numba.config.SLP_VECTORIZE = 1
-            elif self._ours and dispatcher.targetoptions.get("no_cpython_wrapper"):
-                dispatcher._compiler.pipeline_class = _PartCompiler
-                dispatcher.targetoptions["no_cfunc_wrapper"] = True
-            self._depth += 1
-
-        def on_end(self, event: Any) -> None:
-            self._depth -= 1
-            if self._depth == 0:
-                self.kernels += self._ours
-                numba.config.SLP_VECTORIZE = self._slp
-                if self._collects:
-                    gc.enable()
-
-    _while_compiling = _WhileCompiling()
-    event.register("numba:compile", _while_compiling)
+    @functools.cache
+    def _folder_of_kernels() -> Path | None:
+        folder = cache_folder()
+        return folder and folder / source_hash()
 
     def kernel(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**_OPTIONS, pipeline_class=_Compiler)(function)
-        # A kernel in a user's own file may use equations from anywhere: no stamp would tell when they change.
-        if Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT) and _folder() is not None:
-            dispatcher._cache = _SourceHashCache(function)
-        # In another kernel it is a part like any other. Few are: the part is made when it is needed, not at import.
-        part = functools.cache(lambda: _part(function))
-        dispatcher.get_call_template = lambda args, kws: part().get_call_template(args, kws)
-        dispatcher.get_overload = lambda signature: part().get_overload(signature)
-        return dispatcher
+        # A kernel in a user's own file may use equations from anywhere: no hash would tell when they change.
+        ours = Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT)
+        folder, before = _folder_of_kernels() if ours else None, numba.config.CACHE_DIR
+        try:
+            numba.config.CACHE_DIR = str(folder or before)
+            made = numba.njit(cache=folder is not None, **_OPTIONS)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+        _kernels.append(made)
+        return made
+
+    class _Slp:
+        """Numba compiles with SLP vectorization while some thread is inside."""
+
+        def __init__(self) -> None:
+            self._lock, self._inside, self._before = threading.Lock(), 0, 0
+
+        def __enter__(self) -> None:
+            with self._lock:
+                if self._inside == 0:
+                    self._before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
+                self._inside += 1
+
+        def __exit__(self, *error: object) -> None:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    numba.config.SLP_VECTORIZE = self._before
+
+    _slp = _Slp()
 
     def slp_kernel(function: Callable[..., Any]) -> Any:
-        dispatcher = kernel(function)
-        _slp_kernels.append(dispatcher)
-        return dispatcher
+        compiled = kernel(function)
 
-    _part = numba.njit(**_OPTIONS, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
-    helper = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True, pipeline_class=_PartCompiler)
-    equation = register_jitable(forceinline=True)
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            with _slp:
+                return compiled(*arguments)
 
-    def _reservation(size: int) -> Any:
-        @intrinsic
-        def stack_like(typing_context, array):
-            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                place = cgutils.alloca_once(builder, context.get_value_type(array.dtype), size=size)
-                place.align = 64  # a line of the cache: no vector lies across two
-                return place
+        return call
 
-            return types.CPointer(array.dtype)(array), generate
+    helper = numba.njit(nogil=True, error_model="numpy", **_IN_KERNELS)
+    equation = register_jitable(**_IN_KERNELS)
 
-        return stack_like
+    def _instruction(function: Callable[..., Any], typed: Callable[..., Any]) -> Any:
+        """Decorates what writes the code of `function` into the kernel that calls it; `typed` gives the type of its
+        result, or also those that its arguments are cast to."""
+        type_callable(function)(lambda context: typed)
+        return lower_builtin(function, types.VarArg(types.Any))
 
-    _lanes_on_stack, _chunk_on_stack = _reservation(LANES), _reservation(CHUNK)
+    _byte, _flag, _number = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
-    @intrinsic
-    def _prefer_512_bits(typing_context):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            builder.function.attributes.add("noinline")  # or the caller's width would be taken
-            set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite knows no such attribute
-            return context.get_dummy_value()
+    def _array(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+        """The array that is argument number `place`."""
+        return context.make_array(signature.args[place])(context, builder, args[place])
 
-        return types.void(), generate
+    def _on_stack(function: Callable[..., Any], size: int) -> None:
+        @_instruction(function, lambda array: types.Array(array.dtype, 1, "C"))
+        def reserve(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = signature.return_type
+            item = context.get_data_type(kind.dtype)
+            place = cgutils.alloca_once(builder, item, size=size)
+            place.align = LINE  # no vector lies across two lines of the cache
+            array, width = context.make_array(kind)(context, builder), context.get_abi_sizeof(item)
+            array.data, array.nitems, array.itemsize = place, _number(size), _number(width)
+            array.shape = cgutils.pack_array(builder, [_number(size)])
+            array.strides = cgutils.pack_array(builder, [_number(width)])
+            array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
+            return array._getvalue()
 
-    @intrinsic
-    def _float_of(typing_context, bits):
-        found, kind = (types.float32, ir.FloatType()) if bits.bitwidth == 32 else (types.float64, ir.DoubleType())
-        return found(bits), lambda context, builder, signature, args: builder.bitcast(args[0], kind)
+    _on_stack(lanes_like, LANES)
+    _on_stack(chunk_like, CHUNK)
 
-    @intrinsic
-    def _int_of(typing_context, value):
-        found = types.int32 if value.bitwidth == 32 else types.int64
-        return found(value), lambda context, builder, signature, args: builder.bitcast(
-            args[0], ir.IntType(found.bitwidth)
-        )
+    @_instruction(per_line, lambda array: types.intp)
+    def _per_line(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, LINE * 8 // signature.args[0].dtype.bitwidth)
 
-    @intrinsic
-    def _prefetch(typing_context, array, place):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            made = context.make_array(array)(context, builder, args[0])
-            indices = cgutils.unpack_tuple(builder, args[1])
-            item = cgutils.get_item_pointer(context, builder, array, made, indices)
-            address, flag = builder.bitcast(item, ir.PointerType(ir.IntType(8))), ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-            load = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-            builder.call(load, [address, flag(0), flag(3), flag(1)])  # to read, to keep, data
-            return context.get_dummy_value()
+    @_instruction(wide_vectors, lambda: types.void)
+    def _wide_vectors(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.add("noinline")  # or the caller's width would be taken
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite knows no such attribute
+        return context.get_dummy_value()
 
-        return types.void(array, place), generate
+    @_instruction(bits_to_float, lambda bits: types.float32 if bits.bitwidth == 32 else types.float64)
+    @_instruction(float_to_bits, lambda value: types.int32 if value.bitwidth == 32 else types.int64)
+    def _same_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(signature.return_type))
 
-    @intrinsic
-    def _eight_bytes(typing_context, data, i):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            first = builder.gep(context.make_array(data)(context, builder, args[0]).data, [args[1]])
-            number = builder.load(builder.bitcast(first, ir.PointerType(ir.IntType(64))))
-            number.align = 1
-            return number
+    def _selected(context: Any) -> Any:
+        def typed(condition: Any, yes: Any, no: Any) -> Any:
+            kind = context.unify_types(yes, no)
+            return kind(types.boolean, kind, kind)
 
-        return types.uint64(data, types.int64), generate
+        return typed
 
-    _number = ir.IntType(64)
+    type_callable(select)(_selected)
 
-    def _first(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
-        """The address of the first item of the array that is argument number `place`."""
-        return context.make_array(signature.args[place])(context, builder, args[place]).data
+    @lower_builtin(select, types.VarArg(types.Any))
+    def _select(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    @_instruction(prefetch, lambda array, place: types.void)
+    def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = _array(context, builder, signature, args, 0)
+        indices = cgutils.unpack_tuple(builder, args[1])
+        item = cgutils.get_item_pointer(context, builder, signature.args[0], made, indices)
+        address = builder.bitcast(item, ir.PointerType(_byte))
+        kind = ir.FunctionType(ir.VoidType(), [address.type, _flag, _flag, _flag])
+        load = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        builder.call(load, [address, _flag(0), _flag(3), _flag(1)])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    @_instruction(eight_bytes, lambda data, i: types.uint64(data, types.int64))
+    def _eight_bytes(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first = builder.gep(_array(context, builder, signature, args, 0).data, [args[1]])
+        number = builder.load(builder.bitcast(first, ir.PointerType(_number)))
+        number.align = 1
+        return number
+
+    def _halves(builder: Any, word: Any) -> list[Any]:
+        return [builder.and_(builder.lshr(word, _number(by)), _number(0xFFFFFFFF)) for by in (LOW, HIGH)]
+
+    @_instruction(two_halves, lambda word: types.UniTuple(types.uint64, 2)(types.uint64))
+    def _two_halves(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_tuple(builder, signature.return_type, _halves(builder, args[0]))
 
     def _item(builder: Any, first: Any, i: Any, more: int) -> Any:
         """The item i + more of an array."""
@@ -522,7 +343,7 @@ if HAVE_NUMBA:
         vector = ir.Constant(ir.VectorType(first.type.pointee, 8), ir.Undefined)
         for lane, place in enumerate(places):
             item = builder.load(builder.gep(first, [place]))
-            vector = builder.insert_element(vector, item, ir.IntType(32)(lane))
+            vector = builder.insert_element(vector, item, _flag(lane))
         return vector
 
     def _eight_from(builder: Any, first: Any, i: Any) -> Any:
@@ -530,92 +351,32 @@ if HAVE_NUMBA:
         item = builder.gep(first, [i])
         return builder.bitcast(item, ir.PointerType(ir.VectorType(first.type.pointee, 8)))
 
-    @intrinsic
-    def _read_eight(typing_context, out, i, values, base, places, k):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to, source, index = (_first(context, builder, signature, args, place) for place in (0, 2, 4))
-            chosen = [builder.zext(_item(builder, index, args[5], lane), _number) for lane in range(8)]
-            values = _vector(builder, builder.gep(source, [args[3]]), chosen)
-            builder.store(values, _eight_from(builder, to, args[1])).align = 4
-            return context.get_dummy_value()
+    @_instruction(read_eight, lambda out, i, values, base, places, k: types.void)
+    def _read_eight(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, source, index = (_array(context, builder, signature, args, place).data for place in (0, 2, 4))
+        chosen = [builder.zext(_item(builder, index, args[5], lane), _number) for lane in range(8)]
+        values = _vector(builder, builder.gep(source, [args[3]]), chosen)
+        builder.store(values, _eight_from(builder, to, args[1])).align = 4
+        return context.get_dummy_value()
 
-        return types.void(out, i, values, base, places, k), generate
-
-    @intrinsic
-    def _add_eight(typing_context, sums, own, i, values, pairs, k):
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to, mine, source, words = (_first(context, builder, signature, args, place) for place in (0, 1, 3, 4))
-            slots = []
-            for each in range(4):
-                word = _item(builder, words, args[5], each)
-                slots += [builder.and_(builder.lshr(word, _number(by)), _number(0xFFFFFFFF)) for by in (LOW, HIGH)]
-            told, place = _vector(builder, source, slots), _eight_from(builder, to, args[2])
-            before, less = builder.load(place), builder.load(_eight_from(builder, mine, args[2]))
-            difference = builder.fsub(told, less)
-            if sums.dtype != values.dtype:
-                difference = builder.fpext(difference, before.type)
-            after = builder.store(builder.fadd(before, difference), place)
-            before.align = less.align = after.align = 4
-            return context.get_dummy_value()
-
-        return types.void(sums, own, i, values, pairs, k), generate
-
-    # inline="always": the reservation must sit in the kernel itself, not in a callee whose stack is gone on return.
-    @overload(lanes_like, inline="always")
-    def _lanes_like(array):
-        return lambda array: carray(_lanes_on_stack(array), LANES)
-
-    @overload(chunk_like, inline="always")
-    def _chunk_like(array):
-        return lambda array: carray(_chunk_on_stack(array), CHUNK)
-
-    @overload(per_line, inline="always")
-    def _per_line(array):
-        constant = LINE * 8 // array.dtype.bitwidth
-        return lambda array: constant
-
-    @overload(wide_vectors, inline="always")
-    def _wide_vectors():
-        return lambda: _prefer_512_bits()
-
-    @overload(prefetch, inline="always")
-    def _prefetch_of(array, place):
-        return lambda array, place: _prefetch(array, place)
-
-    @overload(eight_bytes, inline="always")
-    def _eight_bytes_of(data, i):
-        return lambda data, i: _eight_bytes(data, i)
-
-    @overload(read_eight, inline="always")
-    def _read_eight_of(out, i, values, base, places, k):
-        return lambda out, i, values, base, places, k: _read_eight(out, i, values, base, places, k)
-
-    @overload(add_eight, inline="always")
-    def _add_eight_of(sums, own, i, values, pairs, k):
-        return lambda sums, own, i, values, pairs, k: _add_eight(sums, own, i, values, pairs, k)
-
-    @overload(two_halves, inline="always")
-    def _two_halves(word):
-        low, high, mask = np.uint64(LOW), np.uint64(HIGH), np.uint64(0xFFFFFFFF)
-        return lambda word: ((word >> low) & mask, (word >> high) & mask)
+    @_instruction(add_eight, lambda sums, own, i, values, pairs, k: types.void)
+    def _add_eight(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, mine, source, words = (_array(context, builder, signature, args, place).data for place in (0, 1, 3, 4))
+        slots = [half for each in range(4) for half in _halves(builder, _item(builder, words, args[5], each))]
+        told, place = _vector(builder, source, slots), _eight_from(builder, to, args[2])
+        before, less = builder.load(place), builder.load(_eight_from(builder, mine, args[2]))
+        difference = builder.fsub(told, less)
+        if difference.type != before.type:
+            difference = builder.fpext(difference, before.type)
+        after = builder.store(builder.fadd(before, difference), place)
+        before.align = less.align = after.align = 4
+        return context.get_dummy_value()
 
     @overload(at)
     def _at(value, i):
         if isinstance(value, types.Array):
             return lambda value, i: value[i]
         return lambda value, i: value
-
-    @overload(bits_to_float)
-    def _bits_to_float(bits):
-        return lambda bits: _float_of(bits)
-
-    @overload(float_to_bits)
-    def _float_to_bits(value):
-        return lambda value: _int_of(value)
-
-    @overload(select)
-    def _select(condition, yes, no):
-        return lambda condition, yes, no: yes if condition else no
 
 else:
 
