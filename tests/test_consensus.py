@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme._core.edges import Intervals
-from colme.consensus import CLOCKS, START, Clock, check_clock, clock_rate, metropolis_weight
+from colme.consensus import CLOCKS, START, Clock, clock_of, clock_rate, metropolis_weight
 from colme.errors import MethodError
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
@@ -75,7 +75,7 @@ class Driven:
         alpha = ALPHA if name == "constant" else None
         self.state = CLColME(clock=name, alpha=alpha).start(self.world, graph)
         self.state.radii = Radius()  # type: ignore[assignment]
-        self.clock, self.n = self.state.clock, n
+        self.clock, self.n = self.state.restarts.clock, n
 
     def step(self, t: int, mean: NDArray[np.float64]) -> None:
         self.world.t, self.world.mean = t, mean
@@ -86,10 +86,8 @@ class Driven:
     @property
     def restarts(self) -> list[int]:
         """Every agent's last restart."""
-        clock = self.clock
-        if clock.gossip is not None:
-            return clock.gossip[clock.turn, : self.n].tolist()
-        return [clock.restart] * self.n if clock.restarts is None else clock.restarts[: self.n].tolist()
+        known = self.state.restarts
+        return [known.common] * self.n if known.known is None else known.known[known.turn, : self.n].tolist()
 
 
 @st.composite
@@ -129,7 +127,7 @@ def test_clock_equals_its_definition_at_every_step(
         brute.tick(t, left, ~np.isnan(mean))
         assert driven.restarts == brute.restart
         for a in range(n):
-            assert driven.clock.rate(t, driven.restarts[a]) == brute.alpha(t, a)
+            assert clock_rate(driven.clock, t, driven.restarts[a]) == brute.alpha(t, a)
         alpha = np.array([brute.alpha(t, a) for a in range(n)])
         heard = np.where(left, np.nan_to_num(before[None, :] - before[:, None]), 0.0)
         mixed = (1.0 - alpha) * mean + alpha * (before + driven.state.step_size * heard.sum(axis=1))
@@ -148,7 +146,7 @@ def test_clock_of_many_steps_in_one_go_is_that_of_each_step(
     for t, mean in enumerate(means, start=1):
         one_by_one.step(t, mean)
     at_once.world.t, at_once.world.mean = 1, means[0]
-    at_once.state.advance(at_once.world, means, np.empty((len(means), len(OF_METHOD))))
+    at_once.state.advance(at_once.world, means, np.ones(len(means), bool), np.empty((len(means), len(OF_METHOD))))
     assert at_once.restarts == one_by_one.restarts
     assert at_once.state.estimate.tobytes() == one_by_one.state.estimate.tobytes()
     assert at_once.state.edges.graph() == one_by_one.state.edges.graph()
@@ -161,23 +159,23 @@ def test_without_cuts_every_clock_averages_from_the_start(name: str) -> None:
     for t in range(1, 50):
         driven.step(t, np.zeros(5))
         for restart in driven.restarts:
-            assert driven.clock.rate(t, restart) == pytest.approx((t - 1) / t, rel=1e-15)
+            assert clock_rate(driven.clock, t, restart) == pytest.approx((t - 1) / t, rel=1e-15)
 
 
 def test_rate_is_one_half_at_a_restart_and_grows_like_an_average_since() -> None:
-    assert [clock_rate(t, 10) for t in (10, 11, 12, 19)] == [1 / 2, 2 / 3, 3 / 4, 10 / 11]
+    assert [clock_rate(Clock(), t, 10) for t in (10, 11, 12, 19)] == [1 / 2, 2 / 3, 3 / 4, 10 / 11]
 
 
 def test_constant_clock_never_changes() -> None:
     driven = Driven("constant", complete_graph(4))
     for t in range(1, 10):
         driven.step(t, np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)]))
-        assert {driven.clock.rate(t, restart) for restart in driven.restarts} == {ALPHA}
+        assert {clock_rate(driven.clock, t, restart) for restart in driven.restarts} == {ALPHA}
     assert driven.state.edges.isolated == 1
 
 
 def test_constant_clock_may_forget_everything_each_step() -> None:
-    assert Clock("constant", 3, 0.0).rate(5, START) == 0.0
+    assert clock_rate(clock_of("constant", 0.0), 5, START) == 0.0
 
 
 @pytest.mark.parametrize("method", [colme.CLColME, colme.CColME])
@@ -255,33 +253,33 @@ def test_global_clock_restarts_everybody_and_own_clock_only_the_two_ends() -> No
 
 
 @pytest.mark.parametrize("clock", [name for name in CLOCKS if name != "constant"])
-def test_check_clock_accepts_every_clock(clock: str) -> None:
-    check_clock(clock, None)
+def test_every_clock_has_a_name(clock: str) -> None:
+    clock_of(clock, None)
     with pytest.raises(MethodError) as caught:
-        check_clock(clock, 0.5)
+        clock_of(clock, 0.5)
     assert str(caught.value) == (
         f"clock='{clock}' with alpha=0.5: a constant clock needs alpha and the others take none. "
         "Try clock='constant', alpha=0.9."
     )
 
 
-def test_check_clock_wants_an_alpha_for_the_constant_clock() -> None:
+def test_clock_of_wants_an_alpha_for_the_constant_clock() -> None:
     for alpha in (0.0, 0.5, 1.0):
-        check_clock("constant", alpha)
+        clock_of("constant", alpha)
     with pytest.raises(MethodError, match=r"clock='constant' with alpha=None: .* Try clock='constant', alpha=0\.9\."):
-        check_clock("constant", None)
+        clock_of("constant", None)
 
 
 @pytest.mark.parametrize("alpha", [1.001, -0.1, 2.0, float("nan"), float("inf")])
-def test_check_clock_refuses_an_alpha_that_is_no_weight(alpha: float) -> None:
+def test_clock_of_refuses_an_alpha_that_is_no_weight(alpha: float) -> None:
     with pytest.raises(MethodError) as caught:
-        check_clock("constant", alpha)
+        clock_of("constant", alpha)
     assert str(caught.value) == f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9."
 
 
-def test_check_clock_names_the_nearest_clock() -> None:
+def test_clock_of_names_the_nearest_clock() -> None:
     with pytest.raises(MethodError) as caught:
-        check_clock("gosip", None)
+        clock_of("gosip", None)
     message = str(caught.value)
     assert message.startswith("unknown clock 'gosip': it must be one of ")
     assert all(repr(name) in message for name in CLOCKS)
@@ -384,7 +382,7 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
             assert np.array_equal(state.estimate, world.mean)
             continue
         left = state.edges.graph()
-        alpha = state.clock.rate(t, int(state.clock.restart))  # type: ignore[arg-type]
+        alpha = clock_rate(state.restarts.clock, t, state.restarts.common)
         expected = (1 - alpha) * world.mean + alpha * metropolis_matrix(left, np.float64) @ previous
         expected = np.where(left.degrees == 0, world.mean, expected)
         np.testing.assert_allclose(state.estimate, expected, rtol=0, atol=1e-13)

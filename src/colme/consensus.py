@@ -13,7 +13,7 @@ is the other form, flow updating: F_aj counts what j has lent to a so far, F_ja 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,60 @@ from colme.errors import MethodError, one_of
 
 u32, u64, f64 = np.uint32, np.uint64, np.float64
 
-CLOCKS = ("gossip", "global", "own", "harmonic", "constant")
 START = 2
 """Where every clock begins: alpha(1) = 0 and alpha(2) = 1/2, as after a restart at step 2."""
 
 
+class Clock(NamedTuple):
+    """What sets alpha: the same few numbers for the kernels of arrays and of events, and for single agents. By default,
+    nothing ever restarts.
+
+    A cut means that what was averaged before may hold a stranger's data."""
+
+    own: bool = False
+    """A cut restarts the two agents that it parts."""
+    common: bool = False
+    """A cut anywhere restarts all agents."""
+    gossip: bool = False
+    """Agents adopt the latest restart that they hear of."""
+    fixed: float = -1.0
+    """The constant alpha; negative: alpha follows from the last restart."""
+
+
+CLOCKS = {
+    "gossip": Clock(own=True, gossip=True), "global": Clock(own=True, common=True), "own": Clock(own=True),
+    "harmonic": Clock(), "constant": Clock(),
+}  # fmt: skip
+"""Clocks by name.
+
+gossip    an agent adopts the latest restart it hears of, one hop a step: one integer per message
+global    restarts all agents when any agent cuts (needs global knowledge; what the papers' experiments use)
+own       restarts an agent that cuts an edge
+harmonic  never restarts: the bias from before the separation fades like t0/t
+constant  alpha is fixed; with alpha = 1 consensus is pure gradient descent on y'Ly, without a pull to the own mean
+"""
+
+
+def clock_of(name: str, alpha: float | None = None) -> Clock:
+    """The clock of this name; alpha for the constant one."""
+    one_of(name, CLOCKS, "clock", MethodError)
+    if (name == "constant") != (alpha is not None):
+        raise MethodError(
+            f"clock={name!r} with alpha={alpha}: a constant clock needs alpha and the others take none. "
+            "Try clock='constant', alpha=0.9."
+        )
+    if alpha is None:
+        return CLOCKS[name]
+    if not 0 <= alpha <= 1:
+        raise MethodError(f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9.")
+    return CLOCKS[name]._replace(fixed=float(alpha))
+
+
 @equation
-def clock_rate(t: Any, restart: Any) -> Any:
+def clock_rate(clock: Any, t: Any, restart: Any) -> Any:
     """alpha = k / (k+1), k = t - restart + 1: one half at the restart, then the weight of an average since."""
     k = t - restart + 1
-    return k / (k + 1.0)
+    return clock.fixed if clock.fixed >= 0.0 else k / (k + 1.0)
 
 
 @equation
@@ -155,55 +199,31 @@ def return_flows(table, flows):
                 flows[k] = 0.0
 
 
-class Clock:
-    """When each agent's averaging last restarted. A cut means: what was averaged before may hold a stranger's data.
+class Restarts:
+    """When the averaging of each agent of an array last restarted."""
 
-    harmonic  never restarts: the bias from before the separation fades like t0/t
-    own       restarts an agent that cuts an edge
-    global    restarts all agents when any agent cuts (needs global knowledge; what the papers' experiments use)
-    gossip    an agent adopts the latest restart it hears of, one hop a step: one integer per message
-    constant  alpha is fixed; with alpha = 1 consensus is pure gradient descent on y'Ly, without a pull to the own mean
-    """
+    saved = ("common", "own_restarts", "own_gossip", "turn", "settled")
 
-    saved = ("restart", "own_restarts", "own_gossip", "turn", "settled")
-
-    def __init__(self, name: str, hood: Neighborhood | None = None, alpha: float | None = None):
-        """Without a neighborhood, no agent's restarts are kept: an agent in its per-agent form knows its own."""
-        self.name = name
-        self.fixed = alpha if name == "constant" and alpha is not None else -1.0
-        self._hood = hood
-        self.restart = START  # of all agents, where it is the same
-        self.restarts = hood.array(np.int32, START) if hood and name == "own" else None
-        self.gossip = hood.array(np.int32, START, (2,)) if hood and name == "gossip" else None
+    def __init__(self, clock: Clock, hood: Neighborhood):
+        self.clock, self._hood = clock, hood
+        self.common = START  # of all agents, where it is the same
+        own = clock.own and not clock.common and not clock.gossip
+        self.restarts = hood.array(np.int32, START) if own else None
+        self.gossip = hood.array(np.int32, START, (2,)) if clock.gossip else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
         self.settled = True  # gossip changed no agent's restart at the last step
 
     @property
     def own_restarts(self) -> NDArray[np.int32] | None:
         """Those of the own agents."""
-        return None if self.restarts is None or self._hood is None else self._hood.mine(self.restarts)
+        return None if self.restarts is None else self._hood.mine(self.restarts)
 
     @property
     def own_gossip(self) -> NDArray[np.int32] | None:
         """Those of the own agents, a row each."""
-        return None if self.gossip is None or self._hood is None else self._hood.mine(self.gossip).T
+        return None if self.gossip is None else self._hood.mine(self.gossip).T
 
     @property
     def known(self) -> NDArray[np.int32] | None:
         """Rows of last restarts, agent by agent, row `turn` those of now; None where all have the same."""
         return self.restarts[None] if self.restarts is not None else self.gossip
-
-    def rate(self, t: int, restart: int) -> float:
-        """alpha of an agent whose clock restarted at this step."""
-        return float(self.fixed if self.fixed >= 0 else clock_rate(t, restart))
-
-
-def check_clock(clock: str, alpha: float | None) -> None:
-    one_of(clock, CLOCKS, "clock", MethodError)
-    if (clock == "constant") != (alpha is not None):
-        raise MethodError(
-            f"clock={clock!r} with alpha={alpha}: a constant clock needs alpha and the others take none. "
-            "Try clock='constant', alpha=0.9."
-        )
-    if alpha is not None and not 0 <= alpha <= 1:
-        raise MethodError(f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9.")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme.census.histogram import bin_means
+from colme.consensus import clock_rate
 from colme.graphs import Graph, random_regular_graph
 from colme.node.core import Core
 from colme.node.device import Device
@@ -110,7 +111,7 @@ def hover(core: Core, record: Record) -> Record:
     agent: Any = core.inner
     if not heard or not hasattr(agent, "radius"):
         return record
-    rate = agent.clock.rate(agent.t, agent.restart) if hasattr(agent, "clock") else 0.0
+    rate = clock_rate(agent.clock, agent.t, agent.restart) if hasattr(agent, "clock") else 0.0
     above = min(body.estimate for body in heard) + 1.9 * (1.0 - rate) * agent.radius
     return _with(record, estimate=min(above, record.mean + agent.radius))
 

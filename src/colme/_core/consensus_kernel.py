@@ -75,23 +75,12 @@ class Averaging(NamedTuple):
     """Any array of the type in which an agent adds up what its neighbors tell."""
 
 
-class ClockRule(NamedTuple):
-    """When clocks restart."""
-
-    fixed: float
-    """The constant alpha; negative: alpha follows from the last restart."""
-    common: bool
-    """A cut anywhere restarts all agents."""
-    gossip: bool
-    """Agents adopt the latest restart that they hear of."""
-    restarts: NDArray[np.int32] | None
-    """Rows of last restarts, by visible agent; None: all agents have the same."""
-
-
 class ClockState(NamedTuple):
-    """What changes of the clocks from step to step, besides `ClockRule.restarts`."""
+    """What changes of the clocks from step to step (`colme.consensus.Restarts`)."""
 
-    restart: int
+    restarts: NDArray[np.int32] | None
+    """Rows of last restarts, by visible agent, changed in place; None: all agents have the same."""
+    common: int
     """The last restart, where all agents have the same."""
     turn: int
     """The row of `restarts` that holds those of now; the other is what agents told before."""
@@ -200,13 +189,13 @@ def gossip_restarts(restarts, turn, latest, places, cut_now, t, mean, base, size
 
 
 @helper
-def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, listen, target):
+def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common, turn, listen, target):
     """y <- (1 - alpha) X + alpha (y + step * pull) for every own agent, or X + sum of flows, in place; what is heard
     next goes to `spare`, and the errors to the pages of `target`.
 
     With `listen`, agents hear of the neighbors' restarts of the step before, restarts[1 - turn], and make
     restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
-    offsets, restarts, fixed, step = table.offsets, clock.restarts, clock.fixed, how.step
+    offsets, step = table.offsets, how.step
     n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
     squares, new, latest = lanes_like(mean), chunk_like(mean), chunk_like(table.slots)
     own, told = chunk_like(heard), chunk_like(heard)
@@ -243,11 +232,11 @@ def average(table, how, clock, heard, spare, estimate, mean, t, common, turn, li
         else:
             for i in range(size if all_plain else u64(0)):
                 a = base + u64(i)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
+                alpha = clock_rate(clock, t, restart_of(restarts, turn, at + a, common))
                 new[i] = blend(mean[a], estimate[a], f64(pull[i]), alpha, step)  # (5), C-colME: (6)
             for i in range(u64(0) if all_plain else size):
                 a = base + u64(i)
-                alpha = fixed if fixed >= 0.0 else clock_rate(t, restart_of(restarts, turn, at + a, common))
+                alpha = clock_rate(clock, t, restart_of(restarts, turn, at + a, common))
                 new[i] = next_estimate(mean[a], estimate[a], f64(pull[i]), alpha, step, table.degree[at + a])
         for i in range(size):
             estimate[base + u64(i)] = new[i]
@@ -300,7 +289,7 @@ def run_steps(
     candidates   edges that may be parted soon (`Candidates`)
     checks_left  how many of them may be checked until a full check costs less
     how          of `Averaging`; weights and flows are changed in place
-    clock        of `ClockRule`; its restarts are changed in place
+    clock        a `colme.consensus.Clock`
     clock_state  of `ClockState`, before the first of these steps
     estimates    of `EstimateArrays`; changed in place, `heard` and `spare` change places after every step
     target       of `Target`
@@ -309,10 +298,10 @@ def run_steps(
     pruned       the edges are pruned for the first of these steps already
     out          out[row] = mean squared error, error rate, wrong and lost edges, isolated agents; of the own agents
 
-    Returns (rows done, checks left) and the fields of the next `ClockState`."""
+    Returns (rows done, checks left) and what changed of the `ClockState`: common, turn, settled."""
     tally, cut_now = table.tally, table.cut_now
     heard, spare = estimates.heard, estimates.spare
-    common, turn, settled = clock_state.restart, clock_state.turn, clock_state.settled
+    restarts, common, turn, settled = clock_state.restarts, clock_state.common, clock_state.turn, clock_state.settled
     done = 0
     for i in range(row, steps.means.shape[0]):
         if not pruned:
@@ -332,11 +321,11 @@ def run_steps(
         if any_cut:
             common = now if clock.common else common
             if not clock.gossip:
-                restart_cut(clock.restarts, cut_now, table.at, now)
+                restart_cut(restarts, cut_now, table.at, now)
         listen = clock.gossip and (any_cut or not settled or how.gaps is not None)
         turn = 1 - turn if listen else turn
         news = average(
-            table, how, clock, heard, spare, estimates.own, steps.means[i], t, common, turn, listen, target
+            table, how, clock, restarts, heard, spare, estimates.own, steps.means[i], t, common, turn, listen, target
         )  # fmt: skip
         settled = not news
         heard, spare = spare, heard

@@ -35,7 +35,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.team import Neighborhood
 from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
@@ -104,10 +103,9 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     def message_adapter(self) -> str | None:
         return "colme.node.messages.adapters:FlowAdapter" if self.consensus == "flow" else super().message_adapter
 
-    def clock_for(self, hood: Neighborhood | None = None) -> Clock:
-        if self.consensus == "flow":
-            return Clock("harmonic")  # unused
-        return super().clock_for(hood)
+    @property
+    def clock_rule(self) -> Clock:
+        return Clock() if self.consensus == "flow" else super().clock_rule  # a cut leaves nothing to forget
 
     def start(self, world: World, graph: Graph) -> State:
         return CLState(self, world, graph)

@@ -39,10 +39,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.consensus_kernel import Averaging, ClockRule, ClockState, EstimateArrays, Steps, Target, run_steps
+from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
 from colme._core.squared_errors import NOT_KNOWN, mean_error, page_sums
-from colme._core.team import Neighborhood
-from colme.consensus import START, Clock, agreed_flow, check_clock, next_flow, with_flows
+from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
 from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
@@ -66,7 +65,7 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_clock(self.clock, self.alpha)
+        clock_of(self.clock, self.alpha)
 
     @property
     def conserves(self) -> bool:
@@ -83,17 +82,18 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     @property
     def message_adapter(self) -> str | None:
         """A restart of all clocks at once cannot be sent to neighbors only."""
-        return None if self.clock == "global" else "colme.node.messages.adapters:ConsensusAdapter"
+        return None if self.clock_rule.common else "colme.node.messages.adapters:ConsensusAdapter"
 
-    def clock_for(self, hood: Neighborhood | None = None) -> Clock:
-        """The clock of all agents, or of one in its per-agent form, before the first step."""
-        return Clock(self.clock, hood, self.alpha)
+    @property
+    def clock_rule(self) -> Clock:
+        """What the clock does, in every form of the method."""
+        return clock_of(self.clock, self.alpha)
 
 
 class ConsensusState(PruningState):
     """Array form: edges, clock, estimates in float64 (`estimate`) and as the neighbors hear them (`heard`)."""
 
-    saved: ClassVar[tuple[str, ...]] = ("edges", "clock", "estimate", "own_heard")
+    saved: ClassVar[tuple[str, ...]] = ("edges", "restarts", "estimate", "own_heard")
 
     step_size = 1.0
     weights: NDArray[Any] | None = None
@@ -107,7 +107,7 @@ class ConsensusState(PruningState):
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.clock = method.clock_for(world.hood)
+        self.restarts = Restarts(method.clock_rule, world.hood)
         self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
         self.spare: NDArray[Any] = world.hood.array(world.exchange)
         self._pages = page_sums(world.hood.n_pages)
@@ -119,7 +119,7 @@ class ConsensusState(PruningState):
         return self.world.hood.mine(self.heard)
 
     def restored(self) -> None:
-        known = self.clock.known
+        known = self.restarts.known
         self.world.hood.refresh(self.heard, *([] if known is None else known))
         self.rows_moved()
 
@@ -130,7 +130,7 @@ class ConsensusState(PruningState):
     @property
     def numbers(self) -> float:  # type: ignore[override]
         """Numbers per message: interval and estimate, the restart (gossip), the degree (weights)."""
-        return self.radii.numbers + 1.0 + (self.clock.name == "gossip") + (self.weights is not None)
+        return self.radii.numbers + 1.0 + self.restarts.clock.gossip + (self.weights is not None)
 
     def step(self, world: World) -> None:
         self.advance(world, world.mean[None, :], np.ones(1, np.bool_), np.empty((1, len(OF_METHOD))))
@@ -169,10 +169,10 @@ class ConsensusState(PruningState):
         self.prune(world)
         with self.stopwatch:
             self.average(world, means, 0, np.zeros(1), out, pruned=True)
-        clock, team = self.clock, world.team
-        unsettled = team.any(not clock.settled)  # waits, so that all see what was averaged
-        clock.settled = not unsettled
-        self.edges.refresh(self.heard, *([] if clock.known is None else [clock.known[clock.turn]]))
+        restarts, team = self.restarts, world.team
+        unsettled = team.any(not restarts.settled)  # waits, so that all see what was averaged
+        restarts.settled = not unsettled
+        self.edges.refresh(self.heard, *([] if restarts.known is None else [restarts.known[restarts.turn]]))
         if world.recorded:
             out[0, :2] = mean_error(team.gather(self._pages))
             out[0, 2:5] = self.edges.counts()
@@ -182,18 +182,17 @@ class ConsensusState(PruningState):
         out: NDArray[np.float64], *, pruned: bool,
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
-        edges, lazy, clock = self.edges, self.edges.lazy, self.clock
+        edges, lazy, restarts = self.edges, self.edges.lazy, self.restarts
         truth = NOT_KNOWN if world.truth is None or not (world.recorded or world.team.size == 1) else world.truth
         if edges.tighten(self.flows):
             self.rows_moved()
-        done, lazy.checks_left, clock.restart, clock.turn, clock.settled = run_steps(
+        done, lazy.checks_left, restarts.common, restarts.turn, restarts.settled = run_steps(
             edges.table, lazy.candidates, lazy.checks_left,
             Averaging(
                 self.weights, self._rebuilds, self.flows, self.step_size, world.gaps,
                 self.heard[:0] if self.flows is None else self.flows[:0],
             ),
-            ClockRule(clock.fixed, clock.name == "global", clock.name == "gossip", clock.known),
-            ClockState(clock.restart, clock.turn, clock.settled),
+            restarts.clock, ClockState(restarts.known, restarts.common, restarts.turn, restarts.settled),
             EstimateArrays(self.estimate, self.heard, self.spare),
             Target(truth, world.tolerance, world.hood.page, self._pages),
             Steps(means, self._displacements(world, means), radii), row, world.t + row, pruned, out,
@@ -234,7 +233,7 @@ class ConsensusAgent(IntervalAgent):
     def __init__(self, method: ConsensusMethod, place: Place):
         super().__init__(method, place)
         self.neighbors = list(place.neighbors)
-        self.clock = method.clock_for()
+        self.clock = method.clock_rule
         self.restart = START
 
     def step(self, sample: float) -> Round:
@@ -247,7 +246,7 @@ class ConsensusAgent(IntervalAgent):
         told: dict[Hashable, ConsensusMessage] = {b: inbox[b] for b in kept if b in inbox}
         yield from self._tick(cut, told)
         degrees = (yield dict.fromkeys(kept, len(kept))) if self.needs_degrees else {}
-        alpha = self.clock.rate(self.t, self.restart)
+        alpha = float(clock_rate(self.clock, self.t, self.restart))
         self.average({b: message.estimate for b, message in told.items()}, degrees, own, alpha)
 
     def _parts(self, mine: AgentIntervals, message: ConsensusMessage | None) -> bool:
@@ -256,13 +255,12 @@ class ConsensusAgent(IntervalAgent):
 
     def _tick(self, cut: bool, told: dict[Hashable, ConsensusMessage]) -> Round:
         now = max(self.t, START)
-        name = self.clock.name
-        if name == "global":
+        if self.clock.common:
             cut = any((yield {EVERYONE: cut}).values())
-        if name == "gossip":
+        if self.clock.gossip:
             latest = [message.restart for message in told.values()]
             self.restart = max([self.restart, *latest, *([now] if cut else [])]) if self.count else START
-        elif name in ("own", "global") and cut:
+        elif self.clock.own and cut:
             self.restart = now
 
     @abstractmethod

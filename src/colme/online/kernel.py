@@ -16,7 +16,6 @@ from colme._core.random import LINK, philox
 from colme.census.sample_variance import add_square, variance_of_mean
 from colme.confidence import DifferenceTest, apart, fourth_moment_radius, laplace_radius, standard_error
 from colme.consensus import (
-    CLOCKS,
     START,
     add_pull,
     add_weighted_pull,
@@ -43,7 +42,6 @@ THEN_MEAN, THEN_ESTIMATE, THEN_WEIGHT, THEN_TIME, THEN_SQUARE, THEN_FREEDOM = ra
 """Columns of `snapshots`: what an agent had at the last vote; the estimate without a guard."""
 BURN_IN = 30.0
 """Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
-GOSSIP, GLOBAL, OWN = (CLOCKS.index(name) for name in ("gossip", "global", "own"))
 TRIES = 4
 """Agents that a new agent asks per neighbor that it looks for, at most."""
 
@@ -57,10 +55,6 @@ class Parameters(NamedTuple):
     """gamma is divided by the number of agents so far."""
     kurtosis: float = -1.0
     """Of the fourth-moment bound; negative: Laplace's bound."""
-    clock: int = 0
-    """Place in `colme.consensus.CLOCKS`."""
-    alpha: float = -1.0
-    """Of a constant clock; negative: the clock decides."""
     step: float = 0.0
     """The step of the consensus."""
     metropolis: bool = False
@@ -320,16 +314,14 @@ def _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tri
 
 
 @helper
-def _rate(neighbors, numbers, agents, counters, a, clock, fixed):
+def _rate(neighbors, numbers, agents, counters, a, clock):
     """Equation (3): alpha, after a has learned of its neighbors' restarts."""
-    if fixed >= 0.0:
-        return fixed
     stamp = agents[a, STAMP]
-    if clock == OWN or clock == GOSSIP or clock == GLOBAL:
+    if clock.own:
         stamp = max(stamp, float(numbers[a, CUT]))
-    if clock == GLOBAL:
+    if clock.common:
         stamp = max(stamp, float(counters[LAST_CUT]))
-    if clock == GOSSIP:
+    if clock.gossip:
         for j in range(numbers[a, DEGREE]):
             stamp = max(stamp, agents[neighbors[a, j], STAMP])
     if stamp > agents[a, STAMP]:
@@ -337,7 +329,7 @@ def _rate(neighbors, numbers, agents, counters, a, clock, fixed):
     restart = numbers[a, RESTART]
     # no more steps since the restart than the effective number of samples: forgotten ones are not averaged
     n = effective(agents[a, WEIGHT], agents[a, WEIGHT_2])
-    return clock_rate(min(float(numbers[a, COUNT]), restart - 1 + n), restart)
+    return clock_rate(clock, min(float(numbers[a, COUNT]), restart - 1 + n), restart)
 
 
 @helper
@@ -357,7 +349,7 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 @kernel
 def learn_events(
     slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
-    root, stops, key_0, key_1,
+    clock, root, stops, key_0, key_1,
 ):  # fmt: skip
     """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter). Returns how many events
     were learned: all, or those until there are stops[0] events or stops[1] agents.
@@ -367,6 +359,7 @@ def learn_events(
     half_life       of a sample's weight, in the unit of times; negative: nothing is forgotten
     sigma           the known scale of a sample; NaN: estimated
     parameters      of the method
+    clock           a `colme.consensus.Clock`
     root            of the difference test, see `colme.confidence.DifferenceTest`; None: intervals are compared
     stops           events and agents at which to stop for a vote
     key_0, key_1    the seed of the random choice of neighbors
@@ -392,7 +385,7 @@ def learn_events(
                 half = (degree + 1) // 2
                 wanted, tries = (half, TRIES * half) if is_new else (degree, 1)
                 _find_neighbors(neighbors, numbers, agents, roster, counters, a, wanted, tries, key_0, key_1, test)
-            alpha = _rate(neighbors, numbers, agents, counters, a, parameters.clock, parameters.alpha)
+            alpha = _rate(neighbors, numbers, agents, counters, a, clock)
             _average(neighbors, numbers, agents, a, alpha, parameters.step, parameters.metropolis)
         if is_new:
             roster[counters[PRESENT]], places[a] = a, counters[PRESENT]

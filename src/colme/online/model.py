@@ -296,7 +296,7 @@ class CollaborativeMean:
             done += learn_events(
                 slots[done:], values[done:], None if times is None else times[done:], table.agents, table.numbers,
                 table.roster, table.places, table.counters, table.pool, table.neighbors, rule.half_life, rule.sigma,
-                rule.parameters, rule.root, rule.stops, *keys,
+                rule.parameters, rule.clock, rule.root, rule.stops, *keys,
             )  # fmt: skip
             if rule.due:
                 self.wait()

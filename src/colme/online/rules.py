@@ -17,7 +17,7 @@ from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_quantiles, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
-from colme.consensus import CLOCKS
+from colme.consensus import Clock
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.guard import blended
@@ -67,6 +67,7 @@ class Rule:
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
     parameters = Parameters()
+    clock = Clock()
     guard: OnlineGuard | None = None
     half_life: float = -1.0
     """Of a sample's weight; negative: nothing is forgotten."""
@@ -231,9 +232,9 @@ class ConsensusRule(Rule):
         self.root = None if test is None else test.root
         self.parameters = Parameters(
             gamma=gamma, shared=shared, kurtosis=bound.kurtosis if method.bound == "fourth-moment" else -1.0,
-            clock=CLOCKS.index(method.clock), alpha=-1.0 if method.alpha is None else method.alpha, step=step,
-            metropolis=method.metropolis, degree=0 if graph is not None else degree,
+            step=step, metropolis=method.metropolis, degree=0 if graph is not None else degree,
         )  # fmt: skip
+        self.clock = method.clock_rule
         if method.guard:
             self.guard, self.stops[:] = OnlineGuard(method.trusting), 1
         self._found: tuple[int, NDArray[np.int64]] | None = None

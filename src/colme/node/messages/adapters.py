@@ -17,6 +17,7 @@ import numpy as np
 from colme.census.histogram import plausible
 from colme.census.method import CensusAgent, HistogramMessage
 from colme.confidence import MEAN
+from colme.consensus import clock_rate
 from colme.errors import MethodError, NodeError, shorten
 from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod, SumsMessage, student
 from colme.method import Agent, Method, Place, named
@@ -200,7 +201,7 @@ class ConsensusAdapter(Adapter):
     def bounded(self, inbox: dict[str, Any]) -> dict[str, Any]:
         agent, number = self.agent, self.agent.place.exchange
         center, radius = own_interval(agent)
-        most = MAX_PULL * (1.0 - agent.clock.rate(agent.t, agent.restart)) * radius
+        most = MAX_PULL * (1.0 - clock_rate(agent.clock, agent.t, agent.restart)) * radius
         out = {}
         for b, message in inbox.items():
             if isinstance(message, ConsensusMessage):
