@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import colme
 from colme.errors import ColmeError
 from colme.metrics import METRICS, OF_METHOD, OF_RUN, Errors, oracle_variance
 from colme.sim.sampling import FEW_CLASSES
@@ -155,8 +157,15 @@ def test_a_class_without_agents_does_no_harm() -> None:
     assert judged_means(Errors(class_, 0.1), mean, None, truth)[2] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_metrics_of_a_trace_are_those_of_a_method_and_of_a_run() -> None:
-    assert METRICS == OF_METHOD + OF_RUN and len(set(METRICS)) == len(METRICS)
+def test_every_metric_has_its_place_in_a_trace_and_its_words() -> None:
+    """What must be written beside the record: a field of `Trace`. All else is read from it."""
+    assert tuple(METRICS) == OF_METHOD + OF_RUN
+    fields = [each.name for each in dataclasses.fields(colme.Trace)]
+    assert set(METRICS) == set(fields[fields.index("t") + 1 : fields.index("final")])
+    for name, metric in METRICS.items():
+        assert metric.name == name and metric.words and metric.axis and metric.spare in (0, 1, 2)
+    trace = colme.simulate(colme.Local(), colme.Scenario(n_agents=8, means=(0.0, 1.0)), steps=3)
+    assert all(len(getattr(trace, name)) == 3 for name in METRICS)
 
 
 # The oracle's exact error

@@ -6,7 +6,7 @@ Agents without an estimate (NaN) are left out of the errors. The sums are those 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +16,69 @@ from colme._core.squared_errors import mean_error, page_sums, sum_errors
 from colme._core.team import Neighborhood
 from colme.errors import ColmeError
 
-OF_METHOD = ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "n_groups", "coverage", "numbers", "trust")
-OF_RUN = ("local_mse", "local_error_rate", "oracle_mse")
-WRONG_EDGES, LOST_EDGES, NUMBERS = (OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "numbers"))
 LEVEL = 0.9
 """Of the intervals whose coverage is recorded."""
-METRICS = OF_METHOD + OF_RUN
-"""What a trace records at a step.
 
-mse, error_rate              mean squared error of the estimates; share of agents with |estimate - mean| > tolerance
-local_mse, local_error_rate  the same for every agent's own mean
-oracle_mse                   the same for the mean of the true class
-wrong_edges, lost_edges      share of edges between classes still alive; share of edges within a class that were cut
-isolated                     agents without an edge
-n_groups                     groups that agents know of, on average (methods with groups of their own: census)
-coverage                     share of agents whose 90 % interval holds their true mean (methods with intervals: census)
-numbers                      numbers that an agent sent to each neighbor per step so far (where a method says so)
-trust                        weight of the collaborative estimates, on average over agents (where there is a guard)
 
-Errors are NaN where the true means are not known, shares of edges where the classes are not.
-"""
+class Metric(NamedTuple):
+    """All that traces, tables, figures and pages need to know about a metric."""
+
+    name: str
+    words: str
+    """What it is, for whoever reads a table."""
+    axis: str
+    """The label of its axis."""
+    of_run: bool = False
+    """It does not depend on the method."""
+    shown: bool = False
+    """In the short table of a notebook."""
+    spare: int = 0
+    """Tables leave it out where the terminal is narrow: 1 at first, 2 later, 0 never."""
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("mse", "mean squared error of the estimates over all agents", "mean squared error", shown=True),
+        Metric("error_rate", "share of agents whose error exceeds the tolerance",
+               "share of agents beyond the tolerance", shown=True, spare=2),
+        Metric("wrong_edges",
+               "share of the edges between classes that remain (census: whose agents are in one group)",
+               "share of edges between classes that remain", shown=True, spare=2),
+        Metric("lost_edges",
+               "share of the edges within a class that were cut (census: whose agents are in two groups)",
+               "share of edges within a class that were cut", shown=True, spare=1),
+        Metric("isolated", "agents without a neighbor", "agents without an edge", spare=1),
+        Metric("n_groups", "groups that the method finds", "groups that agents know of", spare=1),
+        Metric("coverage", f"share of agents whose {LEVEL:.0%} interval holds their true mean".replace("%", " %"),
+               "share of intervals that hold the true mean", shown=True, spare=1),
+        Metric("numbers", "numbers sent to each neighbor per step", "numbers per neighbor and step", spare=1),
+        Metric("trust", "weight of the collaborative estimates, on average over agents, where a guard sets it",
+               "weight of the collaborative estimate", shown=True),
+        Metric("local_mse", "mean squared error of the agents' own means", "mean squared error of local means",
+               of_run=True, shown=True),
+        Metric("local_error_rate", "share of agents whose own mean is off by more than the tolerance",
+               "share of local means beyond the tolerance", of_run=True, spare=1),
+        Metric("oracle_mse", "mean squared error of the means of the true classes",
+               "mean squared error of the oracle", of_run=True, shown=True, spare=1),
+    )
+}  # fmt: skip
+"""What a trace records at a step, by name. Errors are NaN where the true means are not known, shares of edges where the
+classes are not, and what a method does not have (groups, intervals, a guard)."""
+
+OF_METHOD = tuple(name for name, metric in METRICS.items() if not metric.of_run)
+"""The columns of what a method records."""
+OF_RUN = tuple(name for name, metric in METRICS.items() if metric.of_run)
+"""The columns of what all methods of a run share."""
+MSE, ERROR_RATE, WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS, NUMBERS = (
+    OF_METHOD.index(name) for name in ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "numbers")
+)
+"""Columns that kernels write."""
+
+
+def spare_metrics(rank: int) -> tuple[str, ...]:
+    """Those of this `Metric.spare`."""
+    return tuple(name for name, metric in METRICS.items() if metric.spare == rank)
 
 
 @kernel

@@ -32,6 +32,7 @@ from colme.consensus import (
     return_flows,
     with_flows,
 )  # fmt: skip
+from colme.metrics import ERROR_RATE, ISOLATED_AGENTS, LOST_EDGES, MSE, WRONG_EDGES
 
 f64, u32, u64 = np.float64, np.uint32, np.uint64
 
@@ -296,7 +297,7 @@ def run_steps(
     steps        of `Steps`
     row, t       the first row, and its step
     pruned       the edges are pruned for the first of these steps already
-    out          out[row] = mean squared error, error rate, wrong and lost edges, isolated agents; of the own agents
+    out          the errors, wrong and lost edges and isolated agents of the own agents, in the columns of their metrics
 
     Returns (rows done, checks left) and what changed of the `ClockState`: common, turn, settled."""
     tally, cut_now = table.tally, table.cut_now
@@ -329,8 +330,9 @@ def run_steps(
         )  # fmt: skip
         settled = not news
         heard, spare = spare, heard
-        out[i, 0], out[i, 1] = error_of(target.pages)
-        out[i, 2], out[i, 3], out[i, 4] = 0.5 * tally[WRONG], 0.5 * tally[LOST], tally[ISOLATED]
+        out[i, MSE], out[i, ERROR_RATE] = error_of(target.pages)
+        out[i, WRONG_EDGES], out[i, LOST_EDGES] = 0.5 * tally[WRONG], 0.5 * tally[LOST]
+        out[i, ISOLATED_AGENTS] = tally[ISOLATED]
         done += 1
         t += 1
     return done, checks_left, common, turn, settled

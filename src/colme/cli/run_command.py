@@ -27,6 +27,7 @@ from colme.lab.experiments.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
+from colme.metrics import spare_metrics
 from colme.support.tables import json_of
 
 TITLES = {
@@ -36,8 +37,7 @@ TITLES = {
 
 
 SPARE = {  # columns that a table leaves out first where the terminal is narrow
-    "methods": ("n_groups", "coverage", "numbers", "isolated", "lost_edges", "seconds", "seeds", "error_rate",
-                "time_ratio", "wrong_edges"),
+    "methods": (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2)),
     "expected": ("low", "high", "source"),
 }  # fmt: skip
 

@@ -15,10 +15,10 @@ from colme.lab.live_views import feed_of, fitting_messages, shown_together
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.live.page import write_page
 from colme.live.simulation import messages_of
+from colme.metrics import spare_metrics
 from colme.support.files import check_writable
 
-SPARE = ("n_groups", "coverage", "numbers", "local_error_rate", "isolated", "lost_edges", "oracle_mse", "seeds",
-         "error_rate", "wrong_edges")  # fmt: skip
+SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 """Columns that a narrow terminal leaves out first."""
 
 

@@ -45,7 +45,7 @@ from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
 from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
-from colme.metrics import LOST_EDGES, NUMBERS, OF_METHOD, WRONG_EDGES
+from colme.metrics import ERROR_RATE, ISOLATED_AGENTS, LOST_EDGES, MSE, NUMBERS, OF_METHOD, WRONG_EDGES
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -174,8 +174,8 @@ class ConsensusState(PruningState):
         restarts.settled = not unsettled
         self.edges.refresh(self.heard, *([] if restarts.known is None else [restarts.known[restarts.turn]]))
         if world.recorded:
-            out[0, :2] = mean_error(team.gather(self._pages))
-            out[0, 2:5] = self.edges.counts()
+            out[0, [MSE, ERROR_RATE]] = mean_error(team.gather(self._pages))
+            out[0, [WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS]] = self.edges.counts()
 
     def average(
         self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],

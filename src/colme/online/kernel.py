@@ -40,7 +40,7 @@ SQUARES, FREEDOM = range(2)
 """Entries of `pool`: squared deviations of all agents together, and their degrees of freedom."""
 THEN_MEAN, THEN_ESTIMATE, THEN_WEIGHT, THEN_TIME, THEN_SQUARE, THEN_FREEDOM = range(6)
 """Columns of `snapshots`: what an agent had at the last vote; the estimate without a guard."""
-BURN_IN = 30.0
+MIN_FREEDOM = 30.0
 """Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
 TRIES = 4
 """Agents that a new agent asks per neighbor that it looks for, at most."""
@@ -379,7 +379,7 @@ def learn_events(
             level = parameters.gamma / counters[ARRIVED] if parameters.shared else parameters.gamma
             n = effective(row[WEIGHT], row[WEIGHT_2])
             test = test_of(root, level)
-            row[RADIUS] = spread_of(n, scale_of(row, sigma, pool, BURN_IN), level, parameters.kurtosis, test)
+            row[RADIUS] = spread_of(n, scale_of(row, sigma, pool, MIN_FREEDOM), level, parameters.kurtosis, test)
             _prune(neighbors, numbers, agents, counters, a, test)
             if degree > 0:
                 half = (degree + 1) // 2

@@ -27,10 +27,10 @@ from colme.online.agents import AgentTable
 from colme.online.guard import OnlineGuard
 from colme.online.kernel import (
     ARRIVED,
-    BURN_IN,
     ESTIMATE,
     EVENTS,
     MEAN,
+    MIN_FREEDOM,
     PRESENT,
     RADIUS,
     WEIGHT,
@@ -260,7 +260,9 @@ class ConsensusRule(Rule):
 
     def update_radii(self) -> None:
         table = self.table
-        radii = self.radii(table.present, self._level, BURN_IN) if self.root is None else self._errors(table.present)
+        radii = (
+            self.radii(table.present, self._level, MIN_FREEDOM) if self.root is None else self._errors(table.present)
+        )
         table.agents[table.present, RADIUS] = radii
 
     def _errors(self, slots: Slots) -> Floats:

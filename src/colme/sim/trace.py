@@ -28,7 +28,7 @@ _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
 _LATER = ("n_groups", "coverage", "numbers", "trust")
 """Metrics that traces of 0.3.0 or 0.7.0 lack."""
-_SHOWN = ("mse", "local_mse", "oracle_mse", "error_rate", "wrong_edges", "lost_edges", "coverage", "trust")
+_SHOWN = tuple(name for name, metric in METRICS.items() if metric.shown)
 """Metrics in the table of a notebook."""
 _MOST_ROWS = 20
 """Methods in the table of a notebook."""
@@ -127,7 +127,7 @@ class Trace:
 
     @property
     def _metrics(self) -> tuple[str, ...]:
-        return METRICS if self.smoothness is None else (*METRICS, "smoothness")
+        return tuple(METRICS) if self.smoothness is None else (*METRICS, "smoothness")
 
     def __repr__(self) -> str:
         return f"Trace({self.method!r}, seed={self.seed}, t={self.t[0]}..{self.t[-1]}, mse={self.mse[-1]:.3g})"
@@ -291,7 +291,7 @@ class Traces(Sequence[Trace]):
         table = [[by_key[m, seed] for seed in seeds] for m in range(len(methods))]
         data = {
             name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
-            for name in (METRICS if any(trace.smoothness is None for trace in self) else self[0]._metrics)
+            for name in (tuple(METRICS) if any(trace.smoothness is None for trace in self) else self[0]._metrics)
         }
         coordinates = {"method": labels_of(methods), "seed": seeds, "t": self[0].t}
         configuration = json.dumps(self[0].configuration)

@@ -27,24 +27,12 @@ from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.live.page import page
+from colme.metrics import METRICS
 from colme.support.files import write_text
 from colme.support.tables import Row, page_table, text_of
 
 NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
-MEANINGS = {
-    "mse": "mean squared error of the estimates over all agents",
-    "error_rate": "share of agents whose error exceeds the tolerance",
-    "wrong_edges": "share of the edges between classes that remain (census: whose agents are in one group)",
-    "lost_edges": "share of the edges within a class that were cut (census: whose agents are in two groups)",
-    "isolated": "agents without a neighbor",
-    "n_groups": "groups that the method finds",
-    "coverage": "share of agents whose 90 % interval holds their true mean",
-    "numbers": "numbers sent to each neighbor per step",
-    "trust": "weight of the collaborative estimates, on average over agents, where a guard sets it",
-    "local_mse": "mean squared error of the agents' own means",
-}
-"""What the columns of final errors mean."""
 MOST_PLAYED = 200_000_000
 """Agents times steps of a run that is done again, at most, so that a report can play it."""
 HELPS = 1.005
@@ -207,7 +195,7 @@ def _sections(subject: Subject) -> list[str]:
     parts.append("<h2>Final errors</h2>")
     ended = [{key: row[key] for key in row if key not in ("seconds", "time_ratio")} for row in final_rows(subject.data)]
     columns = "; ".join(
-        f"{NAMES.get(name, name.replace('_', ' '))}: {MEANINGS[name]}" for name in ended[0] if name in MEANINGS
+        f"{NAMES.get(name, name.replace('_', ' '))}: {METRICS[name].words}" for name in ended[0] if name in METRICS
     )
     parts.append(table_html(ended, f"Medians over the seeds at the last step, t. {columns}."))
     times = time_table(subject.data)
@@ -270,4 +258,4 @@ def _copies(experiment: Experiment, folder: str) -> str:
 def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = ()) -> str:
     """A table of rows under a caption; the columns of `words` are broken into lines."""
     note = f'<p class="note">{escape(caption)}</p>\n' if caption and rows else ""
-    return note + page_table(rows, words, names=NAMES, meanings=MEANINGS)
+    return note + page_table(rows, words, names=NAMES, meanings={name: metric.words for name, metric in METRICS.items()})

@@ -26,7 +26,7 @@ STYLE_SIZE = 8.5
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 WARNING = VERMILION
-OF_METHOD = {method.label: method.color for method in METHODS if method.color is not None}
+COLORS = {method.label: method.color for method in METHODS if method.color is not None}
 FREE_COLORS = (BLUE, PURPLE, ORANGE, SKY, VERMILION, BLACK)
 """Colors for other methods; rarely used ones first, so that a method has the same color in all panels."""
 
@@ -51,10 +51,10 @@ def looks(methods: Sequence[str]) -> list[Look]:
     """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
     method differ in shade and dashes, or, if there is only one method, in color."""
     own = list(dict.fromkeys(method for method in methods if method not in BENCHMARKS))
-    taken = [OF_METHOD[method] for method in own if method in OF_METHOD]
+    taken = [COLORS[method] for method in own if method in COLORS]
     free = [color for color in FREE_COLORS if color not in taken]
-    others = [method for method in own if method not in OF_METHOD]
-    colors = OF_METHOD | {method: free[k % len(free)] for k, method in enumerate(others)}
+    others = [method for method in own if method not in COLORS]
+    colors = COLORS | {method: free[k % len(free)] for k, method in enumerate(others)}
     found: list[Look] = []
     for k, method in enumerate(methods):
         twin = methods[:k].count(method)

@@ -17,10 +17,7 @@ from colme.lab.experiments.planning import BENCHMARKS
 from colme.lab.plots._labels import EndLabels, Label, vertical_marks
 from colme.lab.plots._style import canvas, looks, plain, title_of
 from colme.lab.plots.over_time import SHARED, draw_line
-
-WORDS = {"mse": "mean squared error", "error_rate": "share of agents beyond the tolerance",
-         "wrong_edges": "share of edges between classes that remain",
-         "lost_edges": "share of edges within a class that were cut", "isolated": "agents without an edge"}  # fmt: skip
+from colme.metrics import METRICS
 
 
 def parameter_table(
@@ -116,7 +113,10 @@ def plot_parameter(
         if marks:
             _headroom(ax)
         ax.set_xlabel(parameter.replace("_", " "))
-        ax.set_ylabel(WORDS.get(metric, metric) + ("" if several else f" at t = {plain(table['t'].iloc[0])}"))
+        ax.set_ylabel(
+            (METRICS[metric].axis if metric in METRICS else metric)
+            + ("" if several else f" at t = {plain(table['t'].iloc[0])}")
+        )
         EndLabels(ax, labels)
         title_of(ax, data)
     return ax
