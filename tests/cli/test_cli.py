@@ -123,7 +123,7 @@ def sample_of(name: str) -> str:
         "means": "0,2", "sizes": "10,14", "shift_means": "1,2", "shift_step": "7", "assignment": "blocks",
         "distribution": "uniform", "graph": "ring", "record": "log", "precision": "double", "level": "agent",
         "bound": "fourth-moment", "weights": "soft", "restricted": "false", "clock": "harmonic", "alpha": "0.7",
-        "consensus": "flow", "rebuild": "true", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
+        "consensus": "flow", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
         "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
         "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
         "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation", "cut": "difference",

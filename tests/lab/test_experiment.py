@@ -82,7 +82,7 @@ OF_SETUP: dict[str, Any] = {
 }  # fmt: skip
 OF_METHODS: dict[str, Any] = {
     "delta": 0.2, "level": "agent", "gamma": 0.01, "sigma": 3.0, "bound": "fourth-moment", "kurtosis": 4.0,
-    "width": 2.0, "clock": "harmonic", "alpha": 0.7, "step": 0.05, "rebuild": True, "depth": 3, "weights": "soft",
+    "width": 2.0, "clock": "harmonic", "alpha": 0.7, "step": 0.05, "depth": 3, "weights": "soft",
     "restricted": False, "queries": 2, "consensus": "flow", "estimate_sigma": True, "restart": True, "refresh": 1.1,
     "rounds": 5, "fits": "own", "statistics": ["mean", "deviation"],
     "cut": "difference", "guard": True,

@@ -484,7 +484,7 @@ print("compiled" if compiled_before else "nothing")
 def test_nothing_is_compiled_while_a_run_is_timed(all_kinds: bool, tmp_path: Path) -> None:
     consensus: list[dict[str, Any]] = [
         {"method": "cl-colme", "clock": ["gossip", "global", "own"], "level": ["agent", "edge"]},
-        {"method": "c-colme", "clock": ["gossip", "global"], "rebuild": [False, True]},
+        {"method": "c-colme", "clock": ["gossip", "global"]},
         {"method": "b-colme"}, {"method": "local"}, {"method": "oracle"},
     ]  # fmt: skip
     square: list[dict[str, Any]] = [{"method": "colme", "weights": ["simple", "soft"]}]

@@ -32,7 +32,7 @@ def clocked(kind: type[Method], **options: Any) -> list[Method]:
 
 
 METHODS: list[Method] = [
-    *clocked(colme.CLColME), colme.Local(), *clocked(colme.CColME), colme.CColME(delta=0.3, rebuild=True),
+    *clocked(colme.CLColME), colme.Local(), *clocked(colme.CColME), colme.CColME(delta=0.3),
     colme.CLColME(delta=0.2, consensus="flow"),
     colme.BColME(delta=0.2), colme.ColME(delta=0.1), colme.Oracle(), colme.BColME(delta=0.1, depth=2),
 ]  # fmt: skip

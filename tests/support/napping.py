@@ -8,21 +8,19 @@ from typing import ClassVar
 from colme import CLColME
 
 class Nap:
-    # Entered around every averaging: sleeps for each step since the last time, and leaves a sign that it does.
+    # Before every averaging: sleeps for each step since the last time, and leaves a sign that it does.
 
-    def __init__(self, world, seconds, sign):
-        self.world, self.sign, self.last = world, sign, 0
+    def __init__(self, average, world, seconds, sign):
+        self.average, self.world, self.sign, self.last = average, world, sign, 0
         self.seconds = seconds or float(os.environ.get("NAP", "0"))
 
-    def __enter__(self):
+    def __call__(self, *arguments, **options):
         if self.world.t > 12:  # not while it warms up
             if self.sign:
                 open(self.sign, "w").close()
             time.sleep(self.seconds * (self.world.t - self.last))
         self.last = self.world.t
-
-    def __exit__(self, *_):
-        pass
+        return self.average(*arguments, **options)
 
 class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
     label: ClassVar[str] = "slow"
@@ -31,6 +29,6 @@ class Slow(CLColME, frozen=True, kw_only=True, tag="slow"):
 
     def start(self, world, graph):
         state = super().start(world, graph)
-        state.stopwatch = Nap(world, self.nap, self.sign)
+        state.average = Nap(state.average, world, self.nap, self.sign)
         return state
 """

@@ -65,7 +65,7 @@ class Averaging(NamedTuple):
     weights: NDArray[Any] | None
     """Metropolis' weight of each slot; None: all weights are one."""
     rebuild: bool
-    """Compute all weights anew at every step, instead of those that changed."""
+    """Compute all weights anew, instead of those that changed."""
     flows: NDArray[np.float64] | None
     """The flow on each slot, for flow updating; None: estimates are blended as the clock says."""
     step: float

@@ -10,8 +10,7 @@ From the perspective of agent a, at step t:
 (6) and with its own mean:                                   y_a <- (1 - alpha) X_a + alpha z
 
 For all agents at once: y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1), W doubly stochastic. W changes only around agents
-that lost an edge, so the array form updates it there, or computes all of it at every step (`rebuild`) for timings of
-the formula as it is written: the same bits.
+that lost an edge, so the array form updates it there.
 
 Differences from the paper
     The recursion has the index of CL-colME (the two papers shift it by one), y(1) = x(1), and an agent without edges
@@ -46,9 +45,6 @@ GALANTE = """@inproceedings{galante2025scalable,
 class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     """Metropolis consensus among the neighbors whose intervals overlap.
 
-    rebuild   compute all weights at every step, as the paper's formula is written, instead of updating them where edges
-              were cut: the same bits, more time; for timings
-
     >>> import colme
     >>> scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=0.5)
     >>> trace = colme.simulate(CColME(level="agent"), scenario, steps=200, seed=0)
@@ -63,8 +59,6 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     paper: ClassVar[str] = GALANTE
     metropolis: ClassVar[bool] = True
 
-    rebuild: bool = False
-
     def start(self, world: World, graph: Graph) -> State:
         return CState(self, world, graph)
 
@@ -78,7 +72,6 @@ class CState(ConsensusState):
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)
-        self.rebuild = method.rebuild
         self.rows_moved()
 
     def rows_moved(self) -> None:

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import msgspec
@@ -98,12 +97,8 @@ class ConsensusState(PruningState):
     step_size = 1.0
     weights: NDArray[Any] | None = None
     """Weight of each slot of the neighbor table; None: all are one."""
-    rebuild = False
-    """Compute all weights anew at every step."""
     flows: NDArray[np.float64] | None = None
     """Flow on each slot of the neighbor table; None: Laplacian or Metropolis consensus, with a clock."""
-    stopwatch: AbstractContextManager[Any] = nullcontext()
-    """Entered around every averaging; `colme.lab.timing` puts a clock here."""
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -155,8 +150,7 @@ class ConsensusState(PruningState):
         equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
             if pruned or edges.lazy.version == world.reference.version > 0:
-                with self.stopwatch:
-                    done += self.average(world, means, done, equal, out, pruned=pruned)
+                done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
                     self.prune_by(world, means[done], done)
@@ -167,8 +161,7 @@ class ConsensusState(PruningState):
     def _advance_together(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """One step of a team, whose workers wait for each other twice: for all cuts, and for all estimates."""
         self.prune(world)
-        with self.stopwatch:
-            self.average(world, means, 0, np.zeros(1), out, pruned=True)
+        self.average(world, means, 0, np.zeros(1), out, pruned=True)
         restarts, team = self.restarts, world.team
         unsettled = team.any(not restarts.settled)  # waits, so that all see what was averaged
         restarts.settled = not unsettled
@@ -209,7 +202,7 @@ class ConsensusState(PruningState):
     @property
     def _rebuilds(self) -> bool:
         """All weights are to be computed: a worker does not see which neighbors at others lost an edge."""
-        return self.rebuild or (self.edges.hood.team.size > 1 and self.edges.any_cut)
+        return self.edges.hood.team.size > 1 and self.edges.any_cut
 
     def rows_moved(self) -> None:
         """The neighbor table has been compacted: its rows are in another order."""

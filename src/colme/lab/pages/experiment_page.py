@@ -258,4 +258,6 @@ def _copies(experiment: Experiment, folder: str) -> str:
 def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = ()) -> str:
     """A table of rows under a caption; the columns of `words` are broken into lines."""
     note = f'<p class="note">{escape(caption)}</p>\n' if caption and rows else ""
-    return note + page_table(rows, words, names=NAMES, meanings={name: metric.words for name, metric in METRICS.items()})
+    return note + page_table(
+        rows, words, names=NAMES, meanings={name: metric.words for name, metric in METRICS.items()}
+    )
