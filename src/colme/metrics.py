@@ -30,8 +30,8 @@ class Metric(NamedTuple):
     """The label of its axis."""
     of_run: bool = False
     """It does not depend on the method."""
-    shown: bool = False
-    """In the short table of a notebook."""
+    shown: int = 0
+    """In the short table of a notebook: 1 among the first columns, 2 after them, 0 not at all."""
     spare: int = 0
     """Tables leave it out where the terminal is narrow: 1 at first, 2 later, 0 never."""
 
@@ -39,28 +39,28 @@ class Metric(NamedTuple):
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("mse", "mean squared error of the estimates over all agents", "mean squared error", shown=True),
+        Metric("mse", "mean squared error of the estimates over all agents", "mean squared error", shown=1),
         Metric("error_rate", "share of agents whose error exceeds the tolerance",
-               "share of agents beyond the tolerance", shown=True, spare=2),
+               "share of agents beyond the tolerance", shown=2, spare=2),
         Metric("wrong_edges",
                "share of the edges between classes that remain (census: whose agents are in one group)",
-               "share of edges between classes that remain", shown=True, spare=2),
+               "share of edges between classes that remain", shown=2, spare=2),
         Metric("lost_edges",
                "share of the edges within a class that were cut (census: whose agents are in two groups)",
-               "share of edges within a class that were cut", shown=True, spare=1),
+               "share of edges within a class that were cut", shown=2, spare=1),
         Metric("isolated", "agents without a neighbor", "agents without an edge", spare=1),
         Metric("n_groups", "groups that the method finds", "groups that agents know of", spare=1),
         Metric("coverage", f"share of agents whose {LEVEL:.0%} interval holds their true mean".replace("%", " %"),
-               "share of intervals that hold the true mean", shown=True, spare=1),
+               "share of intervals that hold the true mean", shown=2, spare=1),
         Metric("numbers", "numbers sent to each neighbor per step", "numbers per neighbor and step", spare=1),
         Metric("trust", "weight of the collaborative estimates, on average over agents, where a guard sets it",
-               "weight of the collaborative estimate", shown=True),
+               "weight of the collaborative estimate", shown=2),
         Metric("local_mse", "mean squared error of the agents' own means", "mean squared error of local means",
-               of_run=True, shown=True),
+               of_run=True, shown=1),
         Metric("local_error_rate", "share of agents whose own mean is off by more than the tolerance",
                "share of local means beyond the tolerance", of_run=True, spare=1),
         Metric("oracle_mse", "mean squared error of the means of the true classes",
-               "mean squared error of the oracle", of_run=True, shown=True, spare=1),
+               "mean squared error of the oracle", of_run=True, shown=1, spare=1),
     )
 }  # fmt: skip
 """What a trace records at a step, by name. Errors are NaN where the true means are not known, shares of edges where the

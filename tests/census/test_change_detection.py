@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import colme
-from colme.census.change_detection import ChangeDetector
+from colme.census.array import ChangeDetector
 from colme.errors import MethodError
 from colme.sim.prepare import prepare_run
 from tests.reference.census import WatchedAgent

@@ -297,5 +297,5 @@ def test_check_method_says_what_an_agent_does_wrong(kind: type[Agent], sentence:
 
 
 def test_check_method_says_that_a_state_does_not_call_its_parent() -> None:
-    with pytest.raises(AssertionError, match=r"ForgetfulState has no 'world'.*Call super\(\).__init__\(\.\.\.\) first"):
+    with pytest.raises(AssertionError, match=r"ForgetfulState has no 'edges'.*Call super\(\).__init__\(\.\.\.\) first"):
         check_method(ForgetfulArray())

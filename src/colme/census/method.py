@@ -19,7 +19,7 @@ sigma is not known, agents also average their sample variances (in the first cen
 its own by the average one. If it is known, they check it: they average s^2 / sigma^2, and where that is clearly not 1,
 they multiply sigma^2 by it. Where sample variances depend on the mean, so does s^2 in (4) and (5).
 
-`schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5), `sample_variance` and
+`Schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5), `sample_variance` and
 `variance_function` s^2; docs/census.md has the derivation and the limits.
 """
 
@@ -32,16 +32,52 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.array import CensusState
-from colme.census.change_detection import ChangeDetector
+from colme.census.array import CensusState, ChangeDetector
 from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, bin_means, sum_by_code
 from colme.census.posterior import FittedMixtures, posteriors
 from colme.census.sample_variance import SamplingNoise
-from colme.census.schedule import Schedule
 from colme.errors import MethodError, one_of, positive
+from colme.gossip import Gossip
 from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
+
+
+class Schedule(NamedTuple):
+    """When a census starts, and how many rounds of gossip it takes. All of it follows from the number of agents, the
+    graph and the step, so agents need not agree on it by messages."""
+
+    gossip: Gossip
+    refresh: float
+    sigma: Any
+    """The standard deviation of samples, one number or one per agent. None: not known."""
+
+    def agents_heard(self, rounds: int, heard: Any) -> Any:
+        """Agents heard after so many rounds, at most those reached; `heard` after 1, 2, .. rounds
+        (`colme.gossip.agents_heard`), None: all that are reached."""
+        reached = self.gossip.agents_reached(rounds)
+        return reached if heard is None else np.minimum(reached, heard[min(rounds, len(heard)) - 1])
+
+    def part_heard(self, rounds: int, heard: Any) -> Any:
+        """Agents heard, as a part of those reached."""
+        return self.agents_heard(rounds, heard) / self.gossip.agents_reached(rounds)
+
+    def starts(self, t: int, last: int) -> bool:
+        """Whether a new census starts at step t, if the last one started at step `last` (0: there was none)."""
+        return t >= self.refresh * last and (t > 1 or self.sigma is not None)
+
+    def checks_variances(self, t: int, last: int) -> bool:
+        """Whether agents check their variances in a census that starts at step t: when t has passed a power of two, and
+        in the first census of means."""
+        return t.bit_length() > last.bit_length() or not self.bins_means(last)
+
+    def rounds_at(self, t: int) -> int:
+        """Rounds of a census that starts at step t."""
+        return self.gossip.rounds_from(t) if self.bins_means(t) else 1
+
+    def bins_means(self, t: int) -> bool:
+        """Whether a census that starts at step t bins means. If sigma is not known, the first averages variances."""
+        return t > 2 or self.sigma is not None
 
 
 class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
@@ -125,6 +161,17 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
+    def schedule(self, n_agents: int, n_edges: int, auto_step: float, sigma: Any) -> Schedule:
+        """The schedule on a graph; `auto_step`: the largest stable step of consensus, 1 / r if regular."""
+        sigma = self.sigma if self.sigma is not None else sigma
+        if self.restart and sigma is None:
+            raise MethodError(
+                "restart=True where sigma is not known: detecting a change requires a known sigma. "
+                "Try sigma=... in the method or recording."
+            )
+        gossip = Gossip.of(n_agents, n_edges, auto_step, self.rounds)
+        return Schedule(gossip, self.refresh, None if self.estimate_sigma else sigma)
+
     def start(self, world: World, graph: Graph) -> State:
         return CensusState(self, world, graph)
 
@@ -150,7 +197,7 @@ class CensusAgent(Agent):
     def __init__(self, method: Census, place: Place):
         super().__init__(place)
         self.neighbors = list(place.neighbors)
-        self.schedule = Schedule.of(method, place.n_agents, place.n_edges, place.auto_step, place.sigma)
+        self.schedule = method.schedule(place.n_agents, place.n_edges, place.auto_step, place.sigma)
         self.unit = place.unit if self.schedule.sigma is not None else 1.0
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.census.histogram import ballots_in, clip_masses
-from colme.census.method import Census, CensusAgent, HistogramMessage
+from colme.census.method import Census, CensusAgent, HistogramMessage, Schedule
 from colme.census.posterior import FittedMixtures, posterior_interval
-from colme.census.schedule import Schedule
 from colme.method import Place, Round
 from colme.node.messages.wire import LARGEST
 from colme.node.rounds import NumberedRounds

@@ -28,7 +28,7 @@ _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
 _LATER = ("n_groups", "coverage", "numbers", "trust")
 """Metrics that traces of 0.3.0 or 0.7.0 lack."""
-_SHOWN = tuple(name for name, metric in METRICS.items() if metric.shown)
+_SHOWN = tuple(name for rank in (1, 2) for name, metric in METRICS.items() if metric.shown == rank)
 """Metrics in the table of a notebook."""
 _MOST_ROWS = 20
 """Methods in the table of a notebook."""
