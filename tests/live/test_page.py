@@ -79,6 +79,7 @@ def n_frames() -> int:
     return len(frame_steps(STEPS, 40))
 
 
+@pytest.mark.slow
 def test_frames_have_the_numbers_of_the_trace(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     steps = ask(browser, "return view.film.frames.map(frame => frame.t)")
@@ -97,6 +98,7 @@ def test_frames_have_the_numbers_of_the_trace(browser: Any, path: Path, n_frames
             assert metrics[name] == getattr(trace, name)[-1]
 
 
+@pytest.mark.slow
 def test_an_agent_is_described_as_in_the_trace(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     trace = colme.simulate(METHOD, SCENARIO, degree=6, steps=STEPS, seed=3)
@@ -123,6 +125,7 @@ def _place(graph: colme.Graph) -> Any:
     return Place(agent=0, neighbors=(), n_agents=300, n_edges=900, auto_step=0.1, sigma=0.7, max_degree=6)
 
 
+@pytest.mark.slow
 def test_edges_that_are_drawn_are_those_that_are_left(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     steps = frame_steps(STEPS, 40).tolist()
@@ -133,6 +136,21 @@ def test_edges_that_are_drawn_are_those_that_are_left(browser: Any, path: Path, 
         assert alive == [sorted(map(int, trace.final.graph.neighbors(a))) for a in range(300)]
 
 
+@pytest.mark.slow
+def test_the_sentence_and_the_clock_tell_the_same_moment_while_it_plays(
+    browser: Any, path: Path, n_frames: int
+) -> None:
+    opened(browser, path, n_frames)
+    pairs = browser.execute_async_script(
+        f"{VIEW} const done = arguments[0], seen = []; view.play(); const look = () => {{ "
+        "seen.push([view.clock.textContent, view.summary.textContent]); "
+        "if (view.playing && seen.length < 40) requestAnimationFrame(look); else done(seen); }; look();"
+    )
+    assert len({clock for clock, _ in pairs}) > 1
+    assert all(sentence.startswith(f"At {clock}.") for clock, sentence in pairs)
+
+
+@pytest.mark.slow
 def test_the_keyboard_moves_through_time(browser: Any, path: Path, n_frames: int) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -153,6 +171,7 @@ def test_the_keyboard_moves_through_time(browser: Any, path: Path, n_frames: int
     assert ask(browser, "return [view.selected, view.speed]") == [-1, 2]
 
 
+@pytest.mark.slow
 def test_the_controls_do_what_they_say(browser: Any, path: Path, n_frames: int) -> None:
     from selenium.webdriver.support.ui import Select
 
@@ -178,6 +197,7 @@ def test_the_controls_do_what_they_say(browser: Any, path: Path, n_frames: int) 
     assert "no agent “nobody”" in find(".colme-status").text
 
 
+@pytest.mark.slow
 def test_pointing_at_an_agent_describes_it(browser: Any, path: Path, n_frames: int) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 
@@ -222,6 +242,7 @@ def test_nothing_is_asked_for_and_nothing_is_wrong(browser: Any, path: Path, n_f
     assert complaints(browser) == []
 
 
+@pytest.mark.slow
 def test_the_policy_of_the_page_lets_nothing_else_run_or_load(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     complaints(browser)
@@ -236,6 +257,7 @@ def test_the_policy_of_the_page_lets_nothing_else_run_or_load(browser: Any, path
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (700, True), (390, False)])
+@pytest.mark.slow
 def test_the_page_fits_the_window(browser: Any, path: Path, n_frames: int, width: int, dark: bool) -> None:
     opened(browser, path, n_frames)
     resize(browser, width, dark=dark)
@@ -246,6 +268,7 @@ def test_the_page_fits_the_window(browser: Any, path: Path, n_frames: int, width
     assert (paper == "rgb(18, 22, 28)") is dark
 
 
+@pytest.mark.slow
 def test_pictures_are_not_blank(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     ask(browser, "view.seek(view.last)")
@@ -258,6 +281,7 @@ def test_pictures_are_not_blank(browser: Any, path: Path, n_frames: int) -> None
         assert colors > 20
 
 
+@pytest.mark.slow
 def test_what_a_screen_reader_hears(browser: Any, path: Path, n_frames: int) -> None:
     opened(browser, path, n_frames)
     ask(browser, "view.seek(view.last)")
@@ -275,6 +299,7 @@ def test_what_a_screen_reader_hears(browser: Any, path: Path, n_frames: int) -> 
 
 
 @pytest.mark.parametrize("offset", [1013.0, 1e9])
+@pytest.mark.slow
 def test_numbers_that_differ_little_are_written_apart(browser: Any, tmp_path: Path, offset: float) -> None:
     near = colme.Scenario(n_agents=40, means=(offset, offset + 1), sigma=0.3)
     opened(
@@ -292,6 +317,7 @@ def test_numbers_that_differ_little_are_written_apart(browser: Any, tmp_path: Pa
     assert offset - 1 < low < high < offset + 2
 
 
+@pytest.mark.slow
 def test_a_run_without_edges_between_classes_says_nothing_of_them(browser: Any, tmp_path: Path) -> None:
     alike = colme.Scenario(n_agents=40, means=(1.0,), sigma=0.3)
     opened(
@@ -302,6 +328,7 @@ def test_a_run_without_edges_between_classes_says_nothing_of_them(browser: Any, 
     assert "between classes" not in browser.find_element("css selector", ".colme-summary").text
 
 
+@pytest.mark.slow
 def test_a_scenario_whose_means_move_shows_the_new_ones(browser: Any, tmp_path: Path) -> None:
     moving = colme.Scenario(
         n_agents=40, means=(0.0, 1.0), sigma=0.5, shift_step=50, shift_means=(2.0, 3.0), skip_rate=0.2
@@ -320,6 +347,7 @@ def test_a_scenario_whose_means_move_shows_the_new_ones(browser: Any, tmp_path: 
     assert low < read(rows["estimate"]) < high
 
 
+@pytest.mark.slow
 def test_many_agents_are_drawn_as_a_density_of_all(browser: Any, tmp_path: Path) -> None:
     many = colme.Scenario(n_agents=100_000, means=(0.0, 1.0), sigma=0.5)
     feed = SimulationFeed([METHOD], many, frame_steps(30, 10), degree=6)
@@ -334,6 +362,7 @@ def test_many_agents_are_drawn_as_a_density_of_all(browser: Any, tmp_path: Path)
                                               "p.pen.fillText = write; return said")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_five_thousand_agents_play_smoothly(browser: Any, tmp_path: Path) -> None:
     """The rate itself is measured by benchmarks/live.py; here it must only not be a slide show."""
     paper = colme.Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0)
@@ -364,6 +393,7 @@ def hostile_messages(names: tuple[str, ...]) -> Iterator[bytes]:
     yield end()
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
     complaints(browser)
     opened(browser, write_page(tmp_path / "p.html", hostile_messages(HOSTILE), title=HOSTILE[0]), 5)
@@ -380,6 +410,7 @@ def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
     assert ask(browser, "return document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_a_damaged_recording_is_said_to_be_damaged(browser: Any, path: Path, tmp_path: Path) -> None:
     html = path.read_text()
     data = re.search(r'id="recording">([^<]*)<', html)

@@ -24,6 +24,8 @@ VIEW = "const view = document.querySelector('.colme-live').colme;"
 STATUS = "document.querySelector('.colme-status').textContent"
 HOSTILE = "</script><img src=x onerror=document.body.innerHTML='taken'>"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

@@ -27,6 +27,8 @@ const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 """
 VIEW = "const view = window.root.firstChild.colme;"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

@@ -133,7 +133,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _extra_of(module: str) -> str | None:
     """The extra that brings a module, if one does."""
-    from colme.lab.doctor import EXTRAS
+    from colme.lab.doctor import extras
 
     package = module.partition(".")[0]
-    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+    return next((extra for extra, packages in extras().items() if package in packages), None)

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 import colme
 from colme._core import jit
@@ -27,18 +30,8 @@ from colme.lockstep import lockstep
 from colme.method import Method
 from colme.methods import METHODS, ColME
 from colme.sim.simulation import available_cores
+from colme.support.tables import csv_of
 
-EXTRAS = {
-    "data": ("narwhals", "pyarrow", "scipy"),
-    "excel": ("python-calamine",),
-    "lab": ("joblib", "matplotlib", "networkx", "pandas", "pyarrow", "scipy", "tomli-w", "xarray"),
-    "graph": ("networkx",),
-    "node": ("cryptography", "eclipse-zenoh", "tomli-w"),
-    "mpi": ("mpi4py", "mpich"),
-    "mqtt": ("paho-mqtt",),
-    "notebook": ("anywidget",),
-    "sklearn": ("narwhals", "pyarrow", "scikit-learn", "scipy"),
-}
 FEW, STEPS = 120, 40
 """Agents and samples of each with which kernels are compiled ahead: enough for a census to vote and find two groups."""
 ROOM = 1 << 30
@@ -59,10 +52,19 @@ def examine(results: str = "results") -> list[Finding]:
     """All checks."""
     findings = [Finding("colme", colme.__version__), Finding("python", platform.python_version())]
     findings += [Finding(package, _version(package) or "missing") for package in ("numpy", "msgspec", "click", "rich")]
-    findings.append(_numba())
-    findings += [_extra(extra, packages) for extra, packages in EXTRAS.items()]
-    findings += [_kernels(), _speed(), _threads(), _folder("results", Path(results)), _terminal()]
-    return findings
+    findings += [_numba(), *(_extra(extra, packages) for extra, packages in extras().items())]
+    findings += [_kernels(), _speed(), _cores(), _folder(Path(results))]
+    terminal = "a terminal" if sys.stderr.isatty() else "no terminal"
+    return [*findings, Finding("terminal", f"{sys.stdout.encoding}, {terminal}")]
+
+
+def extras() -> dict[str, list[str]]:
+    """Extra -> the packages that it installs, as the installed colme declares them."""
+    found: dict[str, list[str]] = {}
+    for requirement in metadata.requires("colme") or ():
+        if match := re.match(r"([\w.-]+).*extra == '(\w+)'", requirement):
+            found.setdefault(match[2], []).append(match[1])
+    return {extra: packages for extra, packages in found.items() if extra not in ("all", "examples")}
 
 
 def _version(package: str) -> str | None:
@@ -83,7 +85,7 @@ def _numba() -> Finding:
     return Finding("numba", version or "missing", False, "pip install numba: runs are 1000 times slower.")
 
 
-def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
+def _extra(extra: str, packages: list[str]) -> Finding:
     missing = [package for package in packages if _version(package) is None]
     if missing:
         return Finding(f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: {install_command(extra)}")
@@ -105,44 +107,33 @@ def _kernels() -> Finding:
 
 def _speed() -> Finding:
     """A short simulation: whether it works, and how fast (the best of three)."""
-    import time
-
-    scenario = colme.Scenario(n_agents=1000, means=(0.0, 1.0))
-    method = colme.CLColME()
-    colme.simulate(method, scenario, steps=50)
-    times = []
+    scenario, times = colme.Scenario(n_agents=1000, means=(0.0, 1.0)), []
+    colme.simulate(colme.CLColME(), scenario, steps=50)
     for _ in range(3):
         started = time.perf_counter()
-        trace = colme.simulate(method, scenario, steps=500)
+        trace = colme.simulate(colme.CLColME(), scenario, steps=500)
         times.append(time.perf_counter() - started)
     fine = bool(trace.mse[-1] < trace.local_mse[-1])
     remedy = "" if fine else "Collaboration did not help on a simple scenario: please report this."
     return Finding("simulation", f"{min(times) / 500 / 1000 * 1e9:.0f} ns per agent and step", fine, remedy)
 
 
-def _threads() -> Finding:
+def _cores() -> Finding:
     cores, all_cores = available_cores(), os.cpu_count() or 1
-    limited = "" if cores == all_cores else f" of {all_cores}"
-    return Finding("cores", f"{cores}{limited}; each run uses one")
+    return Finding("cores", f"{cores}{'' if cores == all_cores else f' of {all_cores}'}; each run uses one")
 
 
-def _folder(name: str, path: Path) -> Finding:
-    """Whether the folder is writable and has room; a folder that does not exist is not created."""
-    existing = path.resolve()
-    while not existing.exists():
-        existing = existing.parent
+def _folder(path: Path) -> Finding:
+    """Whether the folder of results is writable and has room; a folder that does not exist is not created."""
+    existing = next(each for each in (path.resolve(), *path.resolve().parents) if each.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        return Finding(f"folder {name}", f"{path}: {error.strerror}", False, "Choose another with --results.")
+        return Finding("folder results", f"{path}: {error.strerror}", False, "Choose another with --results.")
     free = shutil.disk_usage(existing).free
     if free < ROOM:
-        return Finding(f"folder {name}", f"{path}: {free / 1e9:.1f} GB free", False, "Make room, or use --results.")
-    return Finding(f"folder {name}", f"{path}: writable, {free / 1e9:.0f} GB free")
-
-
-def _terminal() -> Finding:
-    return Finding("terminal", f"{sys.stdout.encoding}, {'a terminal' if sys.stderr.isatty() else 'no terminal'}")
+        return Finding("folder results", f"{path}: {free / 1e9:.1f} GB free", False, "Make room, or use --results.")
+    return Finding("folder results", f"{path}: writable, {free / 1e9:.0f} GB free")
 
 
 def compile_kernels(progress: Callable[[str], None] = lambda what: None) -> int:
@@ -151,33 +142,23 @@ def compile_kernels(progress: Callable[[str], None] = lambda what: None) -> int:
 
     What an extra is missing for is left out."""
     before = jit.n_compiled()
-    for name, run in _common_calls().items():
+    calls: dict[str, Callable[[], object]] = {f"simulate {each!r}": partial(_simulate, each) for each in _methods()}
+    calls["estimate"] = _estimate
+    for method in (colme.Census(guard=True), colme.CLColME()):
+        calls[f"learn online with {method!r}"] = partial(_learn, method)
+        calls[f"node with {method!r}"] = partial(_exchange, method)
+    for name, run in calls.items():
         progress(name)
         with contextlib.suppress(MissingExtra):
             run()
     return jit.n_compiled() - before
 
 
-def _common_calls() -> dict[str, Callable[[], object]]:
-    """What to run, by name."""
-    calls: dict[str, Callable[[], object]] = {}
-    for method in _methods():
-        calls[f"simulate {method!r}"] = functools.partial(_simulate, method)
-    calls["estimate"] = _estimate
-    for method in (colme.Census(guard=True), colme.CLColME()):
-        calls[f"learn online with {method!r}"] = functools.partial(_learn, method)
-        calls[f"node with {method!r}"] = functools.partial(_exchange, method)
-    return calls
-
-
 def _methods() -> list[Method]:
     """Every method as it is by default, and with the other choice of a guard, where there is one."""
-    methods: list[Method] = []
-    for each in METHODS:
-        methods.append(each())
-        if hasattr(methods[-1], "guard") and each is not ColME:  # whose agents cannot have one
-            methods.append(each(guard=not methods[-1].guard))
-    return methods
+    methods: list[Method] = [each() for each in METHODS]
+    guarded = [each for each in methods if hasattr(each, "guard") and not isinstance(each, ColME)]  # which has none
+    return methods + [replace(each, guard=not each.guard) for each in guarded]
 
 
 def _simulate(method: Method) -> None:
@@ -197,10 +178,9 @@ def _estimate() -> None:
     table = _table()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "table.csv"
-        rows = (f"a{a},{x},{t}\n" for a, x, t in zip(*table.values(), strict=True))
-        file.write_text("agent,value,time\n" + "".join(rows))
-        colme.estimate(file, agent="agent", value="value")
-        colme.estimate(file, agent="agent", value="value", time="time")
+        file.write_bytes(csv_of(table | {"agent": [f"a{a}" for a in table["agent"]]}))
+        for times in (None, "time"):
+            colme.estimate(file, agent="agent", value="value", time=times)
     colme.estimate(table, agent="agent", value="value")
 
 

@@ -1232,7 +1232,7 @@ class View {
       this.position += since * FRAMES_PER_SECOND * this.speed;
       if (this.position >= this.last) {
         this.position = this.last;
-        if (this.feed.live) this.following = true; else { this.playing = false; this.describe(); }
+        if (this.feed.live) this.following = true; else this.playing = false;
         this.label();
       }
       this.dirty = true;
@@ -1248,16 +1248,11 @@ class View {
   render() {
     const moving = this.playing;
     if (this.dirty) {
-      if (moving && this.told - (this.described ?? 0) > 250) { this.described = this.told; this.describe(); }
+      if (this.described !== this.current) this.describe();
       for (const cloud of this.clouds) cloud.draw(this.position);
       this.curvesFigure.hidden = !this.curves.known;
       if (!this.curvesFigure.hidden) { this.curves.fit(); this.curves.draw(this.position); }
       this.scrubber.value = this.position;
-      const time = timeOf(this.film.start, this.current.t);
-      if (this.clock.textContent !== time) {
-        this.clock.textContent = time;
-        this.scrubber.setAttribute("aria-valuetext", time);
-      }
       this.showAgent();
       this.showRows();
       this.dirty = false;
@@ -1350,10 +1345,13 @@ class View {
       this.table.append(element("p", { text: `${MOST_ROWS} of ${rows.length} agents are listed.` }));
     }
   }
-  describe() {  // the moment in a sentence, also for screen readers
+  describe() {  // the moment on the clock and in a sentence, also for screen readers
     if (!this.film.frames.length) return;
-    const frame = this.current, { start } = this.film;
-    const when = `${start.unit === "step" ? "At" : "After"} ${timeOf(start, frame.t)}`;
+    const frame = this.current, { start } = this.film, time = timeOf(start, frame.t);
+    this.described = frame;
+    this.clock.textContent = time;
+    this.scrubber.setAttribute("aria-valuetext", time);
+    const when = `${start.unit === "step" ? "At" : "After"} ${time}`;
     const words = frame.panels.map((panel, k) => {
       const m = panel.metrics || {}, label = clean(start.panels[k].label, 40), found = [];
       if (m.mse > 0 && m.local_mse > 0) {
