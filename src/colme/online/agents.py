@@ -44,8 +44,6 @@ _ASKED = 10_000
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
-SNAPSHOT = 6
-"""Columns of `snapshots`."""
 _EMPTY_NUMBERS = np.zeros(8, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
@@ -76,7 +74,7 @@ class AgentTable:
         self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
-        self.snapshots = np.empty((0, SNAPSHOT)) if votes else None
+        self.snapshots = np.empty((0, 6)) if votes else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,6 @@ from colme.online.kernel import (
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
-from colme.support.saved import from_arrays, to_arrays
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
@@ -63,6 +62,7 @@ Floats = NDArray[np.float64]
 class Rule:
     """Local: each agent on its own. The parent of the other rules."""
 
+    saved: ClassVar[tuple[str, ...]] = ("stops", "one_in", "guard")
     max_neighbors: int | None = None
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
@@ -181,19 +181,6 @@ class Rule:
     def update_radii(self) -> None:
         """Compute the radius that each agent tells its neighbors anew."""
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """What a saved file must hold beside the agents."""
-        return {"stops": self.stops, "one_in": self.one_in} | (
-            {} if self.guard is None else to_arrays(self.guard, "guard")
-        )
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Put back what `snapshot` returned. Files of 0.7 have neither votes nor a guard: the next event is a vote."""
-        if "stops" in arrays:
-            self.stops[:], self.one_in[:] = arrays["stops"], arrays["one_in"]
-            if self.guard is not None:
-                from_arrays(self.guard, "guard", arrays)
-
 
 class ConsensusRule(Rule):
     """CL-colME and C-colME: average with the neighbors whose intervals overlap."""
@@ -279,17 +266,10 @@ class ConsensusRule(Rule):
         return None if self.root is None else DifferenceTest(self.root, -2.0 * math.log(self._level))
 
 
-_IN_FILE = {
-    "weight": "share", "location": "place", "variance": "width", "n_components": "n_tribes",
-    "outlier_density": "stranger", "first_group": "first_group",
-}  # fmt: skip
-"""The arrays of the fitted mixture under their names in a file, which are those of version 0.5."""
-
-
 class CensusRule(Rule):
     """The census in one process: the histogram of all means is fitted anew at a vote, if the last fit is old."""
 
-    saved: ClassVar[tuple[str, ...]] = ("origin", "counted")
+    saved = (*Rule.saved, "origin", "counted", "noise", "mixture")
 
     def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
         if method.restart:
@@ -304,14 +284,14 @@ class CensusRule(Rule):
         self.renew()
 
     def renew(self) -> None:
-        self.fitted = FittedMixtures.none(1)
+        self.mixture = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
 
     def _variances(self, slots: Slots) -> Floats:
         """The variances of own means; infinite where nothing is known."""
         table, out = self.table, np.empty(len(slots))
         fill_variances(
-            table.agents, slots, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0], out
+            table.agents, slots, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0], out
         )  # fmt: skip
         return out
 
@@ -337,7 +317,7 @@ class CensusRule(Rule):
         codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
         counted = max(2, round(n * self.noise.part))
         # float32, as a simulation has it: the same compiled fit serves both
-        self.fitted = FittedMixtures.of_rows(
+        self.mixture = FittedMixtures.of_rows(
             masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
         )
 
@@ -345,7 +325,7 @@ class CensusRule(Rule):
         table, moments = self.table, np.zeros((2, 5))
         trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
         keep_posteriors(
-            table.agents, judges, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0],
+            table.agents, judges, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0],
             0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
         )  # fmt: skip
         if self.guard is not None:
@@ -353,8 +333,8 @@ class CensusRule(Rule):
 
     def _prior(self, variance: Floats) -> MixturePrior:
         """The prior of agents whose own means have these variances."""
-        has_prior = (variance > 0.0) & (variance < np.inf) & (self.fitted.n_components[0] > 0)
-        return self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
+        has_prior = (variance > 0.0) & (variance < np.inf) & (self.mixture.n_components[0] > 0)
+        return self.mixture.prior._replace(row=np.where(has_prior, 0, -1))
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
         variance = self._variances(slots)
@@ -398,20 +378,6 @@ class CensusRule(Rule):
         n = effective(rows[:, WEIGHT], rows[:, WEIGHT_2])
         freedom = np.maximum(self.noise.moderation + n - 1.0, 3.0)
         return np.asarray(freedom / (freedom - 2.0))
-
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        arrays = super().snapshot() | {name: getattr(self, name) for name in self.saved}
-        arrays |= to_arrays(self.noise, "noise")
-        return arrays | {in_file: getattr(self.fitted, name) for name, in_file in _IN_FILE.items()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super().restore(arrays)
-        if "noise.sums" in arrays:
-            from_arrays(self.noise, "noise", arrays)
-        for name in self.saved:
-            setattr(self, name, arrays[name])
-        for name, in_file in _IN_FILE.items():
-            setattr(self.fitted, name, arrays[in_file])
 
 
 def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | None) -> Rule:
