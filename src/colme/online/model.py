@@ -57,12 +57,10 @@ from colme.graphs import DEFAULT_DEGREE, Graph, from_edges
 from colme.method import named
 from colme.methods import Census, Method
 from colme.methods.registry import method_from, plain_form
-from colme.online.agents import AgentTable
-from colme.online.background import BackgroundVote
+from colme.online.agents import AgentTable, AgentView
 from colme.online.files import FORMAT, pack, unpack
 from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, first_backwards, learn_events
-from colme.online.rules import Rule, rule_of
-from colme.online.views import AgentView
+from colme.online.rules import BackgroundVote, Rule, rule_of
 from colme.scenario import check_seed
 from colme.support.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
 from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
