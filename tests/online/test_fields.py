@@ -1,23 +1,45 @@
-"""Every field of a method changes how the online model learns, or is refused in a sentence."""
+"""Every field of a method changes what the online model learns, or is refused in a sentence."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from colme import CollaborativeMean
 from colme.errors import MethodError
-from colme.methods import METHODS
-from colme.online.kernel import Parameters
+from colme.methods import METHODS, Method
 from tests.online.test_model import two_classes
 
-OTHER: dict[str, dict[str, Any]] = {
-    "delta": {"delta": 0.9}, "gamma": {"gamma": 0.3}, "level": {"level": "agent"}, "sigma": {"sigma": 3.0},
-    "bound": {"bound": "fourth-moment"}, "kurtosis": {"bound": "fourth-moment", "kurtosis": 9.0},
-    "width": {"bound": "hoeffding", "width": 9.0}, "cut": {"cut": "difference"}, "clock": {"clock": "own"},
-    "alpha": {"clock": "constant", "alpha": 0.5}, "step": {"step": 0.01}, "guard": {"guard": True},
-    "trusting": {"guard": True, "trusting": True}, "refresh": {"refresh": 3.0}, "restart": {"restart": True},
-    "estimate_sigma": {"estimate_sigma": True},
+VALUES: dict[str, tuple[dict[str, Any], Any]] = {
+    "guard": ({}, None), "cut": ({"sigma": 1.0}, "difference"), "delta": ({}, 0.9), "level": ({}, "agent"),
+    "gamma": ({}, 0.5), "sigma": ({}, 3.0), "bound": ({}, "fourth-moment"), "statistics": ({}, ("mean", "deviation")),
+    "kurtosis": ({"bound": "fourth-moment"}, 1.5), "width": ({"bound": "hoeffding", "width": 1.0}, 9.0),
+    "clock": ({}, "own"), "alpha": ({"clock": "constant", "alpha": 0.9}, 0.5), "step": ({}, 0.01),
+    "consensus": ({}, "flow"), "estimate_sigma": ({"sigma": 9.0}, True), "restart": ({}, True), "refresh": ({}, 30.0),
+    "rounds": ({}, 5), "fits": ({}, "own"),
 }  # fmt: skip
+"""For each field: what goes with it, and a value other than its default (None: the opposite)."""
+FIELDS = [(method, field) for method in METHODS if method().online_rule for field in msgspec.structs.fields(method)]
+
+
+def learned(method: Method) -> bytes:
+    model = CollaborativeMean(method, degree=4, level=0.5)
+    agent, value = two_classes(40, 1500)
+    model.learn_many(agent=agent, value=value)
+    columns = model.to_columns()
+    return b"".join(np.asarray(columns[name]).tobytes() for name in ("estimate", "lower", "upper", "group"))
+
+
+@pytest.mark.parametrize(("method", "field"), FIELDS, ids=lambda each: getattr(each, "__name__", None) or each.name)
+def test_a_field_matters_or_is_refused(method: type[Method], field: Any) -> None:
+    given, value = VALUES[field.name]
+    other = method(**given | {field.name: not field.default if value is None else value})
+    try:
+        found = learned(other)
+    except MethodError as error:
+        assert str(error).endswith(".") and ". " in str(error)
+        return
+    assert found != learned(method(**given))

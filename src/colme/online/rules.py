@@ -277,6 +277,12 @@ class CensusRule(Rule):
             raise MethodError(
                 "restart=True: there is no change detection event by event. Try half_life=..., which forgets."
             )
+        for name in ("rounds", "fits"):
+            if name in method.changed:
+                raise MethodError(
+                    f"{name}={getattr(method, name)!r}: all agents are in one process, so there is one exact census. "
+                    f"Leave {name} out."
+                )
         known = method.sigma if method.sigma is not None else sigma
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
