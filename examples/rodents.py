@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from held_out import compare, dataset, plot_held_out, show
+from held_out import adjusted_rand_index, compare, dataset, plot_held_out, show
 from numpy.typing import NDArray
 
 import colme
-from colme.data.held_out import adjusted_rand_index
 from colme.data.read.table import read_table
 from colme.lab import plots
 

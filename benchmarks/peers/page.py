@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.held_out import HELD_OUT
 from benchmarks.peers import rows
 from benchmarks.peers.estimators import PEERS
 from benchmarks.peers.jobs import BUDGET
@@ -15,7 +16,6 @@ from benchmarks.peers.scaling import LIMIT
 from benchmarks.peers.tables import IN_TIME, MADE, REAL, SHUFFLED
 from benchmarks.peers.trials import SMALL
 from benchmarks.report import DOCS, markdown
-from colme.data.held_out import HELD_OUT
 from colme.support.files import write_whole
 
 HEAD = """# Beside its peers
@@ -52,7 +52,7 @@ PROTOCOL = """## How it is measured
   peers. In time order: the first n samples, one split; colme is the one peer that is given the times.
 - **The noise of the target is taken out.** The mean of m held-out samples has variance s²/m around the agent's
   true mean. It is subtracted from each squared error, for all peers alike
-  ([`colme.data.held_out`](estimate.md#measured)). What is left is, on average, the squared error against the true
+  ([`benchmarks.held_out`](estimate.md#measured)). What is left is, on average, the squared error against the true
   mean.
 - **A ratio** is the sum over draws of a peer's errors by the sum of the local means' errors; below 1, it helps.
   In parentheses is its standard error, over seeds or, in time order, over agents, which is too small where agents

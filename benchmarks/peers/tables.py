@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.held_out import HELD_OUT
 from benchmarks.peers.estimators import Samples
 from benchmarks.peers.trials import Trial, trial_of
-from colme.data.held_out import HELD_OUT
 from colme.data.read.table import Table, read_table
 
 COUNTS = (3, 5, 10, 20, 50)

@@ -1,7 +1,7 @@
 """A trial: samples to learn from, and targets that estimates are scored on; how errors become ratios and verdicts.
 
 The target of a real agent is the mean of its held-out samples, which has a noise of its own of variance s^2 / m. As in
-`colme.data.held_out`, that variance is subtracted from every squared error, for all peers alike. What is left is the
+`benchmarks.held_out`, that variance is subtracted from every squared error, for all peers alike. What is left is the
 error against the true mean, on average; for a single agent it may be negative.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.held_out import split
 from benchmarks.peers.estimators import NORMAL, Estimates, Samples
-from colme.data.held_out import split
 from colme.data.read.table import Table
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from colme.data.fit.close import Close, fitted_spreads, spread_evidence
 from colme.data.fit.conjugate import ConjugateShrinkage
-from colme.data.fit.estimators import AgentStatistics, Shrinkage
+from colme.data.fit.estimators import AgentStatistics, Close, Shrinkage, fitted_spreads, spread_evidence
 from colme.data.fit.noise import measure_noise, t_quantile, trigamma
 from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior

@@ -102,8 +102,6 @@ def test_parts_that_do_not_fit_are_refused_in_a_sentence() -> None:
         merge_moments([])
     with pytest.raises(ColmeError, match="is not a table of moments"):
         merge_moments([one, pa.table({"agent": ["a"]})])
-    with pytest.raises(ColmeError, match="moments of version 9: this version of colme reads version 1"):
-        merge_moments([one, changed(one, version=9)])
     with pytest.raises(ColmeError, match=r"moments of value='x' and of value='w': parts must be of the same columns"):
         merge_moments([one, partial_moments(rows(), agent="agent", value="w")])
     with pytest.raises(ColmeError, match="the moments cannot be read"):

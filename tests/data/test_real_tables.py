@@ -1,4 +1,4 @@
-"""Real tables by the protocol of `colme.data.held_out`: aircraft (a continuum) and rodents (groups).
+"""Real tables by the protocol of `benchmarks.held_out`: aircraft (a continuum) and rodents (groups).
 
 Bounds are those that were promised, with few seeds here; docs/estimate.md has ten.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colme.data.held_out import score
+from benchmarks.held_out import score
 from colme.data.read.table import Names, Table
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from colme.data.fit import Candidate
 from colme.data.read.table import Names
-from colme.data.report.result import Candidate, Result
+from colme.data.report.result import Result
 from colme.errors import ColmeError
 from colme.lab import plots
 from colme.lab.pages.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page

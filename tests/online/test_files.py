@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -75,26 +72,6 @@ def test_an_empty_model(tmp_path: Path) -> None:
         assert again.estimate_ == {"a": 1.0}
 
 
-def test_a_torn_file_never_replaces_a_good_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "model.npz"
-    model = learned(CLColME())
-    model.save(path)
-    good = path.read_bytes()
-    model.learn_one("more", 1.0)
-
-    def full(*args: Any, **more: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    for name in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(files.os, name, full)
-            with pytest.raises(CheckpointError, match=r"No space left on device\. Choose a folder with room"):
-                model.save(path)
-        assert path.read_bytes() == good and os.listdir(tmp_path) == ["model.npz"]
-    with pytest.raises(CheckpointError, match="cannot write"):
-        model.save(tmp_path / "nowhere" / "model.npz")
-
-
 def test_killed_while_saving(tmp_path: Path) -> None:
     """A process that does nothing but save is killed at any moment: the file is always a whole one."""
     path = tmp_path / "model.npz"
@@ -135,7 +112,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
         try:
             assert_same(CollaborativeMean.load(torn), model)
         except CheckpointError as error:
-            assert "torn" in str(error) or "is needed" in str(error) or "not known" in str(error)
+            assert "torn" in str(error) or "is needed" in str(error) or "later version" in str(error)
             refused += 1
     assert refused >= 40  # most places matter
     for end in (0, 1, len(good) // 2, len(good) - 1):
@@ -144,48 +121,37 @@ def test_damage_is_found(tmp_path: Path) -> None:
             CollaborativeMean.load(torn)
 
 
-def test_foreign_and_newer_files(tmp_path: Path) -> None:
+LACKING = [
+    "numbers.count",
+    "roster",
+    "labels.order",
+    "labels.text",
+    "neighbors",
+    "rule.mixture.weight",
+    "method",
+    "fields",
+]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     with pytest.raises(CheckpointError, match="there is no file"):
-        CollaborativeMean.load(path)
-    path.write_text("agent,value\n")
-    with pytest.raises(CheckpointError, match="torn or is not a colme online file"):
         CollaborativeMean.load(path)
     scenario = colme.Scenario(n_agents=4, means=(0.0,), sigma=1.0)
     colme.simulate(Local(), scenario, degree=2, steps=2).save(path)
     with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme online 1' is needed"):
         CollaborativeMean.load(path)
-    files.write_arrays(path, "colme online 2", {}, {})
-    with pytest.raises(CheckpointError, match=r"'colme online 2' where .* is the newest .* Upgrade colme\."):
-        CollaborativeMean.load(path)
+    with pytest.raises(CheckpointError, match="cannot write"):
+        CollaborativeMean(Local()).save(tmp_path / "nowhere" / "model.npz")
 
 
-@pytest.mark.parametrize("lost", ["agents", "roster", "index", "label_text", "neighbors", "share", "seed", "method"])
+@pytest.mark.parametrize("lost", LACKING)
 def test_files_that_lack_something(lost: str, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    learned(Census() if lost == "share" else CLColME()).save(path)
+    learned(Census() if lost.startswith("rule") else CLColME()).save(path)
     head, arrays = files.read_arrays(path, "colme online 1")
     head.pop(lost, None)
     arrays.pop(lost, None)
     files.write_arrays(path, "colme online 1", head, arrays)
     with pytest.raises(CheckpointError, match=r"model.npz is torn: .* Delete it and start anew\."):
         CollaborativeMean.load(path)
-
-
-def test_a_method_from_the_future(tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    learned(Local()).save(path)
-    head, arrays = files.read_arrays(path, "colme online 1")
-    files.write_arrays(path, "colme online 1", head | {"method": {"method": "tomorrow"}}, arrays)
-    with pytest.raises(CheckpointError, match="has a method that is not known"):
-        CollaborativeMean.load(path)
-
-
-def test_the_file_is_plain(tmp_path: Path) -> None:
-    """A zip of NumPy arrays with a JSON head: no pickle, readable without colme."""
-    path = tmp_path / "model.npz"
-    learned(CLColME()).save(path)
-    with np.load(path, allow_pickle=False) as arrays:
-        head = json.loads(arrays["head"].tobytes())
-        assert head["format"] == "colme online 1" and arrays["agents"].shape[1] == 8
-    assert zipfile.ZipFile(path).testzip() is None

@@ -216,7 +216,7 @@ def test_a_checkpoint_of_another_recording_is_refused(tmp_path: Path, changes: d
 
 def test_a_saved_trace_is_no_checkpoint(tmp_path: Path) -> None:
     colme.simulate(CL, SCENARIO, steps=5).save(tmp_path / "run.npz")
-    with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme checkpoint 5' is needed"):
+    with pytest.raises(CheckpointError, match="holds 'colme trace 1' where 'colme checkpoint 1' is needed"):
         colme.simulate(CL, SCENARIO, steps=5, checkpoint=tmp_path / "run.npz")
 
 

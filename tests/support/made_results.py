@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from colme.data.fit import Candidate
 from colme.data.read.table import Names
-from colme.data.report.result import Candidate, Result, Summary
+from colme.data.report.result import Result, Summary
 
 SIGMA = 6.0
 PLACES = np.array([15.0, 21.0, 35.0])

@@ -3,7 +3,7 @@
     read     the table, wherever it is, as moments by agent              read/table.py, engines.py, summaries.py
     measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates       fit/estimators.py, close.py, mixture_estimator.py, overlaps.py, conjugate.py
+    fit      estimates       fit/estimators.py, mixture_estimator.py, overlaps.py, conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
     widen    intervals, by what held-out samples show                    fit/cross_validation.py, posterior.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from colme.confidence import check_probability
-from colme.data.fit.close import Close, spread_evidence
+from colme.data.fit import FLAGS
 from colme.data.fit.conjugate import ConjugateFit, ConjugateLocal, RateMixtureFit
 from colme.data.fit.cross_validation import (
     FEWEST,
@@ -40,7 +40,7 @@ from colme.data.fit.cross_validation import (
     statistics_of,
 )
 from colme.data.fit.diagnosis import Diagnosis, diagnose
-from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Estimator, Fit, LocalMean
+from colme.data.fit.estimators import ESTIMATORS, AgentStatistics, Close, Estimator, Fit, LocalMean, spread_evidence
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import LAWS
 from colme.data.fit.mixture_estimator import MixtureFit, mixture_fit
@@ -53,7 +53,7 @@ from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Table, read_moments, read_samples, unit_unknown
-from colme.data.report.result import FLAGS, Result, Summary
+from colme.data.report.result import Result, Summary
 from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 from colme.support.columns import as_time

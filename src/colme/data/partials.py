@@ -23,8 +23,9 @@ from colme.data.read.file_errors import damaged
 from colme.data.read.format import TableFormat
 from colme.data.read.table import Names, Progress, read_moments
 from colme.errors import DataError, shorten
+from colme.support.files import check_format
 
-VERSION = 1
+FORMAT = "colme moments 1"
 _KEY = b"colme.moments"
 _OURS = "colme_"
 """How the names of columns begin that do not identify the agent."""
@@ -34,7 +35,7 @@ _SUMS = ("n", "weight", "mean", "square")
 class _About(msgspec.Struct, frozen=True):
     """What the columns of a table of moments mean."""
 
-    version: int
+    format: str
     agent: tuple[str, ...]
     value: str
     weight: str | None
@@ -147,7 +148,7 @@ def as_table(moments: AgentMoments) -> Any:
         for k in range(N_FOLDS):
             columns[f"{_OURS}{name}_{k}"] = pa.array(getattr(moments.folds, name)[:, k])
     columns[f"{_OURS}low"], columns[f"{_OURS}high"] = pa.array(moments.low), pa.array(moments.high)
-    about = _About(VERSION, tuple(map(str, agent)), str(names.value), names.weight, moments.unit, moments.resolution,
+    about = _About(FORMAT, tuple(map(str, agent)), str(names.value), names.weight, moments.unit, moments.resolution,
                    moments.notes)  # fmt: skip
     return pa.table(columns).replace_schema_metadata({_KEY: msgspec.json.encode(about)})
 
@@ -206,13 +207,11 @@ def _about(table: Any) -> _About:
     if not is_moments(table):
         raise DataError(f"{shorten(table)} is not a table of moments. Make one with partial_moments (colme moments).")
     try:
-        about = msgspec.json.decode(table.schema.metadata[_KEY], type=_About)
+        about = msgspec.json.decode(table.schema.metadata[_KEY], type=dict[str, Any])
+        check_format("the table of moments", about.get("format"), FORMAT, DataError)
+        return msgspec.convert(about, _About)
     except (msgspec.DecodeError, RecursionError) as error:
         raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
-    if about.version != VERSION:
-        raise DataError(f"moments of version {about.version}: this version of colme reads version {VERSION}. Make them "
-                        "again with this version.")  # fmt: skip
-    return about
 
 
 def _folds(table: Any, name: str) -> NDArray[np.float64]:

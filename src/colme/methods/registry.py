@@ -35,6 +35,11 @@ def method_from(data: Any) -> Method:
     return msgspec.convert(data, known[str(tag)])
 
 
+def plain_form(method: Method) -> dict[str, Any]:
+    """What `method_from` takes: the tag and the fields that differ from their default."""
+    return {"method": method.__struct_config__.tag} | msgspec.to_builtins(method.changed)
+
+
 def methods_by_name(
     modules: Iterable[Path] = (), refusal: type[ColmeError] = ColmeError
 ) -> dict[str, tuple[type[Method], str | None]]:

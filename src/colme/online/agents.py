@@ -1,10 +1,13 @@
-"""The agents of an online model: their labels and rows, and how agents are added, forgotten and merged."""
+"""The agents of an online model: their labels and rows, how agents are added, forgotten and merged, and what is known
+about them by label."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from threading import RLock
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +40,15 @@ from colme.online.kernel import (
     unlink_all,
     unlink_pair,
 )
-from colme.support.columns import Label, Labels
+from colme.support.columns import Label, Labels, as_label
+
+T = TypeVar("T")
 
 _ASKED = 10_000
 """Labels that are searched for the nearest one to an unknown label."""
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
-SNAPSHOT = 6
-"""Columns of `snapshots`."""
 _EMPTY_NUMBERS = np.zeros(8, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
@@ -76,7 +79,7 @@ class AgentTable:
         self.numbers = np.empty((0, 8), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
-        self.snapshots = np.empty((0, SNAPSHOT)) if votes else None
+        self.snapshots = np.empty((0, 6)) if votes else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -259,6 +262,61 @@ class AgentTable:
         here = self.present
         self.agents[here, STAMP] = self.numbers[here, CUT] = self.counters[LAST_CUT] = self.counters[EVENTS]
         self.numbers[here, RESTART] = np.maximum(self.numbers[here, COUNT] + 1, START)
+
+
+class AgentView(Mapping[Label, T]):
+    """A read-only mapping from labels to answers, always up to date. One agent is looked up alone; `items` and `values`
+    compute all at once."""
+
+    def __init__(self, table: Callable[[], AgentTable], lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
+        """`table` returns the agents as of now; `answer` what is asked about the agents in these slots."""
+        self._table, self._lock, self._answer = table, lock, answer
+
+    def __getitem__(self, agent: Any) -> T:
+        with self._lock:
+            return self._answer(np.array([self._table().slot(as_label(agent))]))[0]
+
+    def __contains__(self, agent: object) -> bool:
+        with self._lock:
+            return self._table().index.get(agent) is not None  # type: ignore[call-overload]
+
+    def __len__(self) -> int:
+        return self._table().n_agents
+
+    def __iter__(self) -> Iterator[Label]:
+        with self._lock:
+            table = self._table()
+            return iter(table.labels_of(table.present))
+
+    def items(self) -> ItemsView[Label, T]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[T]:
+        return _Values(self)
+
+    def everything(self) -> list[tuple[Label, T]]:
+        """All items, as of now."""
+        with self._lock:
+            table = self._table()
+            present = table.present.copy()
+            return list(zip(table.labels_of(present), self._answer(present), strict=True))
+
+    def __repr__(self) -> str:
+        return repr(dict(self.everything()))
+
+
+class _Items(ItemsView[Label, T]):
+    _mapping: AgentView[T]
+
+    def __iter__(self) -> Iterator[tuple[Label, T]]:
+        return iter(self._mapping.everything())
+
+
+class _Values(ValuesView[T]):
+    _mapping: AgentView[T]
+
+    def __iter__(self) -> Iterator[T]:
+        return (value for _, value in self._mapping.everything())
 
 
 def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -> NDArray[np.float64]:

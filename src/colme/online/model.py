@@ -44,32 +44,29 @@ import copy
 import math
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.random import key_of
 from colme.confidence import check_probability
-from colme.errors import CheckpointError, MethodError, RunError, SampleError, positive, shorten, whole
+from colme.errors import MethodError, RunError, SampleError, positive, shorten, whole
 from colme.graphs import DEFAULT_DEGREE, Graph, from_edges
 from colme.method import named
 from colme.methods import Census, Method
-from colme.online.agents import AgentTable
-from colme.online.background import BackgroundVote
-from colme.online.files import FORMAT, method_of, pack, unpack
-from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, Parameters, first_backwards, learn_events
-from colme.online.rules import Rule, rule_of
-from colme.online.views import AgentView
+from colme.methods.registry import method_from, plain_form
+from colme.online.agents import AgentTable, AgentView
+from colme.online.files import FORMAT, pack, unpack
+from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, first_backwards, learn_events
+from colme.online.rules import BackgroundVote, Rule, rule_of
 from colme.scenario import check_seed
 from colme.support.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
-from colme.support.files import read_arrays, write_arrays
+from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
+from colme.support.saved import from_arrays, to_arrays
 from colme.support.tables import html_fragment, html_table, interval, number
 
-_FIELDS = ("degree", "sigma", "half_life", "level", "max_agents", "seed")
 _MOST_WAITING = 256
 """Events of learn_one that are learned together, at most: they take less than a millisecond."""
 _PLAIN = 1e100
@@ -171,10 +168,13 @@ class CollaborativeMean:
         return self._agents
 
     def __repr__(self) -> str:
-        told = {"degree": 10, "sigma": None, "half_life": None, "level": 0.9, "max_agents": None, "seed": 0,
-                "background": False}  # fmt: skip
-        fields = [f"{name}={getattr(self, name)!r}" for name, usual in told.items() if getattr(self, name) != usual]
+        fields = [f"{name}={value!r}" for name, value in self._changed().items()]
         return f"CollaborativeMean({', '.join([repr(self.method), *fields])})"
+
+    def _changed(self) -> dict[str, Any]:
+        """The arguments, besides method and graph, that differ from their default."""
+        usual = CollaborativeMean.__init__.__kwdefaults__ or {}
+        return {name: getattr(self, name) for name in usual if name != "graph" and getattr(self, name) != usual[name]}
 
     # learning
 
@@ -361,7 +361,7 @@ class CollaborativeMean:
         """
         if not isinstance(other, CollaborativeMean) or other is self:
             raise RunError(f"cannot merge {shorten(other)}: it must be another CollaborativeMean. Try one from load().")
-        for name in ("method", *_FIELDS[:3], "has_graph"):
+        for name in ("method", "degree", "sigma", "half_life", "has_graph"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
                 raise RunError(f"cannot merge: {name} is {ours!r} here and {theirs!r} there, it must be the same. Make "
@@ -535,33 +535,25 @@ class CollaborativeMean:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             self.wait()
-            head = {name: getattr(self, name) for name in _FIELDS}
-            head |= {"method": msgspec.to_builtins(self.method), "given": self.has_graph}
-            head |= {"parameters": self._rule.parameters._asdict()}
-            arrays = pack(self._table) | self._rule.snapshot()
-            write_arrays(path, FORMAT, head, arrays)
+            head = {"method": plain_form(self.method), "fields": self._changed()}
+            if self.has_graph:  # which decided these parameters
+                usual = rule_of(self.method, self.sigma, self.degree, None).parameters._asdict()
+                decided = self._rule.parameters._asdict().items()
+                head["graph"] = {name: value for name, value in decided if value != usual[name]}
+            write_arrays(path, FORMAT, head, pack(self._table) | to_arrays(self._rule, "rule"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CollaborativeMean:
         """A saved model: what it learns from now on has the same bits as if it had never been saved."""
         head, arrays = read_arrays(path, FORMAT)
-        where = Path(path)
-        try:
-            fields = {name: head[name] for name in _FIELDS}
-            method, given = head["method"], head["given"]
-            parameters = Parameters(*head["law"]) if "law" in head else Parameters(**head["parameters"])  # law: 0.6.0
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
-        model = cls(method_of(method, where), **fields)
-        rule, table = model._rule, model._table
-        model.has_graph, rule.parameters = given, parameters
-        if table.neighbors is not None and "neighbors" in arrays:
-            table.neighbors = np.empty((0, arrays["neighbors"].shape[1]), np.int32)
-        unpack(table, arrays, where)
-        try:
-            rule.restore(arrays)
-        except KeyError as error:
-            raise CheckpointError(f"{where.name} is torn: it has no {error}. Delete it and start anew.") from None
+        with nothing_missing(path):
+            method, fields, graph = head["method"], head["fields"], head.get("graph")
+            with names_known(path):
+                model = cls(method_from(method), **fields)
+                model.has_graph = graph is not None
+                model._rule.parameters = model._rule.parameters._replace(**graph or {})
+            unpack(model._table, arrays)
+            from_arrays(model._rule, "rule", arrays)
         return model
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import math
 from statistics import NormalDist
-from typing import Any, ClassVar
+from threading import Thread
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,6 @@ from colme.online.kernel import (
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
-from colme.support.saved import from_arrays, to_arrays
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
@@ -63,6 +63,7 @@ Floats = NDArray[np.float64]
 class Rule:
     """Local: each agent on its own. The parent of the other rules."""
 
+    saved: ClassVar[tuple[str, ...]] = ("stops", "one_in", "guard")
     max_neighbors: int | None = None
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
@@ -182,19 +183,6 @@ class Rule:
     def update_radii(self) -> None:
         """Compute the radius that each agent tells its neighbors anew."""
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """What a saved file must hold beside the agents."""
-        return {"stops": self.stops, "one_in": self.one_in} | (
-            {} if self.guard is None else to_arrays(self.guard, "guard")
-        )
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Put back what `snapshot` returned. Files of 0.7 have neither votes nor a guard: the next event is a vote."""
-        if "stops" in arrays:
-            self.stops[:], self.one_in[:] = arrays["stops"], arrays["one_in"]
-            if self.guard is not None:
-                from_arrays(self.guard, "guard", arrays)
-
 
 class ConsensusRule(Rule):
     """CL-colME and C-colME: average with the neighbors whose intervals overlap."""
@@ -282,23 +270,22 @@ class ConsensusRule(Rule):
         return None if self.root is None else DifferenceTest(self.root, -2.0 * math.log(self._level))
 
 
-_IN_FILE = {
-    "weight": "share", "location": "place", "variance": "width", "n_components": "n_tribes",
-    "outlier_density": "stranger", "first_group": "first_group",
-}  # fmt: skip
-"""The arrays of the fitted mixture under their names in a file, which are those of version 0.5."""
-
-
 class CensusRule(Rule):
     """The census in one process: the histogram of all means is fitted anew at a vote, if the last fit is old."""
 
-    saved: ClassVar[tuple[str, ...]] = ("origin", "counted")
+    saved = (*Rule.saved, "origin", "counted", "noise", "mixture")
 
     def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
         if method.restart:
             raise MethodError(
                 "restart=True: there is no change detection event by event. Try half_life=..., which forgets."
             )
+        for name in ("rounds", "fits"):
+            if name in method.changed:
+                raise MethodError(
+                    f"{name}={getattr(method, name)!r}: all agents are in one process, so there is one exact census. "
+                    f"Leave {name} out."
+                )
         known = method.sigma if method.sigma is not None else sigma
         super().__init__(method, None if method.estimate_sigma else known, degree, graph)
         self.refresh = method.refresh
@@ -307,14 +294,14 @@ class CensusRule(Rule):
         self.renew()
 
     def renew(self) -> None:
-        self.fitted = FittedMixtures.none(1)
+        self.mixture = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
 
     def _variances(self, slots: Slots) -> Floats:
         """The variances of own means; infinite where nothing is known."""
         table, out = self.table, np.empty(len(slots))
         fill_variances(
-            table.agents, slots, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0], out
+            table.agents, slots, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0], out
         )  # fmt: skip
         return out
 
@@ -340,7 +327,7 @@ class CensusRule(Rule):
         codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
         counted = max(2, round(n * self.noise.part))
         # float32, as a simulation has it: the same compiled fit serves both
-        self.fitted = FittedMixtures.of_rows(
+        self.mixture = FittedMixtures.of_rows(
             masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
         )
 
@@ -348,7 +335,7 @@ class CensusRule(Rule):
         table, moments = self.table, np.zeros((2, 5))
         trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
         keep_posteriors(
-            table.agents, judges, self.noise.model(table, self.sigma), self.fitted.prior, self.origin[0],
+            table.agents, judges, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0],
             0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
         )  # fmt: skip
         if self.guard is not None:
@@ -356,8 +343,8 @@ class CensusRule(Rule):
 
     def _prior(self, variance: Floats) -> MixturePrior:
         """The prior of agents whose own means have these variances."""
-        has_prior = (variance > 0.0) & (variance < np.inf) & (self.fitted.n_components[0] > 0)
-        return self.fitted.prior._replace(row=np.where(has_prior, 0, -1))
+        has_prior = (variance > 0.0) & (variance < np.inf) & (self.mixture.n_components[0] > 0)
+        return self.mixture.prior._replace(row=np.where(has_prior, 0, -1))
 
     def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
         variance = self._variances(slots)
@@ -402,20 +389,6 @@ class CensusRule(Rule):
         freedom = np.maximum(self.noise.moderation + n - 1.0, 3.0)
         return np.asarray(freedom / (freedom - 2.0))
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        arrays = super().snapshot() | {name: getattr(self, name) for name in self.saved}
-        arrays |= to_arrays(self.noise, "noise")
-        return arrays | {in_file: getattr(self.fitted, name) for name, in_file in _IN_FILE.items()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super().restore(arrays)
-        if "noise.sums" in arrays:
-            from_arrays(self.noise, "noise", arrays)
-        for name in self.saved:
-            setattr(self, name, arrays[name])
-        for name, in_file in _IN_FILE.items():
-            setattr(self.fitted, name, arrays[in_file])
-
 
 def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | None) -> Rule:
     """How the method learns event by event, or a refusal."""
@@ -426,3 +399,46 @@ def rule_of(method: Method, sigma: float | None, degree: int, graph: Graph | Non
         )
     rule: Rule = named(method.online_rule)(method, sigma, degree, graph)
     return rule
+
+
+class BackgroundVote:
+    """A vote of a rule as of now, in a thread of its own, while the model goes on learning: the same bits, some events
+    later.
+
+    A vote reads the agents as they are at its event and changes only what the rule has learned and the snapshots. So it
+    can work on a copy of the agents while events change the agents themselves, and once its results are put in place,
+    the model is the same as if learning had waited. When the next vote is due does not depend on its results."""
+
+    def __init__(self, rule: Rule):
+        self._sums = rule.call()
+        self._rule = rule.with_table(rule.table.as_of_now())
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._work, name="colme-vote")
+        self._thread.start()
+
+    def _work(self) -> None:
+        table = self._rule.table
+        try:
+            if table.snapshots is not None:
+                table.snapshots = table.snapshots.copy()
+            self._rule.judge(*self._sums)
+        except BaseException as error:  # whoever asks for the rule is told
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def rule_for(self, table: AgentTable) -> Rule:
+        """The rule after the vote, of these agents, with snapshots in place. Waits until there is one."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        rule, kept = self._rule, self._rule.table.snapshots
+        if kept is not None and table.snapshots is not None:
+            if len(table.snapshots) == len(kept):
+                table.snapshots = kept
+            else:  # there are more agents
+                table.snapshots[: len(kept)] = kept
+        rule.table = table
+        return rule

@@ -19,7 +19,7 @@ from colme.errors import CheckpointError, shorten
 from colme.support.files import read_arrays, write_arrays
 from colme.support.saved import COMMON
 
-FORMAT, PART_FORMAT = "colme checkpoint 5", "colme checkpoint part 5"
+FORMAT, PART_FORMAT = "colme checkpoint 1", "colme checkpoint part 1"
 
 Arrays = dict[str, NDArray[Any]]
 

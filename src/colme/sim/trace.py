@@ -9,25 +9,22 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, overload
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import CheckpointError, ColmeError, missing_extra, whole
+from colme.errors import ColmeError, missing_extra, whole
 from colme.graphs import Graph
-from colme.method import named
-from colme.methods import METHODS, Method, method_from
+from colme.method import Method, named
+from colme.methods.registry import METHODS, method_from, plain_form
 from colme.metrics import METRICS
 from colme.recording import Recording
 from colme.scenario import Scenario
-from colme.support.files import read_arrays, write_arrays
+from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.tables import html_fragment, html_table, number
 
 FORMAT = "colme trace 1"
 _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
-_LATER = ("n_groups", "coverage", "numbers", "trust")
-"""Metrics that traces of 0.3.0 or 0.7.0 lack."""
 _SHOWN = tuple(name for rank in (1, 2) for name, metric in METRICS.items() if metric.shown == rank)
 """Metrics in the table of a notebook."""
 _MOST_ROWS = 20
@@ -174,27 +171,27 @@ class Trace:
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
         sometimes = {"class": final.class_} | {name: getattr(final, name) for name in _SOMETIMES}
         arrays |= {name: array for name, array in sometimes.items() if array is not None}
-        head = {"seed": self.seed, "method": msgspec.to_builtins(self.method), "configuration": self.configuration}
+        method = plain_form(self.method) if isinstance(self.method, Method) else self.method
+        head = {"seed": self.seed, "method": method, "configuration": self.configuration}
         write_arrays(path, FORMAT, head, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
         """Read what `save` wrote."""
         head, arrays = read_arrays(path, FORMAT)
-        try:
+        with nothing_missing(path):
             final = Final(
                 arrays["estimate"], arrays["mean"], arrays["count"], Graph(arrays["indptr"], arrays["indices"]),
                 arrays["groups"], arrays.get("class"), **{name: arrays.get(name) for name in _SOMETIMES},
             )  # fmt: skip
-            unknown = np.full(len(arrays["t"]), np.nan)
-            metrics: dict[str, Any] = {name: arrays[name] for name in ("t", *METRICS) if name not in _LATER}
-            metrics |= {name: arrays.get(name, unknown) for name in _LATER}
-            return cls(
-                method=decode_method(head["method"]), seed=head["seed"], final=final,
-                configuration=head["configuration"], smoothness=arrays.get("smoothness"), **metrics,
-            )  # fmt: skip
-        except KeyError as error:
-            raise CheckpointError(f"{Path(path).name} lacks {error}: it was not written by Trace.save.") from None
+            metrics: dict[str, Any] = {name: arrays[name] for name in ("t", *METRICS)}
+            method, seed, configuration = head["method"], head["seed"], head["configuration"]
+            with names_known(path):
+                method = decode_method(method)
+        return cls(
+            method=method, seed=seed, final=final, configuration=configuration, smoothness=arrays.get("smoothness"),
+            **metrics,
+        )  # fmt: skip
 
     def to_xarray(self) -> Any:
         """The metrics as an xarray.Dataset over t."""

@@ -3,6 +3,10 @@
 Each is written to a temporary file in the same folder, flushed to the disk and renamed, and the folder is flushed. A
 crash or a power cut leaves the old file or the new one, never a part of it. The names of temporary files are random,
 and what exists under them, such as a link to another file, is never opened.
+
+A file names its format and version, such as "colme trace 1". One of a later version is refused with the advice to
+upgrade (`check_format`), and so is one of this version that names a method or field which only later ones know
+(`names_known`); what lacks something is torn (`nothing_missing`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import CheckpointError, RunError
+from colme.errors import CheckpointError, ColmeError, RunError
 
 _HEAD = "head"
 _LEFT_BEHIND = 3600.0  # seconds after which a temporary file is that of a killed process
@@ -60,18 +64,40 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
         raise CheckpointError(
             f"{name} is torn or is not a {form.rsplit(' ', 1)[0]} file. Check the path, or name another file."
         ) from None
-    kind, _, version = form.rpartition(" ")
-    if str(found).startswith(f"{kind} ") and _number(found) > int(version):
-        raise CheckpointError(f"{name} holds {found!r} where {form!r} is the newest known here. Upgrade colme.")
-    if found != form:
-        raise CheckpointError(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
+    check_format(name, found, form)
     return head, arrays
 
 
-def _number(form: str) -> int:
-    """The version at the end of a format; 0 where there is none."""
-    last = form.rpartition(" ")[2]
-    return int(last) if last.isdecimal() else 0
+def check_format(name: str, found: Any, form: str, refusal: type[ColmeError] = CheckpointError) -> None:
+    """Refuse a file whose format is not `form`, a kind and a version such as "colme trace 1"."""
+    kind, _, version = form.rpartition(" ")
+    found_kind, _, found_version = str(found).rpartition(" ")
+    if found_kind == kind and found_version.isdecimal() and int(found_version) > int(version):
+        raise refusal(f"{name} holds {found!r} where {form!r} is the newest known here. Upgrade colme.")
+    if found != form:
+        raise refusal(f"{name} holds {found!r} where {form!r} is needed. Use another file name.")
+
+
+@contextlib.contextmanager
+def names_known(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A method, field or value that is refused inside is one of a later version."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        said = str(error).rstrip(".").replace("`", "")
+        raise CheckpointError(f"{Path(path).name} needs a later version of colme: {said}. Upgrade colme.") from None
+
+
+@contextlib.contextmanager
+def nothing_missing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What is missing or has another shape inside makes a file a torn one."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        said = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise CheckpointError(f"{Path(path).name} is torn: {said}. Delete it and start anew.") from None
 
 
 def flush(path: Path) -> None:

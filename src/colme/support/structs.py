@@ -61,9 +61,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             msgspec.structs.force_setattr(self, field.name, value)
 
     def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed.items())})"
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their default."""
         named = ((field, getattr(self, field.name)) for field in msgspec.structs.fields(self))
-        shown = [f"{field.name}={value!r}" for field, value in named if field.required or value != field.default]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return {field.name: value for field, value in named if field.required or value != field.default}
 
 
 def plain(value: Any) -> Any:

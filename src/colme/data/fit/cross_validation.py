@@ -29,15 +29,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.data.fit.close import Close
+from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
-from colme.data.fit.estimators import AgentStatistics, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
+from colme.data.fit.estimators import AgentStatistics, Close, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
 from colme.data.fit.mixture_estimator import MixtureEstimator
 from colme.data.fit.noise import Noise
 from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
 from colme.data.moments import N_FOLDS, FoldMoments
-from colme.data.report.result import Candidate
 
 Floats = NDArray[np.float64]
 CANDIDATES: tuple[Estimator, ...] = (

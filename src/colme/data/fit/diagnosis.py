@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.fit import FLAGS
 from colme.data.fit.noise import Noise, t_quantile, trigamma
 from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
-from colme.data.report.result import FLAGS
 
 Floats = NDArray[np.float64]
 _FAR = 5.0

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.data.fit import FLAGS, Candidate
 from colme.data.read.table import Names
 from colme.data.report import questions
 from colme.data.report.questions import Difference, Prediction, Ranking
@@ -20,25 +21,7 @@ if TYPE_CHECKING:
     from colme.data.fit.posterior import AgentPosteriors
 
 Floats = NDArray[np.float64]
-FLAGS = ("one sample", "zero variance", "faulty", "dominant sample", "autocorrelated", "drifting")
-"""What may be unusual about an agent; flag i is bit i of `Result.flags`.
-
-one sample       its variance is estimated from the other agents only
-zero variance    all its samples are equal
-faulty           its mean is far from the other means, and its variance is unlike the other variances
-dominant sample  one sample shifts its mean substantially
-autocorrelated   consecutive samples are correlated
-drifting         the means of its early and its late samples differ
-"""
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """An estimator's error relative to that of the local means by cross-validation, and its standard error; above 0."""
-
-    name: str
-    ratio: float
-    se: float
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
