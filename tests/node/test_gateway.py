@@ -31,8 +31,7 @@ from colme.node.messages.wire import MOST_BYTES, Record, pack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.readings import LocalReadings, ReadingFilter
 from colme.node.store import AgentStore
-from tests.support.node_gateways import Gateways, bins_of
-from tests.support.nodes import Fleet
+from tests.support.nodes import Fleet, Gateways, bins_of
 
 UNKNOWN = colme.Census(estimate_sigma=True)
 METHODS = {
@@ -88,7 +87,9 @@ def ratio(fleet: Gateways, truth: list[NDArray[np.float64]]) -> float:
     return float((error**2).mean() / (local**2).mean())
 
 
-@pytest.mark.parametrize("sizes", [[100] * 3, [300], [1] * 6 + [100] * 2])
+@pytest.mark.parametrize(
+    "sizes", [[1] * 6 + [100] * 2, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in ([100] * 3, [300]))]
+)
 def test_local_agents_learn_like_agents_of_one_census(sizes: list[int]) -> None:
     """Two classes one sigma apart, of a hundred agents or more each: at t = 60 the class of nearly everyone is known
     (means are sqrt(60) / 2 = 3.9 deviations from the middle between classes, and 1e-4 of them beyond it), and what is

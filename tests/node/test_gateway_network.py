@@ -14,8 +14,7 @@ import colme
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
 from tests.support.node_fleet import until
-from tests.support.node_swarm import Swarm
-from tests.support.node_usage import usage
+from tests.support.node_swarm import Swarm, usage
 
 K, SECONDS = 10_000, int(os.environ.get("COLME_GATEWAY_SECONDS", "60"))
 MOST_MEMORY = 150.0  # MiB

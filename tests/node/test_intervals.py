@@ -45,7 +45,7 @@ def three_errors(seeds: range) -> float:
     return 3.0 * math.sqrt(LEVEL * (1.0 - LEVEL) / (N * len(seeds)))
 
 
-@pytest.mark.parametrize("world", ["classes", "continuum"])
+@pytest.mark.parametrize("world", ["classes", pytest.param("continuum", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", [CENSUS, CL, colme.Local()], ids=["census", "cl-colme", "local"])
 def test_intervals_hold_with_sigma_told_double_and_loss(method: Any, world: str) -> None:
     assert coverage(method, world, 2.0, 0.2, range(1)) > LEVEL - three_errors(range(1))

@@ -32,8 +32,7 @@ from colme.node.messages.membership import (
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.support.saved import to_bytes
-from tests.support.node_meeting import Meeting, samples
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, Meeting, samples
 
 SIGMA = 1.0
 FLOW = colme.CLColME(consensus="flow")

@@ -275,6 +275,7 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.slow
 def test_a_process_with_a_damaged_store_sets_it_aside_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
     (tmp_path / "ann.sqlite").touch()
@@ -291,6 +292,7 @@ def test_a_process_with_a_damaged_store_sets_it_aside_and_says_so(tmp_path: Path
     assert (tmp_path / "ann.sqlite.corrupt-1").stat().st_size == 0 < (tmp_path / "ann.sqlite").stat().st_size
 
 
+@pytest.mark.slow
 def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
     first = start(tmp_path)
@@ -315,6 +317,7 @@ def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None
     assert (last["samples"], last["mean"]) == (3, 3.0)
 
 
+@pytest.mark.slow
 def test_at_the_limit_of_descriptors_status_answers_and_the_loop_does_not_spin(tmp_path: Path) -> None:
     """In a process of its own, which uses up its descriptors. Without the one in reserve, no client would be accepted,
     and the listener would stay ready, so that waiting returns at once."""

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import colme
-from colme.node import membership as address_book
 from colme.node.core import Core
-from colme.node.membership import LATER, Introductions
+from colme.node.membership import LATER, ROOM, Introductions
 from colme.node.messages import wire
 from colme.node.messages.membership import (
     ACCEPT,
@@ -116,11 +115,7 @@ def test_a_liar_costs_bounded_work_and_memory() -> None:
         messages += len(asked)
         called.update(name for name, _ in meet.to_add)
         meet.to_add, meet.to_drop = [], []
-        assert (
-            len(meet.address_book.endpoints) <= address_book.ROOM
-            and len(meet.requests) <= 8
-            and len(meet.introduced) <= 18
-        )
+        assert len(meet.address_book.endpoints) <= ROOM and len(meet.requests) <= 8 and len(meet.introduced) <= 18
     assert messages < 4 * 1500 and called.total() < 1500 / 8, "it runs after every lie"
     assert len(meet.address_book._avoided) <= 4096
     assert max(count for name, count in called.items() if name.startswith("x")) <= 1 + 1500 // LATER

@@ -155,6 +155,7 @@ def test_fleets_that_cannot_be(tmp_path: Path) -> None:
         ),
         (PIS[:3], {"method": colme.BColME(sigma=1.0)}, NodeError, r"cannot run on a node"),
         (PIS[:3], {"method": colme.CLColME()}, ColmeError, r"the scale of the samples is not known"),
+        (PIS[:3], {"modules": [tmp_path / "no.py"]}, NodeError, r"cannot read module .*no.py"),
         (PIS[:3], {"agents": 4}, NodeError, r"many local agents vote in a census. Try method = 'census'"),
     ):
         with pytest.raises(error, match=sentence):
@@ -280,12 +281,6 @@ def test_samples_that_cannot_be_planned(word: str, sentence: str, tmp_path: Path
     arguments = ["plan", str(tmp_path / "hosts.txt"), "-o", str(tmp_path / "fleet"), "--method", "local"]
     result = CliRunner().invoke(command, [*arguments, "--samples", word])
     assert isinstance(result.exception, NodeError) and re.search(sentence, str(result.exception))
-    assert not (tmp_path / "fleet").exists()
-
-
-def test_modules_that_cannot_be_planned(tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match=r"cannot read module .*no.py"):
-        plan(PIS[:2], tmp_path / "fleet", method=METHOD, modules=[tmp_path / "no.py"])
     assert not (tmp_path / "fleet").exists()
 
 

@@ -32,8 +32,7 @@ from colme.node.io.status import ask
 from colme.node.security.identity import check_identity
 from colme.support.tables import terminal_table
 from tests.support.node_fleet import environment, until
-from tests.support.node_swarm import Swarm
-from tests.support.node_usage import MIB, usage
+from tests.support.node_swarm import MIB, Swarm, usage
 
 
 def call(*arguments: str) -> Result:

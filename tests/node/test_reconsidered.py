@@ -40,8 +40,7 @@ from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import two_classes
-from tests.support.node_meeting import Meeting
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, Meeting
 
 METHODS = [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME(), colme.CLColME(cut="difference"),
            colme.CLColME(cut="difference", guard=True)]  # fmt: skip
@@ -54,7 +53,7 @@ def kinds(messages: list[tuple[str, bytes]]) -> list[int]:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-@pytest.mark.parametrize("network", [{}, LOSSY], ids=["perfect", "lossy"])
+@pytest.mark.parametrize("network", [pytest.param({}, marks=pytest.mark.slow), LOSSY], ids=["perfect", "lossy"])
 def test_after_a_reading_of_minus_999_an_agent_is_back_with_its_class(method: Any, network: Any) -> None:
     """It is cut within a few ticks of the 30th, and asks at four times the samples of the cut."""
     fleet = Fleet(method, complete_graph(6), MemoryNetwork(seed=1, **network), sigma=SIGMA)

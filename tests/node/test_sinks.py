@@ -169,6 +169,7 @@ def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         open_sink(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)
 
 
+@pytest.mark.slow
 def test_a_process_writes_its_estimates_where_the_file_says(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(NODE.format(port=free_port()) + '[estimates]\nto = "file"\naddress = "estimates.jsonl"\n')

@@ -16,8 +16,7 @@ import colme
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
 from tests.support.node_fleet import until
-from tests.support.node_swarm import Swarm
-from tests.support.node_usage import MIB, usage
+from tests.support.node_swarm import MIB, Swarm, usage
 
 SECONDS = float(os.environ.get("COLME_SOAK_SECONDS", "600"))
 WARM = 0.2

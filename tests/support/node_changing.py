@@ -10,7 +10,7 @@ from pathlib import Path
 
 from colme.node.net.zenoh_transport import ZenohTransport
 from tests.support.node_fleet import config, heard, until
-from tests.support.node_usage import usage
+from tests.support.node_swarm import usage
 
 
 def main(keys: Path, port: int, times: int) -> float:

@@ -1,16 +1,36 @@
-"""A fleet of real processes from a plan, for tests: `colme node run` on loopback with TLS, fed through their stdin."""
+"""A fleet of real processes from a plan, for tests: `colme node run` on loopback with TLS, fed through their stdin; and
+what a process uses."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from colme.node.config.plan import Host, plan
 from tests.support.node_fleet import environment, free_port
+
+MIB = 2**20
+
+
+class Usage(NamedTuple):
+    """Of one process, now."""
+
+    cpu: float  # seconds, user and system
+    resident: float  # MiB
+    descriptors: int
+    threads: int
+
+
+def usage(process: int) -> Usage:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # from the third on, see proc(5)
+    cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / MIB
+    return Usage(cpu, resident, len(os.listdir(f"/proc/{process}/fd")), int(fields[17]))
 
 
 class Swarm:

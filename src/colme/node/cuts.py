@@ -92,7 +92,7 @@ def forgive_saved(raw: bytes, name: str) -> bytes | None:
 class Cuts:
     """The cut edges of a core, and when it reconsiders them.
 
-    edges      the other end of each
+    edges      by the name of the other end
     revived    edges that are back: the other end's incarnation and epoch, and how often it was cut
     returned   those of the last tick
     forgotten  how often the agent forgot its first samples
@@ -130,6 +130,7 @@ class Cuts:
             self.edges[name] = self.new(name, now, known=True)
 
     def new(self, name: str, now: float, **known: Any) -> CutEdge:
+        """An edge that is cut now, with what is known of it."""
         times = 1 + self.revived.pop(name, (0, 0, 0))[2]
         count, mean = self._core.inner.own_count, float(self._core.inner.own_mean)
         return CutEdge(at=now, epoch=self._core.agent.t, count=count, mean=mean, times=times, **known)
@@ -149,6 +150,7 @@ class Cuts:
         return [b for b, cut_edge in self.edges.items() if self.is_due(cut_edge)]
 
     def is_due(self, cut_edge: CutEdge) -> bool:
+        """Whether this end is ready to reconsider the cut."""
         enough = self._core.inner.own_count >= cut_edge.wanted
         return self._core.adapter.cuts and cut_edge.known and (cut_edge.forgiven or enough)
 

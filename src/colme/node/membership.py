@@ -69,7 +69,7 @@ _ANSWERS = {FIND_PEERS: (PEERS,), INVITE: (ACCEPT, REJECT), RELEASE: (RELEASED, 
 _RAREST = 2**12  # ticks between two requests for peers, while they yield nothing new
 _PACE = 4  # ticks between two reviews, while no request is open
 ROOM = 64
-"""Entries. A few dozen random ones are enough to find agents all over a large network."""
+"""Entries of an address book. A few dozen random ones are enough to find agents all over a large network."""
 _MOST_AVOIDED = 4096
 """Names that are remembered as not worth inviting; beyond that, the oldest is forgotten."""
 
