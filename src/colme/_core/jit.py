@@ -199,8 +199,9 @@ def at(value: Any, i: Any) -> Any:
 
 
 if HAVE_NUMBA:
-    _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    _IN_KERNELS = {"forceinline": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    _config: Any = numba.config
+    _njit: Any = functools.partial(numba.njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+    _IN_KERNELS: Any = {"forceinline": True, "no_cpython_wrapper": True}
 
     @functools.cache
     def _folder_of_kernels() -> Path | None:
@@ -210,12 +211,12 @@ if HAVE_NUMBA:
     def kernel(function: Callable[..., Any]) -> Any:
         # A kernel in a user's own file may use equations from anywhere: no hash would tell when they change.
         ours = Path(function.__code__.co_filename).resolve().is_relative_to(_ROOT)
-        folder, before = _folder_of_kernels() if ours else None, numba.config.CACHE_DIR
+        folder, before = _folder_of_kernels() if ours else None, _config.CACHE_DIR
         try:
-            numba.config.CACHE_DIR = str(folder or before)
-            made = numba.njit(cache=folder is not None, **_OPTIONS)(function)
+            _config.CACHE_DIR = str(folder or before)
+            made = _njit(cache=folder is not None)(function)
         finally:
-            numba.config.CACHE_DIR = before
+            _config.CACHE_DIR = before
         _kernels.append(made)
         return made
 
@@ -228,14 +229,14 @@ if HAVE_NUMBA:
         def __enter__(self) -> None:
             with self._lock:
                 if self._inside == 0:
-                    self._before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
+                    self._before, _config.SLP_VECTORIZE = _config.SLP_VECTORIZE, 1
                 self._inside += 1
 
         def __exit__(self, *error: object) -> None:
             with self._lock:
                 self._inside -= 1
                 if self._inside == 0:
-                    numba.config.SLP_VECTORIZE = self._before
+                    _config.SLP_VECTORIZE = self._before
 
     _slp = _Slp()
 
@@ -249,8 +250,8 @@ if HAVE_NUMBA:
 
         return call
 
-    helper = numba.njit(nogil=True, error_model="numpy", **_IN_KERNELS)
-    equation = register_jitable(**_IN_KERNELS)
+    helper = _njit(**_IN_KERNELS)
+    equation: Any = register_jitable(no_cfunc_wrapper=True, **_IN_KERNELS)
 
     def _instruction(function: Callable[..., Any], typed: Callable[..., Any]) -> Any:
         """Decorates what writes the code of `function` into the kernel that calls it; `typed` gives the type of its

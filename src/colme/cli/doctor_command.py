@@ -54,7 +54,8 @@ def _compile_ahead(context: click.Context) -> NoReturn:
     from colme.lab.doctor import compile_kernels
 
     if not jit.HAVE_NUMBA:
-        say("There is nothing to compile: numba is missing or switched off by COLME_NUMBA=0.")
+        why = jit.BROKEN or "COLME_NUMBA=0 switches it off"
+        say(f"There is nothing to compile, for numba is not used: {why}.")
         context.exit(1)
     folder = jit.cache_folder()
     if folder is None:

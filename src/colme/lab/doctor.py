@@ -78,11 +78,11 @@ def _numba() -> Finding:
     version = _version("numba")
     if jit.HAVE_NUMBA:
         return Finding("numba", f"{version}")
-    if os.environ.get("COLME_NUMBA") == "0":
+    if jit.BROKEN is None:
         return Finding(
             "numba", "switched off by COLME_NUMBA=0", False, "Unset COLME_NUMBA: runs are 1000 times slower."
         )
-    return Finding("numba", version or "missing", False, "pip install numba: runs are 1000 times slower.")
+    return Finding("numba", jit.BROKEN, False, "pip install --upgrade numba: runs are 1000 times slower.")
 
 
 def _extra(extra: str, packages: list[str]) -> Finding:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import HAVE_NUMBA
+from colme._core.jit import warn_if_broken
 from colme._core.team import ALONE, Team
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import Graph
@@ -154,8 +153,7 @@ def simulate(
             f"source={shorten(source)}: samples come from a Scenario, a Recording or an array (steps, agents). "
             "Try numpy.asarray(...)."
         )
-    if not HAVE_NUMBA and os.environ.get("COLME_NUMBA") != "0":
-        warnings.warn("numba is missing: runs take a thousand times longer. Try: pip install numba", stacklevel=2)
+    warn_if_broken()
     n_steps = _n_steps(source, steps)
     all_seeds = _seeds(seed, seeds)
     recorded_steps(record, n_steps)  # refused before a folder is made
