@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,8 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from benchmarks.methods import RunTime
 from benchmarks.sizes import Cost
 from colme.lab.plots import save
-from colme.lab.plots._labels import EndLabels, Label
-from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, ink, looks, plain
+from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, legend, looks, plain
 from colme.support.files import write_whole
 
 SIZE = (6.0, 3.9)
@@ -41,20 +41,18 @@ def plot_sizes(sizes: list[Cost], ax: Axes | None = None) -> Axes:
     """Nanoseconds per agent and step over the number of agents."""
     table = size_table(sizes)
     with canvas(ax, size=SIZE) as ax:
-        labels = []
         for label, look in LINES.values():
             rows = table[table["line"] == label]
             x, y = rows["n_agents"].to_numpy(), rows["nanoseconds"].to_numpy()
             if len(x):
-                _line(ax, look, x, y)
-                labels.append(Label(label, x[-1], y[-1], *look))
+                _line(ax, look, x, y, label)
         _log_axes(ax)
         ax.set_xticks(sorted(set(table["n_agents"])), [_agents(n) for n in sorted(set(table["n_agents"]))])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(table["n_agents"].min() / 1.25, table["n_agents"].max() * 1.25)
         ax.set_xlabel("agents")
         ax.set_ylabel("CPU nanoseconds per agent and step")
-        EndLabels(ax, labels)
+        legend(ax)
     return ax
 
 
@@ -69,21 +67,15 @@ def plot_methods(runs: list[RunTime], ax: Axes | None = None) -> Axes:
     table = method_table(runs)
     with canvas(ax, size=SIZE) as ax:
         lines = list(dict.fromkeys(table["line"]))
-        labels = []
         for line, look in zip(lines, looks([line.split(",")[0] for line in lines]), strict=True):
             rows = table[table["line"] == line].sort_values("work")
-            x, y = rows["work"].to_numpy(), rows["seconds"].to_numpy()
-            _line(ax, look, x, y)
-            if x[-1] == table["work"].max():
-                labels.append(Label(line, x[-1], y[-1], *look))
-            else:
-                _beside(ax, line, look, x[-1], y[-1])
+            _line(ax, look, rows["work"].to_numpy(), rows["seconds"].to_numpy(), line)
         _log_axes(ax)
         ax.xaxis.set_major_locator(LogLocator(numticks=15))
         ax.set_xlim(table["work"].min() / 1.25, table["work"].max() * 1.25)
         ax.set_xlabel("agents \N{MULTIPLICATION SIGN} degree \N{MULTIPLICATION SIGN} steps")
         ax.set_ylabel("CPU seconds per run")
-        EndLabels(ax, labels)
+        legend(ax)
     return ax
 
 
@@ -100,13 +92,10 @@ def write_figures(sizes: list[Cost], runs: list[RunTime], folder: Path) -> list[
     return written
 
 
-def _line(ax: Axes, look: Look, x: object, y: object) -> None:
-    ax.plot(x, y, color=look.color, linestyle=look.dashes, linewidth=look.width, marker="o", markersize=3.5)  # type: ignore[arg-type]
-
-
-def _beside(ax: Axes, words: str, look: Look, x: float, y: float) -> None:
-    """The label of a line that ends within the frame, to the left of its end: lines rise, so it is above its own."""
-    ax.annotate(words, (x, y), (-7, 0), textcoords="offset points", va="center", ha="right", color=ink(look.color))
+def _line(ax: Axes, look: Look, x: Any, y: Any, label: str) -> None:
+    ax.plot(
+        x, y, color=look.color, linestyle=look.dashes, linewidth=look.width, marker="o", markersize=3.5, label=label
+    )
 
 
 def _log_axes(ax: Axes) -> None:
@@ -125,6 +114,6 @@ def _decades(ax: Axes) -> float:
 
 
 def _agents(n: int) -> str:
-    """A number of agents: 5000, 10\N{SUPERSCRIPT FIVE}."""
+    """A number of agents: 5,000, 10\N{SUPERSCRIPT FIVE}."""
     power = len(str(n)) - 1
-    return f"$10^{power}$" if n == 10**power else f"{n:,}" if n >= 10_000 else str(n)
+    return f"$10^{power}$" if n == 10**power else f"{n:,}"

@@ -30,8 +30,8 @@ def main(folder: Path) -> None:
     print(middle.sel({"method": "CL-colME"}).to_series().unstack("t").map("{:.1e}".format))
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    lab.plots.plot_mse(data, left)
-    lab.plots.plot_wrong_edges(data, right)
+    lab.plots.plot_over_time(data, "mse", left)
+    lab.plots.plot_over_time(data, "wrong_edges", right)
     path = folder / "late_joiners.svg"
     figure.savefig(path)
     lab.to_parquet(data, folder / "late_joiners.parquet")

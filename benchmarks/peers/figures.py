@@ -15,7 +15,6 @@ from benchmarks.peers.results import Cell, PeerResults
 from benchmarks.peers.scaling import Cost
 from benchmarks.peers.tables import REAL, SHUFFLED
 from colme.lab.plots import STYLE, save
-from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import (
     BLACK,
     BLUE,
@@ -29,6 +28,7 @@ from colme.lab.plots._style import (
     VERMILION,
     Look,
     canvas,
+    legend,
     plain,
 )  # fmt: skip
 from colme.support.files import write_whole
@@ -110,22 +110,18 @@ def plot_costs(costs: list[Cost]) -> Any:
     """CPU seconds of a fit over the number of agents."""
     table = cost_table(costs)
     with canvas(None, size=(6.0, 3.6)) as ax:
-        labels = []
         for peer in SCALED:
             rows = table[table["peer"] == peer].sort_values("n_agents")
             if len(rows):
                 x, y, look = rows["n_agents"].to_numpy(), rows["seconds"].to_numpy(), LOOKS[peer]
-                ax.plot(x, y, color=look.color, linestyle=look.dashes, linewidth=look.width, marker="o", markersize=3.5)
-                if x[-1] == table["n_agents"].max():
-                    labels.append(Label(peer, x[-1], y[-1], *look))
-                else:
-                    ax.annotate(peer, (x[-1], y[-1]), (7, 0), textcoords="offset points", va="center", color=look.color)
+                ax.plot(x, y, color=look.color, linestyle=look.dashes, linewidth=look.width, marker="o", markersize=3.5,
+                        label=peer)  # fmt: skip
         ax.set(xscale="log", yscale="log", xlabel="agents, with five samples each", ylabel="CPU seconds of a fit")
         ax.yaxis.set_major_locator(LogLocator(numticks=15))
         ax.yaxis.set_major_formatter(plain)
         ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_xlim(table["n_agents"].min() / 1.25, table["n_agents"].max() * 1.25)
-        EndLabels(ax, labels)
+        legend(ax)
     return ax
 
 

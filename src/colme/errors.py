@@ -180,8 +180,8 @@ class MissingExtra(ColmeError, ImportError):
     """An optional dependency that is needed for what was asked is not installed.
 
     >>> from colme.errors import missing_extra
-    >>> print(missing_extra("matplotlib", "lab", "plot_mse"))  # doctest: +NORMALIZE_WHITESPACE
-    plot_mse needs matplotlib, which is not installed. Try: pip install '.[lab]' in a checkout of colme, or the wheel
+    >>> print(missing_extra("matplotlib", "lab", "plot_graph"))  # doctest: +NORMALIZE_WHITESPACE
+    plot_graph needs matplotlib, which is not installed. Try: pip install '.[lab]' in a checkout of colme, or the wheel
     with [lab]
 
     See also: ColmeError

@@ -31,7 +31,7 @@ from colme.cli.output import emit, say
 from colme.lab import doctor
 from colme.lab.experiments.experiment import Experiment, shipped_experiments
 from colme.lab.experiments.setting import Setup, flat_name
-from colme.lab.plots.figures import FIGURES
+from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS
 from colme.scenario import Scenario

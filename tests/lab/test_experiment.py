@@ -23,7 +23,7 @@ from colme.errors import ColmeError, ExperimentError
 from colme.lab.experiments.experiment import Experiment, Head, shipped_experiments
 from colme.lab.experiments.planning import Planned
 from colme.lab.experiments.setting import Setup, flat_name
-from colme.lab.plots.figures import FIGURES
+from colme.lab.figures import FIGURES
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import expected_rows
 from colme.methods import METHODS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ import colme
 from colme.errors import ColmeError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph, watts_strogatz_graph
 from colme.lab import plots
-from colme.lab.plots._labels import BesideLabels, EndLabels, MarkLabels, spread, wrap
-from colme.lab.plots._style import COLORS, DASHES, ink, looks
+from colme.lab.plots._style import DASHES, OF_METHOD, ink, looks
 from colme.lab.plots.spectra import ROUNDS, kesten_mckay
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 1.0), sigma=0.5)
@@ -68,19 +66,12 @@ def _line(ax: Axes, label: str) -> Any:
 
 
 def _assert_readable(ax: Axes) -> None:
-    """No two labels overlap, none is cut off by the figure, end labels are outside the frame and marks inside."""
+    """The axes have labels, and a legend that is not cut off and covers no line."""
     renderer = _draw(ax)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    page, frame = figure.bbox, ax.bbox
-    labels = [child for child in ax.get_children() if isinstance(child, EndLabels | MarkLabels)]
-    boxes = [(text.get_text(), text.get_window_extent(renderer)) for group in labels for text in group.texts]
-    assert boxes
-    for (one, a), (other, b) in combinations(boxes, 2):
-        assert not a.overlaps(b), (one, other)
-    for name, box in boxes:
-        assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1, name
-        assert box.x0 >= frame.x1 or box.x1 <= frame.x1, f"{name} lies on the frame"
+    figure, legend = ax.get_figure(root=True), ax.get_legend()
+    assert figure is not None and legend is not None and ax.get_xlabel() and ax.get_ylabel()
+    box = legend.get_window_extent(renderer)
+    assert box.x0 >= ax.bbox.x1 and box.x1 <= figure.bbox.x1 + 1 and box.y0 >= figure.bbox.y0 - 1
 
 
 # The numbers
@@ -98,14 +89,14 @@ def test_curves_are_quartiles_over_the_seeds(data: xarray.Dataset) -> None:
 def test_a_method_without_the_parameter_is_one_line(data: xarray.Dataset) -> None:
     names = list(dict.fromkeys(plots.curves(data, "mse")["line"]))
     assert names == ["CL-colME, agent", "CL-colME, edge", "C-colME, agent", "C-colME, edge", "local", "oracle"]
-    assert len(plots.plot_mse(data).get_lines()) == 6
+    assert len(plots.plot_over_time(data, "mse").get_lines()) == 6
     assert list(plots.time_table(data)["line"]).count("local") == 1
 
 
-@pytest.mark.parametrize("spacing", ["log", "linear"])
-def test_thinning_keeps_the_ends_and_real_steps(data: xarray.Dataset, spacing: str) -> None:
-    table = plots.curves(data, "mse", points=20, spacing=spacing)
-    full = plots.curves(data, "mse", points=1000)
+@pytest.mark.parametrize("metric", ["mse", "error_rate"])
+def test_thinning_keeps_the_ends_and_real_steps(data: xarray.Dataset, metric: str) -> None:
+    table = plots.curves(data, metric, points=20)
+    full = plots.curves(data, metric, points=1000)
     for line, rows in table.groupby("line"):
         assert len(rows) <= 20
         assert (rows["t"].iloc[0], rows["t"].iloc[-1]) == (1, 150)
@@ -122,14 +113,13 @@ def test_missing_combinations_are_left_out(data: xarray.Dataset) -> None:
     assert "C-colME, edge" not in set(table["line"]) and "C-colME, agent" in set(table["line"])
     two = holes["mse"].sel({"method": "CL-colME", "level": "edge", "seed": [0, 2]}).median("seed")
     np.testing.assert_allclose(table[table["line"] == "CL-colME, edge"]["median"], two)
-    _assert_readable(plots.plot_mse(holes))
 
 
 def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xarray.Dataset) -> None:
     few = data.sel({"method": ["C-colME"]})
-    drawn = {line.get_label() for line in plots.plot_mse(few).get_lines()}
+    drawn = {line.get_label() for line in plots.plot_over_time(few, "mse").get_lines()}
     assert drawn == {"C-colME, agent", "C-colME, edge", "local", "oracle"}
-    table = plots.curves(few, "mse", references=True, points=1000)
+    table = plots.curves(few, "mse", points=1000)
     expected = data["local_mse"].isel(method=0, level=0).median("seed")
     np.testing.assert_allclose(table[table["line"] == "local"]["median"], expected)
 
@@ -168,12 +158,12 @@ def test_parameter_table_takes_the_last_recorded_step_before(data: xarray.Datase
 
 
 @pytest.mark.parametrize(
-    ("plot", "metric", "spacing"),
-    [(plots.plot_mse, "mse", "log"), (plots.plot_error_rate, "error_rate", "linear")],
+    "metric",
+    ["mse", "error_rate", "relative_mse"],
 )
-def test_lines_are_those_of_the_table(data: xarray.Dataset, plot: Any, metric: str, spacing: str) -> None:
-    ax = plot(data)
-    for line, rows in plots.curves(data, metric, spacing=spacing).groupby("line"):
+def test_lines_are_those_of_the_table(data: xarray.Dataset, metric: str) -> None:
+    ax = plots.plot_over_time(data, metric)
+    for line, rows in plots.curves(data, metric).groupby("line"):
         drawn = _line(ax, str(line))
         np.testing.assert_array_equal(drawn.get_xdata(), rows["t"])
         np.testing.assert_array_equal(drawn.get_ydata(), rows["median"])
@@ -181,7 +171,7 @@ def test_lines_are_those_of_the_table(data: xarray.Dataset, plot: Any, metric: s
 
 def test_equal_curves_are_drawn_once_under_both_names(data: xarray.Dataset) -> None:
     """C and CL prune alike, and local and oracle have no edges."""
-    ax = plots.plot_wrong_edges(data)
+    ax = plots.plot_over_time(data, "wrong_edges")
     assert [line.get_label() for line in ax.get_lines()] == [
         "CL-colME and C-colME, agent",
         "CL-colME and C-colME, edge",
@@ -196,7 +186,7 @@ def test_bars_are_as_long_as_the_medians(data: xarray.Dataset) -> None:
 
 
 def test_zero_shares_stay_on_a_logarithmic_axis(data: xarray.Dataset) -> None:
-    ax = plots.plot_error_rate(data)
+    ax = plots.plot_over_time(data, "error_rate")
     assert ax.get_yscale() == "symlog" and ax.get_ylim()[0] == 0
     assert "0.1" in ax.get_ylabel()  # the tolerance, from the attributes
 
@@ -213,57 +203,44 @@ def test_lines_of_a_figure_differ_in_dashes_and_keep_their_colors() -> None:
 # Words
 
 
-def test_labels_can_be_read(data: xarray.Dataset, sizes: xarray.Dataset) -> None:
-    marks = {"1/r": 1000.0, "2/lambda_max": 1200.0, "far": 9000.0}
-    for ax in (
-        plots.plot_mse(data),
-        plots.plot_mse(data.sel({"method": ["CL-colME", "local"]})),
-        plots.plot_error_rate(data),
-        plots.plot_wrong_edges(data),
-        plots.plot_scaling(sizes),
-        plots.plot_parameter(data, "level", at=[20, 150]),
-        plots.plot_parameter(sizes, "n_agents", at=[10], marks=marks),
-        plots.plot_stability(watts_strogatz_graph(80, 6, 0.1, rng=0)),
-        plots.plot_spectrum(random_regular_graph(80, 4, rng=0)),
-    ):
-        _assert_readable(ax)
+FIGURES: dict[str, Any] = {
+    "mse": lambda d, s: (plots.plot_over_time(d), plots.curves(d, "mse")),
+    "relative": lambda d, s: (plots.plot_over_time(d, "relative_mse"), plots.curves(d, "relative_mse")),
+    "error_rate": lambda d, s: (plots.plot_over_time(d, "error_rate"), plots.curves(d, "error_rate")),
+    "wrong_edges": lambda d, s: (plots.plot_over_time(d, "wrong_edges"), plots.curves(d, "wrong_edges")),
+    "scaling": lambda d, s: (plots.plot_scaling(s), plots.scaling_table(s)),
+    "steps": lambda d, s: (plots.plot_parameter(d, "level", at=[20, 150]), plots.parameter_table(d, "level")),
+    "marks": lambda d, s: (plots.plot_parameter(s, "n_agents", at=[10], marks={"1/r": 1e3, "far": 9e3}), s),
+    "stability": lambda d, s: (plots.plot_stability(GRAPH), plots.stability_table(GRAPH, [0.1])),
+    "spectrum": lambda d, s: (plots.plot_spectrum(GRAPH), plots.spectrum_table(GRAPH)),
+    "averaging": lambda d, s: (plots.plot_averaging(GRAPH, 0.2), plots.averaging_table(GRAPH, 0.2)),
+}
+GRAPH = random_regular_graph(80, 4, rng=0)
 
 
-def test_labels_can_be_read_when_everything_ends_together_and_at_other_sizes() -> None:
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_has_labels_and_the_same_bytes_twice(
+    name: str, data: xarray.Dataset, sizes: xarray.Dataset, tmp_path: Path
+) -> None:
+    ax, table = FIGURES[name](data, sizes)
+    _assert_readable(ax)
+    again, _ = FIGURES[name](data, sizes)
+    one, other = plots.save(ax, table, tmp_path / "one" / name), plots.save(again, table, tmp_path / "other" / name)
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
+
+
+def test_a_legend_is_not_cut_off_at_other_sizes() -> None:
     names = [f"method {k} with a long name" for k in range(8)]
     t = np.arange(1, 50)
     mse = np.broadcast_to(1.0 / t, (8, 2, 49)) * np.linspace(1, 1.01, 8)[:, None, None]
-    coordinates = {"method": names, "seed": [0, 1], "t": t}
-    same = xarray.Dataset({"mse": (("method", "seed", "t"), mse)}, coordinates)
-    ax = plots.plot_mse(same)
-    _assert_readable(ax)
+    same = xarray.Dataset({"mse": (("method", "seed", "t"), mse)}, {"method": names, "seed": [0, 1], "t": t})
+    ax = plots.plot_over_time(same)
     ax.get_figure(root=True).set_size_inches(9, 3)  # type: ignore[union-attr]
     _assert_readable(ax)
     panels = Figure(figsize=(9, 4), layout="constrained").subplots(1, 2)
     for panel in panels:
-        plots.plot_mse(same, ax=panel)
+        plots.plot_over_time(same, ax=panel)
     _assert_readable(panels[0])
-
-
-def test_labels_beside_lines_touch_no_line(data: xarray.Dataset) -> None:
-    ax = plots.plot_wrong_edges(data)
-    renderer = _draw(ax)
-    (labels,) = [child for child in ax.get_children() if isinstance(child, BesideLabels)]
-    for text in labels.texts:
-        box = text.get_window_extent(renderer)
-        for line in ax.get_lines():
-            assert not line.get_path().transformed(ax.transData).intersects_bbox(box, filled=False)
-
-
-def test_spread_moves_as_little_as_needed() -> None:
-    np.testing.assert_allclose(spread([10, 30, 50], [5, 5, 5], 0, 100), [10, 30, 50])
-    np.testing.assert_allclose(spread([50, 50], [10, 10], 0, 100), [45, 55])
-    np.testing.assert_allclose(spread([2, 1], [10, 10], 0, 100), [15, 5])  # kept inside, in order
-    np.testing.assert_allclose(spread([99, 99], [10, 20], 0, 100), [75, 90])
-    crowded = np.sort(spread(np.full(20, 50.0), np.full(20, 10.0), 0, 100))  # more than fits
-    np.testing.assert_allclose(np.diff(crowded), 10)
-    np.testing.assert_allclose(crowded.mean(), 50)
-    assert wrap("CL-colME and C-colME, agent") == "CL-colME and\nC-colME, agent"
 
 
 # Pictures
@@ -367,7 +344,7 @@ def test_stability_figure_shows_table_and_marks() -> None:
 
 
 def _tables(data: xarray.Dataset, density: xarray.DataArray) -> list[tuple[Axes, Any]]:
-    return [(plots.plot_mse(data), plots.curves(data, "mse")), (plots.plot_density(density), density)]
+    return [(plots.plot_over_time(data, "mse"), plots.curves(data, "mse")), (plots.plot_density(density), density)]
 
 
 def test_files_are_the_same_every_time_and_whole(
@@ -409,7 +386,7 @@ def test_averaging_matrices_have_the_spectra_of_the_methods() -> None:
 
 
 def test_a_figure_fits_a_column_and_loses_no_label(data: xarray.Dataset) -> None:
-    for ax in (plots.plot_error_rate(data), plots.plot_time(data), plots.plot_mse(data)):
+    for ax in (plots.plot_over_time(data, "error_rate"), plots.plot_time(data), plots.plot_over_time(data, "mse")):
         figure: Any = ax.get_figure(root=True)
         plots.fit_to_paper(ax, width=plots.parse_width("84mm"), font_size=7, font="serif", title=False)
         renderer = _draw(ax)
@@ -429,7 +406,7 @@ def test_a_width_has_a_unit(text: str, inches: float) -> None:
 
 def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path) -> None:
     table = plots.curves(data, "mse")
-    path = plots.save(plots.plot_mse(data), table, tmp_path / "mse")[2]
+    path = plots.save(plots.plot_over_time(data, "mse"), table, tmp_path / "mse")[2]
     pd.testing.assert_frame_equal(pd.read_csv(path), table, check_dtype=False, check_exact=True)
     path = plots.save(plots.plot_density(density), density, tmp_path / "density")[2]
     back = pd.read_csv(path).set_index(["t", "value"])["density"].to_xarray()
@@ -438,8 +415,11 @@ def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataAr
 
 def test_svg_for_a_page(data: xarray.Dataset) -> None:
     label = 'error <of> "all" & sundry'
-    one, other = plots.as_svg(plots.plot_mse(data), label), plots.as_svg(plots.plot_wrong_edges(data), "edges")
-    assert one == plots.as_svg(plots.plot_mse(data), label)
+    one, other = (
+        plots.as_svg(plots.plot_over_time(data, "mse"), label),
+        plots.as_svg(plots.plot_over_time(data, "wrong_edges"), "edges"),
+    )
+    assert one == plots.as_svg(plots.plot_over_time(data, "mse"), label)
     assert one.startswith("<svg") and one.endswith("</svg>") and "<!DOCTYPE" not in one and "<text" not in one
     assert 'role="img" aria-label="error &lt;of&gt; &quot;all&quot; &amp; sundry"' in one
     assert set(re.findall(r'http[^"\s]*', one)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
@@ -458,7 +438,7 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
 
     before, figures = dict(matplotlib.rcParams), plt.get_fignums()
     own = Figure().subplots()
-    assert plots.plot_mse(data, ax=own) is own
+    assert plots.plot_over_time(data, ax=own) is own
     plots.plot_time(data)
     plots.as_svg(own, "x")
     with pytest.raises(ColmeError):
@@ -470,10 +450,10 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
     ("ask", "said"),
     [
         (lambda d: plots.curves(d, "mes"), "unknown metric 'mes'.*mean 'mse'"),
-        (lambda d: plots.plot_mse(d.isel(seed=0, drop=True)), r"dimensions \(method: 4.*'seed'.*expand_dims"),
-        (lambda d: plots.plot_mse(d.isel(seed=[])), "seed: 0"),
-        (lambda d: plots.plot_mse(d.assign(mse=d["mse"] * np.nan)), "mse is NaN everywhere.*true means"),
-        (lambda d: plots.plot_mse(d["mse"]), "must be an xarray.Dataset"),
+        (lambda d: plots.plot_over_time(d.isel(seed=0, drop=True)), r"dimensions \(method: 4.*'seed'.*expand_dims"),
+        (lambda d: plots.plot_over_time(d.isel(seed=[])), "seed: 0"),
+        (lambda d: plots.plot_over_time(d.assign(mse=d["mse"] * np.nan)), "mse is NaN everywhere.*true means"),
+        (lambda d: plots.plot_over_time(d["mse"]), "must be an xarray.Dataset"),
         (lambda d: plots.plot_scaling(d), "'n_agents' must be one"),
         (lambda d: plots.plot_time(d.drop_vars("cpu_seconds")), "unknown metric 'cpu_seconds'"),
         (lambda d: plots.plot_parameter(d, "levle"), "unknown parameter 'levle'.*mean 'level'"),
@@ -498,17 +478,6 @@ def test_refusals_say_what_was_got(data: xarray.Dataset, ask: Any, said: str) ->
 def test_wrong_picture_is_refused(picture: plots.Separation) -> None:
     with pytest.raises(ColmeError, match="unknown when 'during'"):
         plots.plot_graph(picture, "during")
-
-
-def test_labels_of_marks_stay_inside_a_narrow_frame() -> None:
-    ax = plots.plot_stability(random_regular_graph(200, 10, rng=0))
-    plots.fit_to_paper(ax, width=84 / 25.4)
-    figure = ax.get_figure()
-    figure.draw_without_rendering()  # type: ignore[union-attr]
-    (marks,) = [each for each in ax.get_children() if isinstance(each, MarkLabels)]
-    boxes = [text.get_window_extent() for text in marks.texts]
-    assert len(boxes) == 3 and all(ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1 for box in boxes)
-    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def test_long_titles_are_wrapped_in_a_narrow_figure() -> None:

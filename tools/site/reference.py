@@ -12,8 +12,9 @@ import msgspec
 
 from colme.cli import colme
 from colme.cli.fields import SECTIONS, FieldOption, field_docs
-from colme.lab.experiments.experiment import FIGURE_NAMES, Expected, Head
+from colme.lab.experiments.experiment import Expected, Head
 from colme.lab.experiments.setting import Setup
+from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS
 from colme.node.config.node_toml import NodeConfig
@@ -119,7 +120,7 @@ def experiment_file() -> str:
                   fields or "No keys.\n"]  # fmt: skip
     parts += [
         "## `[[expected]]`\n", _fields(Expected),
-        "## Figures\n", "Names for `figures`: " + ", ".join(f"`{name}`" for name in FIGURE_NAMES) + ".\n",
+        "## Figures\n", "Names for `figures`: " + ", ".join(f"`{name}`" for name in FIGURES) + ".\n",
         "## Metrics\n", "Names for `metric`: " + ", ".join(f"`{name}`" for name in METRICS)
         + ", and `time_ratio`, `worst_ratio` and `mean_coverage`, which are explained at `metric`.\n",
     ]  # fmt: skip

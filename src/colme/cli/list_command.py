@@ -58,7 +58,7 @@ def _experiments() -> list[dict[str, Any]]:
 
 
 def _figures() -> list[dict[str, Any]]:
-    from colme.lab.plots.figures import FIGURES
+    from colme.lab.figures import FIGURES
 
     return [{"name": name, "shows": _first_line(make.__doc__)} for name, make in FIGURES.items()]
 

@@ -40,7 +40,7 @@ class FigureName(click.ParamType):  # type: ignore[type-arg]
     name = "figure"
 
     def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from colme.lab.plots.figures import FIGURES
+        from colme.lab.figures import FIGURES
 
         return [CompletionItem(name) for name in FIGURES if name.startswith(incomplete)]
 

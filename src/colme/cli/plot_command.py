@@ -14,9 +14,7 @@ from colme.cli.parameters import EXPERIMENT, FIGURE, Number, results_option, sou
 @click.argument("experiment", type=EXPERIMENT)
 @click.argument("figures", nargs=-1, type=FIGURE)
 @results_option
-@click.option(
-    "--into", type=click.Path(file_okay=False), help="Folder to write to (default: figures, beside the runs)."
-)
+@click.option("--into", type=click.Path(file_okay=False), help="Folder to write to (default: plots, beside the runs).")
 @click.option("--width", metavar="LENGTH", help="Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.")
 @click.option("--font-size", type=Number(1, 1000), metavar="POINTS", help="Size of the letters.")
 @click.option("--font", metavar="FAMILY", help="Font of the letters, such as 'Times New Roman' or serif.")
@@ -29,7 +27,8 @@ def command(
     """Draw figures of an experiment as SVG and PDF, with the CSV behind each.
 
     EXPERIMENT is a folder of results, a name (what was run last under it), or a TOML file. Without FIGURES, the figures
-    of the report are drawn; `colme list figures` lists all.
+    of the report are drawn; `colme list figures` lists all. The figures that
+    `colme report` wrote are left alone.
 
     \b
     Examples:
@@ -37,10 +36,10 @@ def command(
       colme plot cl_colme mse density --into paper/figures
       colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
     """
+    from colme.lab.figures import draw, save_figures
     from colme.lab.plots import fit_to_paper, parse_width
-    from colme.lab.plots.figures import draw, save_figures
-    from colme.lab.plots.subject import subject_of
     from colme.lab.results import experiment_of, store_of
+    from colme.lab.subject import subject_of
 
     inches = None if width is None else parse_width(width)
     source = source_of(experiment, results)
@@ -48,7 +47,7 @@ def command(
     drawings, failed = draw(subject_of(asked, store), figures)
     for each in drawings:
         fit_to_paper(each.figure, width=inches, font_size=font_size, font=font, title=not no_title)
-    written = save_figures(drawings, Path(into) if into else store.folder / "figures")
+    written = save_figures(drawings, Path(into) if into else store.folder / "plots")
     emit([{"file": str(path)} for path in written], form)
     for name, why in failed.items():
         say(f"The figure {name!r} is left out: {why}")

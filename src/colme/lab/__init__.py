@@ -3,7 +3,7 @@
 from colme import lab
 data = lab.run("cl_colme")                # or your own TOML file; only missing runs are done
 lab.summary(data).mse.sel(quantile=0.5)   # xarray: method, parameters, t
-lab.plots.plot_mse(data)
+lab.plots.plot_over_time(data)
 lab.report("results/cl_colme")
 """
 

@@ -205,7 +205,7 @@ def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:
     >>> lab.summary(data).mse.dims
     ('quantile', 'method', 't')
 
-    See also: run, load, plot_mse
+    See also: run, load, plot_over_time
     """
     if "seed" not in data.dims:
         raise ColmeError("the dataset has no seeds to summarize: it must have a dimension `seed`. Try lab.load(...).")

@@ -216,4 +216,4 @@ def _quantity(each: Expected) -> str:
         return f"largest MSE / local, t >= {JUDGED}"
     if each.metric == MEAN_COVERAGE:
         return f"coverage of 90 % intervals, t >= {SETTLED}"
-    return f"{words} at t={each.t}" if each.t is not None else f"first t with {words} < {each.below:g}"
+    return f"{words} at t={each.t:,}" if each.t is not None else f"first t with {words} < {each.below:g}"

@@ -19,12 +19,12 @@ from typing import Any
 
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
+from colme.lab.figures import draw
 from colme.lab.live_views import feed_of, fitting_messages
-from colme.lab.plots.figures import draw
-from colme.lab.plots.subject import Drawing, Subject, run_shown, subject_of
 from colme.lab.provenance import bibliography, versions
 from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
 from colme.lab.runs.store import RunStore, toml_of
+from colme.lab.subject import Drawing, Subject, run_shown, subject_of
 from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.live.page import page
 from colme.metrics import METRICS
@@ -35,6 +35,8 @@ NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time 
          "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
 MOST_PLAYED = 200_000_000
 """Agents times steps of a run that is done again, at most, so that a report can play it."""
+MOST_COMPARED = 6
+"""Methods that a headline names, at most."""
 HELPS = 1.005
 """A smaller ratio of errors, which would be printed as 1.00 times, is no gain."""
 
@@ -91,44 +93,60 @@ def live_view(subject: Subject) -> str:
 
 
 def _headline(subject: Subject) -> str:
-    """The result in one sentence: how the final error of CL-colME (or of the best method, where CL-colME is not better
-    than the local means) compares with that of the local means. Over a sweep, the range."""
+    """The result in one sentence: how the final error of every method compares with that of the local means, the best
+    first. Over a sweep, the range."""
     if cases := case_rows(subject.data):
         return _headline_of_cases(cases)
     rows = [row for row in final_rows(subject.data) if row["method"] not in BENCHMARKS and row["mse"] > 0]
     if not rows:
         return ""
-    best: dict[str, float] = {}
+    gains: dict[str, list[float]] = {}
     for row in rows:
-        best[row["method"]] = max(best.get(row["method"], 0.0), row["local_mse"] / row["mse"])
-    name = REFERENCE if best.get(REFERENCE, 0.0) >= HELPS else max(best, key=lambda label: best[label])
-    mine = [row for row in rows if row["method"] == name]
-    gains = sorted(row["local_mse"] / row["mse"] for row in mine)
-    steps = sorted({row["t"] for row in mine})
+        gains.setdefault(row["method"], []).append(row["local_mse"] / row["mse"])
+    best, steps = max(map(max, gains.values())), sorted({row["t"] for row in rows})
     when = f"At t = {steps[0]:,}" if len(steps) == 1 else "At the last step"
-    if not gains[-1] > 1:
+    if not best > 1:
         return f"{when} no method has a smaller mean squared error than the agents' local means."
-    if gains[-1] < HELPS:
+    if best < HELPS:
         return (
             f"Collaboration does not help here: {when[0].lower()}{when[1:]} no method has a mean squared error that is "
             "more than 0.5 % smaller than that of the agents' local means."
         )
-    start = f"{when} the mean squared error of {name} is"
-    end = "that of the agents' local means"
-    if len(mine) > 1:
-        swept = list(mine[0])[1 : list(mine[0]).index("seeds")]
-        varied = ", ".join(key.replace("_", " ") for key in swept if len({str(row[key]) for row in mine}) > 1)
-        kind = "combinations" if "," in varied else "values"
-        if gains[0] >= 1:
-            span = f"{_round(gains[0])} to {_factor(gains[-1])}"
-        else:
-            span = f"between {_factor(gains[0])} and {_factor(gains[-1])}"
-        return f"{start} {span} than {end}, over {len(mine)} {kind} of {varied}."
+    ranked = sorted(gains, key=lambda name: -max(gains[name]))
+    said = [f"{_span(gains[name])} with {name}" for name in ranked[:MOST_COMPARED]]
+    if len(ranked) > MOST_COMPARED:
+        said.append(f"less with {len(ranked) - MOST_COMPARED} more")
+    words = said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1]
+    start = f"{when} the mean squared error, compared with that of the agents' local means, is"
+    return f"{start} {words}{_over(rows)}{_samples(subject, rows)}."
+
+
+def _samples(subject: Subject, rows: list[Row]) -> str:
+    """The gain of a single run as a number of samples, where every agent sees one at every step."""
     every = [each.setting.scenario for each in subject.experiment.planned]
     steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
-    gain, t = gains[0], steps[0]
-    samples = f", as if each agent had seen {_round(gain * t)} samples instead of {t:,}" if steady and gain > 1 else ""
-    return f"{start} {_factor(gain)} than {end}{samples}."
+    if len(rows) > 1 or not steady:
+        return ""
+    t, gain = rows[0]["t"], rows[0]["local_mse"] / rows[0]["mse"]
+    return f", as if each agent had seen {_round(gain * t)} samples instead of {t:,}"
+
+
+def _span(gains: list[float]) -> str:
+    low, high = min(gains), max(gains)
+    if low < 1 <= high:
+        return f"between {_factor(low)} and {_factor(high)}"
+    smaller, larger = _factor(high), _factor(low)
+    if smaller == larger:
+        return smaller
+    return f"{_round(low)} to {smaller}" if low >= 1 else f"{_round(1 / high)} to {larger}"
+
+
+def _over(rows: list[Row]) -> str:
+    """The parameters that are swept, in words."""
+    keys = list(rows[0])[1 : list(rows[0]).index("seeds")]
+    varied = {key: {str(row[key]) for row in rows if row[key] is not None} for key in keys}
+    words = [f"{len(values)} values of {key.replace('_', ' ')}" for key, values in varied.items() if len(values) > 1]
+    return f", over {' and '.join(words)}" if words else ""
 
 
 def _factor(gain: float) -> str:
@@ -237,7 +255,7 @@ def _making_of(subject: Subject) -> list[str]:
         "<h2>Reproduce it</h2>",
         f"<p>Save the file below as {escape(file)}{escape(_copies(experiment, folder))}, then run:</p>",
         f"<pre>colme run {escape(shlex.quote(file))}\ncolme report {escape(shlex.quote(folder))}</pre>",
-        f"<pre>{escape(toml_of(with_kept_files(experiment)))}</pre>",
+        f"<details><summary>{escape(file)}</summary>\n<pre>{escape(toml_of(with_kept_files(experiment)))}</pre></details>",
         "<h2>Versions</h2>",
         table_html(rows, "The versions that made the runs, and those that made this page."),
         "<h2>How to cite</h2>",

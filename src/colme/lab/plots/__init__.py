@@ -1,7 +1,7 @@
 """Figures: functions `plot_*(..., ax=None) -> Axes`, each with a function that returns the table it draws.
 
 Most take an xarray.Dataset over (method, parameters..., seed, t), such as `simulate(...).to_xarray()`. Nothing here
-touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_mse(data).figure`.
+touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_over_time(data).figure`.
 """
 
 from colme.lab.plots import _extras as _extras  # first: it says what is missing
@@ -12,16 +12,7 @@ from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.fleet import fleet_table, plot_fleet
 from colme.lab.plots.graph import Separation, plot_graph, separation
 from colme.lab.plots.output import PICTURES, as_svg, csv_of, save, write_figure
-from colme.lab.plots.over_time import (
-    RELATIVE,
-    curves,
-    plot_error_rate,
-    plot_mse,
-    plot_relative,
-    plot_trust,
-    plot_wrong_edges,
-    relative_to_local,
-)  # fmt: skip
+from colme.lab.plots.over_time import OVER_TIME, curves, plot_over_time
 from colme.lab.plots.paper import fit_to_paper, parse_width
 from colme.lab.plots.parameters import parameter_table, plot_parameter
 from colme.lab.plots.spectra import (
@@ -36,11 +27,9 @@ from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
 from colme.lab.tables import time_table
 
 __all__ = [
-    "PARTS", "PICTURES", "RELATIVE", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",
+    "OVER_TIME", "PARTS", "PICTURES", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",
     "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
-    "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_error_rate",
-    "plot_estimates", "plot_fleet", "plot_graph", "plot_mse", "plot_parameter", "plot_relative", "plot_scaling",
-    "plot_spectrum", "plot_stability", "plot_time", "plot_trust", "plot_wrong_edges",
-    "relative_to_local", "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table",
-    "write_figure",
+    "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_estimates", "plot_fleet",
+    "plot_graph", "plot_over_time", "plot_parameter", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time",
+    "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table", "write_figure",
 ]  # fmt: skip

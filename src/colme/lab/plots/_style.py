@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,8 +89,10 @@ def ink(color: str) -> str:
     return BLACK
 
 
-TITLE = 64
-"""Characters after which a title breaks."""
+TITLE, NAME = 64, 26
+"""Characters after which a title breaks, and the name of a line."""
+MARKS: tuple[Dashes, ...] = ((0, (1, 1.5)), (0, (5, 2)), (0, (3, 1, 1, 1)))
+"""Dashes of vertical lines."""
 
 
 @contextmanager
@@ -134,9 +136,29 @@ def title_of(ax: Axes, data: Any) -> None:
         ax.set_title("\n".join(textwrap.wrap(title, TITLE)), parse_math=False)  # a user's text: $ is a dollar
 
 
+def legend(ax: Axes, *, formulas: bool = False) -> None:
+    """The names of all lines, right of the frame. Without `formulas` they are a user's words: $ is a dollar."""
+    handles, names = ax.get_legend_handles_labels()
+    made = ax.legend(handles, [wrap(name) for name in names], loc="upper left", bbox_to_anchor=(1.01, 1.02),
+                     fontsize=8, labelspacing=0.6, handlelength=2.4, borderaxespad=0.0)  # fmt: skip
+    for text in made.get_texts():
+        text.set_parse_math(formulas)
+
+
+def wrap(name: str) -> str:
+    """The name of a line, broken between words."""
+    return "\n".join(textwrap.wrap(name, NAME, break_long_words=False, break_on_hyphens=False))
+
+
+def vertical_marks(ax: Axes, marks: Mapping[str, float]) -> None:
+    """A thin vertical line at each x, for the legend."""
+    for place, (name, x) in enumerate(marks.items()):
+        ax.axvline(x, color=GREY, linewidth=0.9, linestyle=MARKS[place % len(MARKS)], zorder=1, label=name)
+
+
 def plain(value: float, _: object = None) -> str:
-    """A number on an axis: 1000, 20,000, 0.1."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:g}"
+    """A number on an axis: 1,000, 20,000, 0.1."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError, shorten, whole
 from colme.lab.lines import number
-from colme.lab.plots._labels import EndLabels, Label
 from colme.lab.plots._style import canvas, step_axis
 from colme.methods import Method
 from colme.scenario import Scenario
@@ -106,7 +105,7 @@ def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:
     >>> lab.plots.plot_density(density).get_ylabel()
     'estimates of 100 agents'
 
-    See also: plot_mse, plot_graph, simulate
+    See also: plot_over_time, plot_graph, simulate
     """
     if not isinstance(density, xarray.DataArray) or set(density.dims) != {"t", "value"}:
         raise ColmeError(f"density={shorten(density)}: it must be what estimate_density gives, over (t, value).")
@@ -128,10 +127,9 @@ def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:
         ax.set_ylabel(
             f"estimates of {density.attrs['n_agents']:,} agents" if "n_agents" in density.attrs else "estimates"
         )
-        labels = [
-            Label(f"true mean {number(mean)}", t[-1], mean, "#222222", width=0.8) for mean in density.attrs["means"]
-        ]
-        EndLabels(ax, labels, leader=8)
+        right = ax.secondary_yaxis("right")
+        right.set_yticks(density.attrs["means"], [number(mean) for mean in density.attrs["means"]])
+        right.set_ylabel("true means")
         _mark_cutting(ax, density)
     return ax
 

@@ -10,15 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from colme.data.report.result import Result
 from colme.data.report.sentences import group_name
 from colme.errors import ColmeError, shorten
-from colme.lab.plots._labels import EndLabels, Label
-from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, plain, shade
+from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, plain, shade
 from colme.support.tables import safe_name
 
 LISTED = 40
@@ -34,7 +32,7 @@ LETTERS = 24
 DIGIT_WIDTH = 0.64
 """Width of a digit relative to the size of the font."""
 TOLD = 12
-"""Groups that are labeled, at most."""
+"""Groups that the legend names, at most."""
 
 
 def estimates_table(result: Result) -> pd.DataFrame:
@@ -128,8 +126,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.xaxis.set_major_formatter(plain)
     ax.xaxis.set_major_locator(_SpacedTicks())
     ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
-    _name_groups(ax, result, rows, table["group"].to_numpy(), ax.get_xlim()[1])
-    _key(ax, result)
+    _key(ax, result, table["group"].to_numpy())
 
 
 def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
@@ -158,9 +155,9 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     outside = int(np.count_nonzero((mean < low) | (mean > high)))
     beyond = f" {_beyond(outside)}" if outside else ""
     title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
-    ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left", pad=20)
-    _key(ax, result)
-    if not _name_groups(ax, result, estimate, group, high):
+    ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left")
+    _key(ax, result, group)
+    if group.max() >= TOLD:
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
 
 
@@ -206,30 +203,20 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], color
     }, annotation_clip=True, zorder=4)  # fmt: skip
 
 
-def _key(ax: Axes, result: Result) -> None:
-    """The legend, above the frame."""
-    level = f"{100 * result.summary.level:g}% interval"
+def _key(ax: Axes, result: Result, group: NDArray[np.int64]) -> None:
+    """The legend: what is drawn, and the groups, unless there are too many."""
     few = len(result.agent) <= LISTED
     dark: Any = {"color": "#333333", "marker": "o", "linewidth": 0}
-    start = Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="estimate = own mean")
     if few:
-        start = Line2D([], [], markersize=3.6, markerfacecolor="white", label="own mean", **dark)
-    end = Line2D([], [], markersize=4, label="estimate", **dark)
-    bar = Line2D([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=level)
-    ax.legend(handles=[start, end, bar], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8,
-              borderaxespad=0.2, handletextpad=0.5, columnspacing=1.4, handlelength=1.4)  # fmt: skip
-
-
-def _name_groups(ax: Axes, result: Result, height: NDArray[Any], group: NDArray[np.int64], edge: float) -> bool:
-    """Label the groups right of the frame, at their median heights; False if there are too many."""
+        ax.plot([], [], markersize=3.6, markerfacecolor="white", label="own mean", **dark)
+    else:
+        ax.plot([], [], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), label="estimate = own mean")
+    ax.plot([], [], markersize=4, label="estimate", **dark)
+    ax.plot([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=f"{100 * result.summary.level:g}% interval")
     found, count = np.unique(group[group >= 0], return_counts=True)
-    if 1 < len(found) <= TOLD:
-        labels = [
-            Label(_group(result, int(k), int(n)), edge, float(np.median(height[group == k])), color_of(int(k)))
-            for k, n in zip(found, count, strict=True)
-        ]
-        EndLabels(ax, labels, leader=6, fontsize=8)
-    return len(found) <= TOLD
+    for k, n in zip(found.tolist(), count.tolist(), strict=True) if 1 < len(found) <= TOLD else ():
+        ax.plot([], [], marker="s", markersize=6, linewidth=0, color=color_of(k), label=_group(result, k, n))
+    legend(ax)
 
 
 COLORS = (BLUE, *(color for color in FREE_COLORS if color != BLUE))
@@ -251,7 +238,7 @@ def _colors(group: NDArray[np.int64]) -> Any:
 
 def _group(result: Result, k: int, n: int) -> str:
     """A group and how many agents it has."""
-    name = _name(group_name(result, k, 16)) if result.group_names else f"group {k}"
+    name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
     return f"{name}: {n:,} agent" + "s" * (n != 1)
 
 
@@ -260,8 +247,13 @@ def _beyond(n: int) -> str:
 
 
 def _name(name: object) -> str:
-    """A name from the user's data, shortened; $ is a dollar sign and not TeX, and characters that the font lacks become
-    replacement characters."""
+    """A name from the user's data where matplotlib would parse it: $ is a dollar sign and not TeX."""
+    return _drawable(name).replace("$", r"\$")
+
+
+def _drawable(name: object) -> str:
+    """A name, shortened; characters that the font lacks become replacement characters."""
     font = get_font(findfont(FontProperties()))
-    drawable = "".join(each if font.get_char_index(ord(each)) else "�" for each in safe_name(name, LETTERS))
-    return drawable.replace("$", r"\$")
+    return "".join(
+        each if font.get_char_index(ord(each)) else "\N{REPLACEMENT CHARACTER}" for each in safe_name(name, LETTERS)
+    )

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
-from colme.lab.plots._labels import vertical_marks
-from colme.lab.plots._style import FREE_COLORS, GREY, canvas, shade
+from colme.lab.plots._style import FREE_COLORS, GREY, canvas, legend, shade, vertical_marks
 from colme.node.demo import DemoView
 
 _QUIET = ("all run", "")
@@ -26,34 +24,34 @@ def plot_fleet(views: Sequence[DemoView], ax: Axes | None = None) -> Axes:
     """Plot the estimate of every agent over time, in the color of its class, its mean in grey; events are marked."""
     table = fleet_table([view for view in views if view.seconds > 0])
     classes = sorted(table["truth"].unique())
-    with canvas(ax, size=(6.4, 3.8)) as ax:
-        for _, rows in table.groupby("agent", sort=False):
+    with canvas(ax, size=(6.4, 3.4)) as ax:
+        for agent, rows in table.groupby("agent", sort=False):
             seconds = rows["seconds"].to_numpy(float)
             alive = rows["running"].to_numpy(bool)
-            color = FREE_COLORS[classes.index(rows["truth"].iloc[0]) % len(FREE_COLORS)]
-            for what, look, width in (("mean", shade(GREY, 0.5), 0.7), ("estimate", color, 1.2)):
-                ax.plot(seconds, np.where(alive, rows[what].to_numpy(float), np.nan), color=look, linewidth=width)
-        for truth in classes:
-            ax.axhline(truth, color="black", linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+            class_ = classes.index(rows["truth"].iloc[0])
+            first = agent == table["agent"][table["truth"] == classes[class_]].iloc[0]
+            for what, name, color, width in (
+                ("mean", "each alone" if class_ == 0 else "", shade(GREY, 0.5), 0.7),
+                ("estimate", f"together, class {class_ + 1}", FREE_COLORS[class_ % len(FREE_COLORS)], 1.2),
+            ):
+                values = np.where(alive, rows[what].to_numpy(float), np.nan)
+                ax.plot(seconds, values, color=color, linewidth=width, label=name if first and name else None)
+        for place, truth in enumerate(classes):
+            ax.axhline(truth, color="black", linewidth=0.8, linestyle=(0, (4, 2)), zorder=1,
+                       label=None if place else "truth")  # fmt: skip
         began = table.drop_duplicates("event")
         vertical_marks(ax, {str(row.event): row.seconds for row in began.itertuples() if row.event not in _QUIET})
         ax.set_xlim(0.0, table["seconds"].max())
         _frame(ax, table)
         ax.set_xlabel("seconds")
         ax.set_ylabel("mean and estimate")
-        looks = [
-            Line2D([], [], color=shade(GREY, 0.5), linewidth=0.7, label="each alone"),
-            *(Line2D([], [], color=FREE_COLORS[k % len(FREE_COLORS)], label=f"together, class {k + 1}")
-              for k in range(len(classes))),
-            Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (4, 2)), label="truth"),
-        ]  # fmt: skip
-        ax.legend(handles=looks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(looks), frameon=False)
+        legend(ax)
     return ax
 
 
 def _frame(ax: Axes, table: pd.DataFrame) -> None:
-    """Set the limits of the y axis: all estimates, the means without the first extreme ones, and room for the marks."""
+    """Set the limits of the y axis: all estimates, the means without the first extreme ones."""
     means = table["mean"].dropna()
     low = min(table["estimate"].min(), means.quantile(0.01))
     high = max(table["estimate"].max(), means.quantile(0.99))
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.15 * (high - low))
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))

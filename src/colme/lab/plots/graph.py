@@ -133,7 +133,7 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
     >>> len(axes.collections) > 0
     True
 
-    See also: plot_wrong_edges, plot_density, Graph
+    See also: plot_over_time, plot_density, Graph
     """
     one_of(when, ("before", "after"), "when")
     graph = picture.before if when == "before" else picture.after

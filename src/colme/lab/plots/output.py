@@ -42,11 +42,11 @@ def save(
     >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     paths = lab.plots.save(lab.plots.plot_mse(data), lab.plots.curves(data, "mse"), f"{folder}/mse")
+    ...     paths = lab.plots.save(lab.plots.plot_over_time(data), lab.plots.curves(data, "mse"), f"{folder}/mse")
     >>> [path.name for path in paths]
     ['mse.svg', 'mse.pdf', 'mse.csv']
 
-    See also: plot_mse, to_frame
+    See also: plot_over_time, to_frame
     """
     figure = figure_of(ax_or_figure)
     stem = Path(path)
@@ -101,7 +101,9 @@ def figure_of(thing: Any) -> Figure:
     if isinstance(thing, Axes):
         thing = thing.get_figure(root=True)
     if not isinstance(thing, Figure):
-        raise ColmeError(f"{shorten(thing)} is no figure: it must be matplotlib Axes or a Figure. Try plot_mse(data).")
+        raise ColmeError(
+            f"{shorten(thing)} is no figure: it must be matplotlib Axes or a Figure. Try plot_over_time(data)."
+        )
     return thing
 
 

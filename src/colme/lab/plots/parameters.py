@@ -14,8 +14,7 @@ from matplotlib.ticker import NullFormatter
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab import lines
 from colme.lab.experiments.planning import BENCHMARKS
-from colme.lab.plots._labels import EndLabels, Label, vertical_marks
-from colme.lab.plots._style import canvas, looks, plain, title_of
+from colme.lab.plots._style import canvas, legend, looks, plain, title_of, vertical_marks
 from colme.lab.plots.over_time import SHARED, draw_line
 from colme.metrics import METRICS
 
@@ -62,7 +61,7 @@ def plot_parameter(
     marks: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A metric at given steps against a parameter; `marks` are vertical lines with a name. Methods without the
+    """A metric at given steps against a parameter; `marks` are vertical lines named in the legend. Methods without the
     parameter are horizontal lines.
 
     data       an xarray.Dataset: what `lab.run` or `to_xarray` returns
@@ -83,7 +82,7 @@ def plot_parameter(
     >>> lab.plots.plot_parameter(data, "delta").get_xlabel()
     'delta'
 
-    See also: plot_mse, run
+    See also: plot_over_time, run
     """
     table = parameter_table(data, parameter, metric, at)
     tried = data[parameter].values
@@ -93,7 +92,6 @@ def plot_parameter(
         ends = (tried.min(), tried.max()) if numeric else (-0.3, len(tried) - 0.7)
         several = table["t"].nunique() > 1
         groups = [(line, t, rows) for (line, t), rows in table.groupby(["line", "t"], sort=False)]
-        labels = []
         for (line, t, rows), look in zip(groups, looks([rows["method"].iloc[0] for *_, rows in groups]), strict=True):
             low, median, high = (rows[column].to_numpy() for column in ("low", "median", "high"))
             name = f"{line}, t = {plain(t)}" if several else str(line)
@@ -104,20 +102,17 @@ def plot_parameter(
             else:
                 x = np.array([x_of[value] for value in rows["value"]])
                 marker = None if rows["method"].iloc[0] in BENCHMARKS else "o"
-                draw_line(ax, look, x, median, low, high, [name], marker=marker)
-            labels.append(Label(name, x[-1], median[-1], *look))
+                draw_line(ax, look, x, median, low, high, name, marker=marker)
         _scales(ax, table, tried if numeric else None, ends)
         if not numeric:
             ax.set_xticks(range(len(tried)), [str(value) for value in tried])
-        vertical_marks(ax, dict(marks or {}))
-        if marks:
-            _headroom(ax)
+        vertical_marks(ax, marks or {})
         ax.set_xlabel(parameter.replace("_", " "))
         ax.set_ylabel(
             (METRICS[metric].axis if metric in METRICS else metric)
             + ("" if several else f" at t = {plain(table['t'].iloc[0])}")
         )
-        EndLabels(ax, labels)
+        legend(ax)
         title_of(ax, data)
     return ax
 
@@ -136,10 +131,3 @@ def _scales(ax: Axes, table: pd.DataFrame, tried: Any, ends: tuple[float, float]
         ax.set_yscale("log")
     elif table["low"].min() >= 0:
         ax.set_ylim(bottom=0)
-
-
-def _headroom(ax: Axes) -> None:
-    """Room for the names of the marks above the lines."""
-    transform = ax.transScale + ax.transLimits
-    high = transform.inverted().transform((0, 1.16))[1]
-    ax.set_ylim(top=high)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError, GraphError, missing_extra, shorten
 from colme.graphs import Graph
-from colme.lab.plots._labels import EndLabels, Label, vertical_marks
-from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, ink
+from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, legend, vertical_marks
 from colme.spectrum import Spectrum, laplacian_matrix, metropolis_matrix
 
 MOST = 2000
@@ -78,20 +77,16 @@ def plot_spectrum(graph: Graph, ax: Axes | None = None) -> Axes:
         if (degrees == degrees[0]).all() and degrees[0] >= 3:
             x = np.linspace(0, 2.0 * float(degrees[0]), 400)
             y = kesten_mckay(x, int(degrees[0]))
-            ax.plot(x, y, color=VERMILION, linewidth=1.1)
-            ax.annotate(f"line: Kesten-McKay, degree {degrees[0]}", (0.5, 0.87), xycoords="axes fraction", ha="center",
-                        fontsize=8, color=ink(VERMILION))  # fmt: skip
+            ax.plot(x, y, color=VERMILION, linewidth=1.1, label=f"Kesten-McKay, degree {degrees[0]}")
         name = r"$\lambda_2$" if ends.n_components == 1 else "smallest positive"
         vertical_marks(
-            ax,
-            {f"{name} = {ends.gap:.3g}": ends.gap, rf"$\lambda_{{max}}$ = {ends.largest:.3g}": ends.largest},
-            parse_math=True,
+            ax, {f"{name} = {ends.gap:.3g}": ends.gap, rf"$\lambda_{{max}}$ = {ends.largest:.3g}": ends.largest}
         )
         ax.set_xlim(0, max(1.06 * ends.largest, 0.1))
-        ax.set_ylim(0, 1.3 * ax.get_ylim()[1])
         parts = "" if ends.n_components == 1 else f", {ends.n_components} components"
         ax.set_xlabel(f"eigenvalue of the Laplacian ({graph.n_agents:,} agents{parts})")
         ax.set_ylabel("density")
+        legend(ax, formulas=True)
     return ax
 
 
@@ -111,22 +106,17 @@ def plot_averaging(graph: Graph, step: float, ax: Axes | None = None) -> Axes:
     with canvas(ax) as ax:
         low = min(-0.05, 1.05 * float(table[["laplacian", "metropolis"]].min().min()))
         bins = list(np.linspace(low, 1.0001, int(np.clip(2 * np.sqrt(len(table)), 10, 80)) + 1))
-        top, labels = 0.0, []
-        for column, name, color in (("laplacian", f"$I - bL$, $b = {step:.3g}$ (CL-colME)", VERMILION),
-                                    ("metropolis", "$W$ (C-colME)", BLUE)):  # fmt: skip
+        for column, name, color in (("laplacian", f"CL-colME: $I-bL$ with $b={step:.3g}$", VERMILION),
+                                    ("metropolis", "C-colME: $W$", BLUE)):  # fmt: skip
             values = table[column].to_numpy()
-            heights, _, _ = ax.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.3)
-            ax.hist(values, bins=bins, density=True, histtype="step", color=color, linewidth=1.2)
-            top = max(top, float(np.max(heights)))
             slowest = float(np.abs(values[:-n_components]).max()) if len(values) > n_components else 0.0
-            labels.append((f"{name}: slowest factor {slowest:.3g}", color))
-        for row, (text, color) in enumerate(labels):
-            ax.annotate(text, (0.02, 0.97 - 0.075 * row), xycoords="axes fraction", va="top", fontsize=8,
-                        color=ink(color))  # fmt: skip
+            label = f"{name}, slowest factor {slowest:.3g}"
+            ax.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.3)
+            ax.hist(values, bins=bins, density=True, histtype="step", color=color, linewidth=1.2, label=label)
         ax.set_xlim(low, 1.02)
-        ax.set_ylim(0, 1.35 * top)
         ax.set_xlabel(f"eigenvalue of the averaging matrix ({graph.n_agents:,} agents)")
         ax.set_ylabel("density")
+        legend(ax, formulas=True)
     return ax
 
 
@@ -187,8 +177,8 @@ def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axe
     """
     ends = ends_of(spectrum_table(graph))
     edge, fastest = 2.0 / ends.largest, ends.fastest_step
-    marks = {"1 / max degree": 1.0 / graph.max_degree, "fastest:\n$2/(\\lambda_2+\\lambda_{max})$": fastest,
-             "unstable beyond\n$2/\\lambda_{max}$": edge}  # fmt: skip
+    marks = {"1 / max degree": 1.0 / graph.max_degree, r"fastest: $2/(\lambda_2+\lambda_{max})$": fastest,
+             r"unstable beyond $2/\lambda_{max}$": edge}  # fmt: skip
     chosen = np.linspace(0.0, 1.4 * edge, 29)[1:] if steps_b is None else np.asarray(steps_b, float)
     # theory has a corner at the fastest step and is straight elsewhere: with it, the line is exact
     table = stability_table(graph, np.unique(np.concatenate([chosen, [0.0, fastest, edge]])))
@@ -199,16 +189,12 @@ def plot_stability(graph: Graph, steps_b: Sequence[float] | None = None, ax: Axe
         shown = table[table["b"].isin(chosen)]
         ax.plot(shown["b"], shown["measured"], "o", color=VERMILION, markersize=4, markerfacecolor="white",
                 markeredgewidth=1.1, label="measured", zorder=3)  # fmt: skip
-        vertical_marks(ax, marks, parse_math=True)
-        right = float(table["b"].max())
-        ax.set_xlim(0, right)
-        ax.set_ylim(0, 1.35 * float(table["theory"].max()))
+        vertical_marks(ax, marks)
+        ax.set_xlim(0, float(table["b"].max()))
+        ax.set_ylim(0, 1.05 * float(table["theory"].max()))
         ax.annotate("diverges", (0.01, 1.0), (2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                     fontsize=8, color="#666666")  # fmt: skip
-        ends_at = [float(table["theory"].iloc[-1]), float(shown["measured"].iloc[-1])]
-        invisible = (0.0, (0.1, 100.0))
-        EndLabels(ax, [Label("theory", right, ends_at[0], BLUE, width=1.5),
-                       Label("\N{WHITE CIRCLE} measured", right, ends_at[1], VERMILION, invisible)])  # fmt: skip
+        legend(ax, formulas=True)
         ax.set_xlabel("step b")
         ax.set_ylabel(r"convergence factor max $|1 - b\lambda|$")
     return ax

@@ -10,8 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from colme.errors import ColmeError
 from colme.lab import lines
-from colme.lab.plots._labels import EndLabels, Label, wrap
-from colme.lab.plots._style import canvas, looks, plain, title_of
+from colme.lab.plots._style import canvas, legend, looks, plain, title_of, wrap
 from colme.lab.plots.over_time import draw_line
 from colme.lab.tables import time_table
 from colme.metrics import METRICS
@@ -41,7 +40,7 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
         ax.grid(False, axis="y")
         ax.spines["left"].set_visible(False)
         ax.set_xlim(0, 1.13 * high.max())
-        meaning = f" ({TIMES}: relative to {table.attrs['reference']})" if table["ratio"].notna().any() else ""
+        meaning = f"\n({TIMES}: relative to {table.attrs['reference']})" if table["ratio"].notna().any() else ""
         ax.set_xlabel(f"CPU {name} per run{meaning}")
         title_of(ax, data)
     return ax
@@ -80,16 +79,14 @@ def plot_scaling(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     with canvas(ax) as ax:
         ax.set_xscale("log")
         groups = [(str(line), rows) for line, rows in table.groupby("line", sort=False)]
-        labels = []
         for (line, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
             x, low, median, high = (rows[column].to_numpy() for column in ("n_agents", "low", "median", "high"))
-            draw_line(ax, look, x, median, low, high, [line], marker="o")
-            labels.append(Label(line, x[-1], median[-1], *look))
+            draw_line(ax, look, x, median, low, high, line, marker="o")
         sizes = np.unique(table["n_agents"])
         if len(sizes) <= 6:
             ax.set_xticks(sizes)
             ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(_size)
+        ax.xaxis.set_major_formatter(plain)
         ax.set_xlabel("agents")
         ax.set_ylabel("CPU nanoseconds per agent and step")
         if table["median"].max() > 10 * table["median"].min():
@@ -99,14 +96,6 @@ def plot_scaling(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
             ax.yaxis.set_minor_formatter(NullFormatter())
         else:
             ax.set_ylim(0, 1.1 * table["high"].max())
-        EndLabels(ax, labels)
+        legend(ax)
         title_of(ax, data)
     return ax
-
-
-def _size(value: float, _: object = None) -> str:
-    """A number of agents: 5000, 20k, 1M."""
-    for unit, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= 10 * unit or (letter == "M" and value >= unit):
-            return f"{value / unit:g}{letter}"
-    return f"{value:g}"

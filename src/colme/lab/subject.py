@@ -12,7 +12,6 @@ from colme.errors import ColmeError
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import REFERENCE, Planned
 from colme.lab.experiments.setting import Setting
-from colme.lab.lines import NOT_PARAMETERS, describe
 from colme.lab.results import dataset
 from colme.lab.runs.store import RunStore
 from colme.scenario import Scenario
@@ -56,6 +55,8 @@ def subject_of(experiment: Experiment, store: RunStore) -> Subject:
 
 def run_shown(subject: Subject) -> str:
     """The run that a picture shows, in words."""
+    from colme.lab.lines import NOT_PARAMETERS, describe
+
     each = subject.picked
     swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
     parameters = each.setting.parameters()

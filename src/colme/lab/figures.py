@@ -1,4 +1,8 @@
-"""`FIGURES`: the figures of an experiment, by name. What `colme plot` draws and a report shows."""
+"""`FIGURES`: the figures of an experiment, by name. What `colme plot` draws and a report shows.
+
+To add one, write a function here that draws it, below `@figure`: its name and the first line of its docstring are those
+of the figure. Plotting is imported where it is needed, for names of figures are checked when an experiment is read.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,7 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
-from colme.lab.experiments.experiment import FIGURE_NAMES
-from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
-from colme.lab.plots.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
+from colme.lab.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -22,81 +24,70 @@ PICTURED, MOST_PICTURED = 80, 300
 """Agents in a picture of a graph; most agents of a graph from a file."""
 DENSE = 200_000
 """Number of agents up to which a simulation for a figure is quick."""
+BANDS = "median (line) and quartiles (band) over the seeds"
+
+Drawn = tuple[Any, Any, str]
+"""A figure, the numbers behind it, and its caption."""
+FIGURES: dict[str, Callable[[Subject], Drawn]] = {}
+"""Every figure by name."""
 
 
-def mse(subject: Subject) -> Drawing:
+def figure(draw: Callable[[Subject], Drawn]) -> Callable[[Subject], Drawn]:
+    """Register a figure under the name of the function."""
+    FIGURES[draw.__name__] = draw
+    return draw
+
+
+@figure
+def mse(subject: Subject) -> Drawn:
     """Mean squared error over time, with local and oracle."""
-    from colme.lab import plots
-
-    caption = "Mean squared error over all agents: median (line) and quartiles (band) over the seeds."
-    return Drawing(
-        "mse", _panels(subject.data, "mse", plots.plot_mse), plots.curves(subject.data, "mse", references=True), caption
-    )
+    return _over_time(subject, "mse", f"Mean squared error over all agents: {BANDS}.")
 
 
-def relative(subject: Subject) -> Drawing:
+@figure
+def error_rate(subject: Subject) -> Drawn:
+    """Share of agents whose error exceeds the tolerance."""
+    by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
+    zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
+    return _over_time(subject, "error_rate", f"Share of agents whose error exceeds {by}: {BANDS}{zero}.")
+
+
+@figure
+def wrong_edges(subject: Subject) -> Drawn:
+    """Share of the edges between classes that remain."""
+    caption = f"Share of the initial edges between different classes that remain: {BANDS}."
+    used = [method for method in subject.experiment.methods if not method.baseline]
+    keeping = list(dict.fromkeys(method.label for method in used if not method.cuts_edges))
+    if keeping:
+        names = " and ".join(keeping)
+        caption += f" Lines of methods that cut no edges ({names}): the share whose two agents are put into one group."
+    return _over_time(subject, "wrong_edges", caption)
+
+
+@figure
+def relative(subject: Subject) -> Drawn:
     """Mean squared error relative to that of the local means."""
-    from colme.lab import plots
-
-    data = plots.relative_to_local(subject.data)
     caption = (
-        "Mean squared error over all agents divided by that of the local means: median (line) and quartiles (band) "
-        "over the seeds. Above 1, collaboration is worse than the local means."
+        f"Mean squared error over all agents divided by that of the local means: {BANDS}. Above 1, collaboration is "
+        "worse than the local means."
     )
-    table = plots.curves(data, plots.RELATIVE)
-    return Drawing("relative", _panels(data, plots.RELATIVE, plots.plot_relative), table, caption)
+    return _over_time(subject, "relative_mse", caption)
 
 
-def trust(subject: Subject) -> Drawing:
+@figure
+def trust(subject: Subject) -> Drawn:
     """Weight that the guard gives to collaborative estimates."""
-    from colme.lab import plots
-
     if "trust" not in subject.data or not bool(subject.data["trust"].notnull().any()):
         raise ExperimentError("the figure trust: no method of this experiment has a guard. Try guard = true in one.")
     caption = (
-        "Weight of the collaborative estimate beside the own mean, on average over agents: median (line) and quartiles "
-        "(band) over the seeds. At 0 agents report their own means, at 1 what the method says."
+        f"Weight of the collaborative estimate beside the own mean, on average over agents: {BANDS}. At 0 agents "
+        "report their own means, at 1 what the method says."
     )
-    return Drawing(
-        "trust", _panels(subject.data, "trust", plots.plot_trust), plots.curves(subject.data, "trust"), caption
-    )
+    return _over_time(subject, "trust", caption)
 
 
-def error_rate(subject: Subject) -> Drawing:
-    """Share of agents whose error exceeds the tolerance."""
-    from colme.lab import plots
-
-    by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
-    zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
-    caption = f"Share of agents whose error exceeds {by}: median (line) and quartiles (band) over the seeds{zero}."
-    table = plots.curves(subject.data, "error_rate", spacing="linear", references=True)
-    return Drawing("error_rate", _panels(subject.data, "error_rate", plots.plot_error_rate), table, caption)
-
-
-def wrong_edges(subject: Subject) -> Drawing:
-    """Share of the edges between classes that remain."""
-    from colme.lab import plots
-    from colme.lab.plots.output import figure_of
-
-    table = plots.curves(subject.data, "wrong_edges", spacing="linear")
-    caption = (
-        "Share of the initial edges between different classes that remain: median (line) and quartiles (band) over the "
-        "seeds."
-    )
-    figure = _panels(subject.data, "wrong_edges", plots.plot_wrong_edges)
-    used = [method for method in subject.experiment.methods if not method.baseline]
-    keeping = list(dict.fromkeys(method.label for method in used if not method.cuts_edges))
-    if keeping and all(not method.cuts_edges for method in used):
-        for axes in figure_of(figure).axes:
-            axes.set_ylabel("edges between classes within one group")
-        caption = caption.replace("that remain:", "whose two agents the method puts into one group (it cuts none):")
-    elif keeping:
-        names = " and ".join(keeping)
-        caption += f" Lines of methods that cut no edges ({names}): the share whose two agents are put into one group."
-    return Drawing("wrong_edges", figure, table, caption)
-
-
-def time(subject: Subject) -> Drawing:
+@figure
+def time(subject: Subject) -> Drawn:
     """Time per run, and its ratio to CL-colME's."""
     from colme.lab import plots
 
@@ -106,10 +97,11 @@ def time(subject: Subject) -> Drawing:
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
         f"(whiskers) over the seeds.{ratios} Runs were done in parallel."
     )
-    return Drawing("time", plots.plot_time(subject.data), table, caption)
+    return (plots.plot_time(subject.data), table, caption)
 
 
-def scaling(subject: Subject) -> Drawing:
+@figure
+def scaling(subject: Subject) -> Drawn:
     """Time per agent and step as the number of agents grows."""
     from colme.lab import plots
 
@@ -117,12 +109,14 @@ def scaling(subject: Subject) -> Drawing:
         "CPU time per agent and step, with metrics at the recorded steps and without compilation: median (line) and "
         "quartiles (band) over the seeds."
     )
-    return Drawing("scaling", plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
+    return (plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
 
 
-def parameter(subject: Subject) -> Drawing:
+@figure
+def parameter(subject: Subject) -> Drawn:
     """Mean squared error against the first swept number."""
     from colme.lab import plots
+    from colme.lab.lines import lines_of
 
     data = subject.data
     numeric = [
@@ -142,15 +136,11 @@ def parameter(subject: Subject) -> Drawing:
         "the seeds."
         + (" Dotted lines: the fastest step and the limit of stability of the initial graph." if marks else "")
     )
-    return Drawing(
-        "parameter",
-        plots.plot_parameter(data, name, at=at, marks=marks),
-        plots.parameter_table(data, name, at=at),
-        caption,
-    )
+    return plots.plot_parameter(data, name, at=at, marks=marks), plots.parameter_table(data, name, at=at), caption
 
 
-def density(subject: Subject) -> Drawing:
+@figure
+def density(subject: Subject) -> Drawn:
     """Density of all agents' estimates over time: one cloud that splits into classes."""
     from colme.lab import plots
 
@@ -166,10 +156,11 @@ def density(subject: Subject) -> Drawing:
         f"Density of the estimates of all {setting.scenario.n_agents:,} agents at every step of one run, each column "
         f"scaled by its maximum. {run_shown(subject)}"
     )
-    return Drawing("density", plots.plot_density(found), found, caption)
+    return (plots.plot_density(found), found, caption)
 
 
-def graph(subject: Subject) -> Drawing:
+@figure
+def graph(subject: Subject) -> Drawn:
     """A small graph before the first and after the last step."""
     import pandas
     from matplotlib.figure import Figure
@@ -186,8 +177,8 @@ def graph(subject: Subject) -> Drawing:
         setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setup.steps,
         seed=setting.seed,
     )  # fmt: skip
-    figure = Figure(figsize=(7.2, panel_height(found, 3.6)), layout="constrained")
-    for axes, when in zip(figure.subplots(1, 2), ("before", "after"), strict=True):
+    panels = Figure(figsize=(7.2, panel_height(found, 3.6)), layout="constrained")
+    for axes, when in zip(panels.subplots(1, 2), ("before", "after"), strict=True):
         plots.plot_graph(found, when, axes)
     alive = {tuple(edge) for edge in found.after.edges().tolist()}
     edges = found.before.edges()
@@ -201,10 +192,11 @@ def graph(subject: Subject) -> Drawing:
     )
     if not setting.method.cuts_edges:
         caption += f" On the right are the edges between agents of one group: {setting.method.label} cuts none."
-    return Drawing("graph", figure, table, caption)
+    return (panels, table, caption)
 
 
-def census(subject: Subject) -> Drawing:
+@figure
+def census(subject: Subject) -> Drawn:
     """How a census works: one agent's bins, its histogram round by round, the mixture, the posterior."""
     from matplotlib.figure import Figure
 
@@ -220,8 +212,8 @@ def census(subject: Subject) -> Drawing:
         each.setting.method, each.setting.scenario, degree=options["degree"], graph=options["graph"],
         steps=min(150, each.setting.setup.steps), seed=each.setting.seed,
     )  # fmt: skip
-    figure = Figure(figsize=(9.6, 6.6), layout="constrained")
-    for axes, part in zip(figure.subplots(2, 2).ravel(), plots.PARTS, strict=True):
+    panels = Figure(figsize=(9.6, 6.6), layout="constrained")
+    for axes, part in zip(panels.subplots(2, 2).ravel(), plots.PARTS, strict=True):
         plots.plot_census(found, part, axes)
     words = ", ".join(part for part in (each.setting.scenario.case, f"agent {found.agent}", f"t = {found.t}") if part)
     caption = (
@@ -229,10 +221,11 @@ def census(subject: Subject) -> Drawing:
         "are scaled to a maximum of 1. 2: its histogram after some rounds of consensus. 3: the mixture fitted to its "
         "last histogram; dotted lines are the locations of the components. 4: the estimate for any local mean."
     )
-    return Drawing("census", figure, found.table(), caption)
+    return (panels, found.table(), caption)
 
 
-def spectrum(subject: Subject) -> Drawing:
+@figure
+def spectrum(subject: Subject) -> Drawn:
     """Eigenvalues of the initial graph's Laplacian, of I - bL and of the Metropolis matrix."""
     from matplotlib.figure import Figure
 
@@ -241,8 +234,8 @@ def spectrum(subject: Subject) -> Drawing:
     made, words = initial_graph(subject)
     step = "auto" if "step" in subject.data.dims else getattr(subject.picked.setting.method, "step", "auto")
     step = float(step) if isinstance(step, float | int) else stable_step(made)
-    figure = Figure(figsize=(9.4, 3.3), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    panels = Figure(figsize=(9.4, 3.3), layout="constrained")
+    left, right = panels.subplots(1, 2)
     plots.plot_spectrum(made, left)
     plots.plot_averaging(made, step, right)
     regular = bool((made.degrees == made.degrees[0]).all())
@@ -253,10 +246,11 @@ def spectrum(subject: Subject) -> Drawing:
         "except that of the consensus itself, 1."
     )
     table = plots.spectrum_table(made).merge(plots.averaging_table(made, step), on="k")
-    return Drawing("spectrum", figure, table, caption)
+    return (panels, table, caption)
 
 
-def stability(subject: Subject) -> Drawing:
+@figure
+def stability(subject: Subject) -> Drawn:
     """Convergence factor of consensus against its step b, and the limit of stability."""
     from colme.lab import plots
 
@@ -266,13 +260,19 @@ def stability(subject: Subject) -> Drawing:
         "lambda| (line), and measured by repeating the step (circles). Above 1 the iteration diverges."
     )
     steps = np.linspace(0.0, 1.4 * 2.0 / spectrum_of(made).largest, 29)[1:].tolist()
-    return Drawing("stability", plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
+    return (plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
 
 
-def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
-    """One plot, or several for the values of the first swept parameters if one would have too many lines."""
+def _over_time(subject: Subject, metric: str, caption: str) -> Drawn:
+    """A metric over time: one plot, or several for the values of the first swept parameters if one would have too many
+    lines."""
     from matplotlib.figure import Figure
 
+    from colme.lab import plots
+    from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
+    from colme.lab.plots.over_time import shown
+
+    data, table = shown(subject.data, metric), plots.curves(subject.data, metric)
     parts: list[tuple[list[str], Any]] = [([], data)]
     for name in [str(dim) for dim in data[metric].dims if dim not in NOT_PARAMETERS]:
         if all(len(lines_of(part[metric])) <= MOST_LINES for _, part in parts):
@@ -284,7 +284,7 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
         ]
     parts = [(words, part) for words, part in parts if bool(part[metric].notnull().any())]
     if len(parts) == 1:
-        return plot(data)
+        return plots.plot_over_time(data, metric), table, caption
     if len(parts) > MOST_PANELS:
         raise ColmeError(
             f"{len(parts)} combinations are too many for a figure of {metric.replace('_', ' ')}: at most {MOST_PANELS} "
@@ -292,17 +292,13 @@ def _panels(data: Any, metric: str, plot: Callable[..., Any]) -> Any:
         )
     columns = 1 if len(parts) < 4 else 2
     rows = -(-len(parts) // columns)
-    figure = Figure(figsize=(5.6 * columns, 3.3 * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    panels = Figure(figsize=(5.6 * columns, 3.3 * rows), layout="constrained")
+    places = panels.subplots(rows, columns, squeeze=False).ravel()
     for axes, (words, part) in zip(places, parts, strict=False):
-        plot(part.assign_attrs(title=", ".join(words)), axes)
+        plots.plot_over_time(part.assign_attrs(title=", ".join(words)), metric, axes)
     for axes in places[len(parts) :]:
         axes.remove()
-    return figure
-
-
-FIGURES: dict[str, Callable[[Subject], Drawing]] = {name: globals()[name] for name in FIGURE_NAMES}
-"""Every figure by name."""
+    return panels, table, caption
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
@@ -324,7 +320,7 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
     drawn, failed = [], {}
     for name in asked:
         try:
-            drawn.append(FIGURES[name](subject))
+            drawn.append(Drawing(name, *FIGURES[name](subject)))
         except ColmeError as error:
             failed[name] = str(error)
     if failed and not drawn:
