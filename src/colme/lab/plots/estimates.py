@@ -72,7 +72,7 @@ def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
     table = estimates_table(result)
     few = len(result.agent) <= LISTED
     longest = max((len(_name(each)) for each in table["agent"]), default=0) if few else 0
-    size = (6.0 + 0.07 * max(longest - 12, 0), 0.9 + 0.17 * max(len(table), 3)) if few else (5.6, 4.6)
+    size = (6.0 + 0.07 * max(longest - 12, 0), 0.9 + 0.17 * max(len(table), 3)) if few else (6.6, 4.6)
     with canvas(ax, size=size) as ax:
         if few:
             _draw_list(ax, result, table)
