@@ -109,8 +109,7 @@ def test_dask_needs_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_backend_that_is_not_installed_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str
 ) -> None:
-    for name in (package,):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"needs {package}, which is not installed\. Try: pip install "):
         lab.run(TABLE, results=tmp_path, backend=backend, jobs=2)
 

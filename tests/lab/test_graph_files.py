@@ -35,6 +35,9 @@ def write(folder: Path, name: str) -> Path:
     return path
 
 
+NAMES = ["r.edges", "r.txt", "r.csv", "r.tsv", "r.npz", "r.graphml", "r.gml", "r.adjlist"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_format_gives_the_same_graph(name: str, tmp_path: Path) -> None:
     assert read_graph(str(write(tmp_path, name)), 12) == RING
