@@ -38,7 +38,16 @@ from colme.node.messages.wire import (
     Record,
     name_hash,
 )
-from colme.node.security.trust import MAX_FLOW, MAX_PULL, SLACK, SURPRISE, Restarts, claimed_radius, near, own_interval
+from colme.node.security.trust import (
+    MAX_FLOW,
+    MAX_PULL,
+    SLACK,
+    SURPRISE,
+    HeardRestarts,
+    claimed_radius,
+    near,
+    own_interval,
+)
 
 
 class Nothing:
@@ -163,7 +172,7 @@ class ConsensusAdapter(Adapter):
 
     def __init__(self, agent: Agent):
         super().__init__(agent)
-        self.restarts = Restarts()
+        self.restarts = HeardRestarts()
 
     @classmethod
     def device_agent(cls, method: Any, place: Place) -> Agent:
