@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 import numpy as np
@@ -564,9 +564,9 @@ def device_agent(method: Method, place: Place, *, gateway: bool = False) -> tupl
             raise NodeError(f"[gateway] with {method!r}: many local agents vote in a census. Try method = 'census'.")
         kind = named(kind.gateway)
     agent = kind.device_agent(method, place)
-    if not isinstance(method, GuardedMethod) or not method.guard:
+    if not getattr(method, "guard", False):
         return agent, kind(agent)
-    guarded = AsynchronousGuardedAgent(method, agent)
+    guarded = AsynchronousGuardedAgent(cast(GuardedMethod, method), agent)
     return guarded, GuardedAdapter(guarded, kind(agent))
 
 
