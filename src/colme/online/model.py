@@ -535,7 +535,8 @@ class CollaborativeMean:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             self.wait()
-            head = {"method": plain_form(self.method), "fields": self._changed()}
+            fields = {name: value for name, value in self._changed().items() if name != "background"}
+            head = {"method": plain_form(self.method), "fields": fields}
             if self.has_graph:  # which decided these parameters
                 usual = rule_of(self.method, self.sigma, self.degree, None).parameters._asdict()
                 decided = self._rule.parameters._asdict().items()
