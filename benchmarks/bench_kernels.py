@@ -14,9 +14,9 @@ from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
 from colme.metrics import Errors
 from colme.samples import ScenarioStream
-from colme.sim.engine import Run
-from colme.sim.recorder import recorded_steps
+from colme.sim.run import Run
 from colme.sim.sampling import Sampler
+from colme.sim.spec import recorded_steps
 
 SIZES = pytest.mark.parametrize("n", [5000, 100_000], ids=lambda n: f"{n} agents")
 T = 100

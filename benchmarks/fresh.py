@@ -19,7 +19,8 @@ from benchmarks import workloads as w
 from benchmarks.estimates import most_memory
 from benchmarks.measuring import Measured, Timed, Times, in_turns
 from colme.methods import Method
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST_CALL = """
@@ -123,7 +124,7 @@ def whole_call(name: str, n: int, steps: int) -> tuple[float, float, float]:
     del result
     gc.collect()
     started = time.process_time()
-    run = prepare_run([method], w.scenario(n), degree=w.DEGREE, steps=steps, seed=0)
+    run = Run([RunSpec(method=method, source=w.scenario(n), degree=w.DEGREE, steps=steps, seed=0)])
     setup = time.process_time() - started
     assert run.world.t == 0
     return setup, seconds, memory

@@ -32,12 +32,15 @@ WARM_UP = 3
 
 def measure_steps(team: Any, n_agents: int, steps: int, method: str) -> dict[str, float]:
     """Seconds of the set-up, of a step, and of what workers spend with each other in a step."""
-    from colme.sim.prepare import prepare_run
+    from colme.sim.run import Run
+    from colme.sim.spec import RunSpec
 
     methods: dict[str, Any] = {"cl-colme": colme.CLColME(clock="global"), "census": colme.Census()}
     scenario = colme.Scenario(n_agents=n_agents, means=(0.8, 2.0), sigma=2.0, assignment="random")
     started = time.perf_counter()
-    run = prepare_run([methods[method]], scenario, steps=steps, seed=1, degree=10, record=[steps], team=team)
+    run = Run(
+        [RunSpec(method=methods[method], source=scenario, steps=steps, seed=1, degree=10, record=(steps,))], team=team
+    )
     ready = time.perf_counter()
     run.advance(1, 1)  # compiles
     for t in range(2, WARM_UP + 1):

@@ -16,7 +16,8 @@ from benchmarks import workloads as w
 from benchmarks.measuring import Measured, Times, order, ratio
 from colme.graphs import random_regular_graph
 from colme.methods import Method
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 
 METHODS: dict[str, Method] = {
     "CL-colME": colme.CLColME(delta=w.DELTA, level="agent", clock="global"),
@@ -30,7 +31,7 @@ def measure(methods: Mapping[str, Method], n_agents: int, degree: int, steps: in
     """CPU seconds of every turn of each method: samples, means, pruning, averaging and metrics at every step."""
     graph = random_regular_graph(n_agents, degree, rng=seed)
     runs = {
-        label: prepare_run([method], w.scenario(n_agents), graph=graph, steps=steps, seed=seed)
+        label: Run([RunSpec(method=method, source=w.scenario(n_agents), graph=graph, steps=steps, seed=seed)])
         for label, method in methods.items()
     }
     for run in runs.values():

@@ -16,9 +16,9 @@ from benchmarks.measuring import Timed
 from colme.graphs import random_regular_graph
 from colme.methods import Method
 from colme.samples import draw
-from colme.sim.engine import Run
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Run
 from colme.sim.sampling import STRETCH
+from colme.sim.spec import RunSpec
 
 N, DEGREE, SIGMA, DELTA, STEP, DEPTH = 5000, 10, 2.0, 0.1, 0.1, 4
 MEANS = (1.2, 2.0)
@@ -93,7 +93,7 @@ def steps_alone(graph: colme.Graph, steps: int) -> Timed:
 def ready(method: Method, graph: colme.Graph, steps: int) -> tuple[Run, int]:
     """A run after its warm-up, with so many steps to go; and its steps so far. Few agents see a stretch of steps at
     once: the warm-up then is as long, or the first steps to go would have been seen for nothing."""
-    run = prepare_run([method], scenario(graph.n_agents), graph=graph, steps=STRETCH + steps, seed=0)
+    run = Run([RunSpec(method=method, source=scenario(graph.n_agents), graph=graph, steps=STRETCH + steps, seed=0)])
     warm = max(WARM_UP, run.sampler.most)
     advance(run, warm)
     return run, warm

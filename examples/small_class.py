@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 
 import colme
 from colme.lab.plots import STYLE, save
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 
 CASES = {
     "1 % of 90, 9 and 1 %, means 0, 1, 3": ((0.0, 1.0, 3.0), (90, 9, 1)),
@@ -31,7 +32,7 @@ COLORS = ("#D55E00", "#0072B2")
 
 def errors(scenario: colme.Scenario, steps: int, seed: int) -> np.ndarray:
     """(steps, 2, 2): squared errors of (census, own mean), on average over (the smallest class, all agents)."""
-    run = prepare_run([colme.Census(guard=False)], scenario, steps=steps, seed=seed, degree=10)
+    run = Run([RunSpec(method=colme.Census(guard=False), source=scenario, steps=steps, seed=seed, degree=10)])
     population = scenario.populate(seed)
     small = population.class_ == len(scenario.means) - 1
     truth = run.stream.truth(1)

@@ -16,10 +16,10 @@ from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.guard import GuardedMethod, student
-from colme.sim.prepare import prepare_run
 from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.reference import guard as reference
+from tests.support.runs import run_of
 
 STAR = from_edges([(0, k) for k in range(1, 12)])
 REGULAR = random_regular_graph(24, 4, rng=0)
@@ -131,7 +131,7 @@ def test_the_coverage_is_that_of_the_guarded_intervals(world: str, skip_rate: fl
     moves or widens the intervals at some steps."""
     scenario, told = WORLDS[world]
     scene = colme.Scenario(n_agents=200, skip_rate=skip_rate, **scenario)
-    run = prepare_run([colme.Census(**told)], scene, degree=8, steps=60, seed=1)
+    run = run_of([colme.Census(**told)], scene, degree=8, steps=60, seed=1)
     state, moved = run.states[0], 0
     for t in range(1, 61):
         run.step(t)

@@ -95,14 +95,14 @@ def test_version_is_in_the_changelog() -> None:
     assert f"## {colme.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-LIMITS = {"tokens": 365_849, "files": 255, "classes": 399}
+LIMITS = {"tokens": 354_950, "files": 232, "classes": 384}
 WALKS = {
-    "simulate(CLColME)": (26, 196),
-    "simulate(Census)": (28, 273),
+    "simulate(CLColME)": (26, 199),
+    "simulate(Census)": (28, 277),
     "estimate": (32, 204),
-    "learn_one": (18, 80),
+    "learn_one": (17, 81),
     "tick": (16, 82),
-    "colme run": (49, 333),
+    "colme run": (48, 337),
 }
 NOT_COUNTED = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

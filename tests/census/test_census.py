@@ -18,10 +18,10 @@ from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_gra
 from colme.method import arrived
 from colme.metrics import LEVEL
 from colme.samples import draw as draw_scenario
-from colme.sim.engine import Run
-from colme.sim.recorder import recorded_steps
+from colme.sim.run import Run
 from colme.testing import lockstep
 from tests import reference
+from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits
 
 OWN = colme.Census(guard=False, fits="own")
@@ -46,8 +46,7 @@ def recorded(samples: NDArray[np.float64], sigma: Any, loss: float = 0.0) -> col
 
 
 def start(method: colme.Census, recording: colme.Recording, graph: Graph, **options: Any) -> Run:
-    steps, options = recorded_steps("all", len(recording.values)), {"exchange": np.float32, **options}
-    return Run([method], recording, graph, steps, seed=7, tolerance=0.1, configuration={}, **options)
+    return run_of([method], recording, graph=graph, seed=7, **options)
 
 
 def estimates(method: colme.Census, recording: colme.Recording, graph: Graph, **options: Any) -> NDArray[np.float64]:
@@ -102,7 +101,7 @@ def test_the_reference_agrees(name: str, late: bool, loss: float, known: str) ->
     wanted = reference.census(
         recording.values - recording.origin, graph.adjacency(), sigma=sigma, heard=heard if loss else None
     ).estimate
-    np.testing.assert_allclose(estimates(OWN, recording, graph, exchange=np.float64), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(estimates(OWN, recording, graph, precision="double"), wanted, rtol=0, atol=1e-9)
     np.testing.assert_allclose(estimates(OWN, recording, graph), wanted, rtol=0, atol=1e-5)
 
 
@@ -118,7 +117,7 @@ def draw_counts(n_steps: int) -> NDArray[np.float64]:
 def test_the_reference_agrees_on_the_variance_of_counts() -> None:
     recording = recorded(draw_counts(9), 2.5)
     wanted = reference.census(recording.values - recording.origin, COUNTS.adjacency(), sigma=2.5).estimate
-    got = estimates(OWN, recording, COUNTS, exchange=np.float64)
+    got = estimates(OWN, recording, COUNTS, precision="double")
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
 
 
@@ -152,7 +151,7 @@ def test_zeros_and_ones_are_recognized_at_once(sigma: float | None) -> None:
     assert (function[:, 3] == -function[:, 4]).all() and (function[:, 3] > 3.9).all()  # 1 / variance, at most 1/4
     np.testing.assert_array_equal(got, lockstep(OWN, samples, COUNTS, sigma=sigma, seed=7))
     wanted = reference.census(samples, COUNTS.adjacency(), sigma=sigma).estimate
-    np.testing.assert_allclose(estimates(OWN, recording, COUNTS, exchange=np.float64), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(estimates(OWN, recording, COUNTS, precision="double"), wanted, rtol=0, atol=1e-9)
     samples[3, 5] = 0.5  # one other sample is enough
     mixed = start(OWN, recorded(samples, sigma), COUNTS)
     for t in range(1, 13):
@@ -185,7 +184,7 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
     sigma = np.where(classes == 0, 0.5, 4.0)
     recording = recorded(4.0 * classes + sigma * rng.normal(size=(16, 60)), sigma)
     wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=sigma).estimate
-    ours = estimates(OWN, recording, graph, exchange=np.float64)
+    ours = estimates(OWN, recording, graph, precision="double")
     np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-9)
     alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7)
     np.testing.assert_array_equal(estimates(OWN, recording, graph), alone)
@@ -203,7 +202,7 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
 def test_options_are_read_alike(options: dict[str, Any]) -> None:
     graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0)
     wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=1.0, **options).estimate
-    got = estimates(colme.Census(guard=False, fits="own", **options), recording, graph, exchange=np.float64)
+    got = estimates(colme.Census(guard=False, fits="own", **options), recording, graph, precision="double")
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)
 
 

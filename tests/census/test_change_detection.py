@@ -8,9 +8,9 @@ import pytest
 import colme
 from colme.census.array import ChangeDetector
 from colme.errors import MethodError
-from colme.sim.prepare import prepare_run
 from tests.reference.census import WatchedAgent
 from tests.support.edges import Floats
+from tests.support.runs import run_of
 
 
 def detected(samples: Floats, sigma: float) -> tuple[ChangeDetector, Floats]:
@@ -73,7 +73,7 @@ def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
     rng = np.random.default_rng(5)
     samples = rng.normal(size=(80, 12))
     samples[60:, 0] += 1.5
-    run = prepare_run(
+    run = run_of(
         [colme.Census(guard=False, restart=True, refresh=1.0)], colme.Recording(samples, sigma=1.0), steps=80, seed=0,
         degree=4, record=[80],
     )  # fmt: skip

@@ -30,11 +30,11 @@ from colme.cli.fields import FieldOption, field_docs, parse_word
 from colme.cli.output import emit, say
 from colme.lab import doctor
 from colme.lab.experiments.experiment import Experiment, shipped_experiments
-from colme.lab.experiments.setting import Setup, flat_name
 from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS
 from colme.scenario import Scenario
+from colme.sim.spec import Setup, flat_name
 
 ROOT = Path(__file__).parents[2]
 SMALL = """

@@ -228,7 +228,7 @@ import numba, numpy as np
 from colme._core.jit import kernel, slp_kernel
 seen = lambda: [numba.config.CACHE_DIR, int(numba.config.SLP_VECTORIZE)]
 before = seen()
-import colme.gossip, colme.sim.engine
+import colme.gossip, colme.sim.run
 @slp_kernel
 def one(a):
     a[0] += 1.0
@@ -334,7 +334,7 @@ def test_importing_every_module_compiles_nothing(tmp_path: Path) -> None:
         "names = [module.name for module in pkgutil.walk_packages(colme.__path__, 'colme.')]\n"
         "report([importlib.import_module(name).__name__ for name in names if not name.endswith('__main__')])\n"
     )
-    assert "colme.sim.engine" in python(code, COLME_CACHE_DIR=tmp_path)["result"]
+    assert "colme.sim.run" in python(code, COLME_CACHE_DIR=tmp_path)["result"]
     assert files(tmp_path) == {}
 
 

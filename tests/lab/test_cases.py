@@ -32,13 +32,13 @@ TABLE: dict[str, Any] = {
 
 def test_every_case_is_the_scenario_with_its_changes() -> None:
     planned = Experiment.parse(TABLE).planned
-    found = {(each.label, each.setting.scenario.case) for each in planned}
+    found = {(each.label, each.spec.source.case) for each in planned}
     assert ("CL-colME", "lossy") not in found and len(found) == 11 and len(planned) == 22
     for each in planned:
-        scenario = each.setting.scenario
+        scenario = each.spec.source
         assert scenario.means == ((0.0, 1.0, 4.0) if scenario.case == "three" else (0.0, 2.0))
         assert scenario.loss == (0.3 if scenario.case == "lossy" else 0.0)
-        assert each.setting.setup.steps == (20 if scenario.case == "three" else 30)
+        assert each.spec.steps == (20 if scenario.case == "three" else 30)
 
 
 def test_the_case_is_the_only_dimension_that_cases_make(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_the_case_is_the_only_dimension_that_cases_make(tmp_path: Path) -> None:
 
 def test_a_flag_changes_all_cases() -> None:
     planned = Experiment.parse(TABLE, changes={"steps": 12, "n_agents": 24}).planned
-    assert {each.setting.setup.steps for each in planned} == {12}
-    assert {each.setting.scenario.n_agents for each in planned} == {24}
+    assert {each.spec.steps for each in planned} == {12}
+    assert {each.spec.source.n_agents for each in planned} == {24}
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -93,7 +93,7 @@ def test_a_method_that_does_not_tolerate_loss_is_skipped_where_messages_are_lost
     everywhere = TABLE | {"methods": [{"method": "census"}, {"method": "cl-colme"}]}
     experiment = Experiment.parse(everywhere)
     refused = experiment.check()
-    assert {each.setting.scenario.case for each in experiment.planned if each.name in refused} == {"lossy"}
+    assert {each.spec.source.case for each in experiment.planned if each.name in refused} == {"lossy"}
     assert set(refused.values()) == {
         "CL-colME: loss=0.3: CL-colME is simulated on perfect networks only. "
         "Try loss=0, or a method that tolerates loss: Census()."

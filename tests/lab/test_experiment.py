@@ -22,12 +22,12 @@ from colme import lab
 from colme.errors import ColmeError, ExperimentError
 from colme.lab.experiments.experiment import Experiment, Head, shipped_experiments
 from colme.lab.experiments.planning import Planned
-from colme.lab.experiments.setting import Setup, flat_name
 from colme.lab.figures import FIGURES
 from colme.lab.runs.store import RunStore, toml_of
 from colme.lab.tables import expected_rows
 from colme.methods import METHODS
 from colme.scenario import Scenario
+from colme.sim.spec import Setup, flat_name
 
 ROOT = Path(__file__).parents[2]
 SKELETON = ROOT / "src" / "colme" / "methods" / "skeleton.py"
@@ -65,7 +65,7 @@ def plan(**more: Any) -> tuple[Planned, ...]:
 
 
 def values(field: str, **more: Any) -> list[Any]:
-    return [each.setting.parameters()[field] for each in plan(**more)]
+    return [each.spec.parameters()[field] for each in plan(**more)]
 
 
 # A field is a key
@@ -130,7 +130,7 @@ def test_every_field_is_a_key_that_changes_this_field_the_name_of_the_run_and_no
 ) -> None:
     (before,) = Experiment.parse(field_table(owner, field, changed=False)).planned
     (after,) = Experiment.parse(field_table(owner, field, changed=True)).planned
-    old, new = before.setting.parameters(), after.setting.parameters()
+    old, new = before.spec.parameters(), after.spec.parameters()
     flat = field if owner in ("scenario", "set-up") else flat_name(field)
     asked = {"scenario": OF_SCENARIO, "set-up": OF_SETUP}.get(owner, OF_METHODS)[field]
     assert {name for name in old if old[name] != new[name]} == {flat}
@@ -142,7 +142,7 @@ def test_a_field_that_scenario_and_method_share_has_two_flat_names() -> None:
     (each,) = plan(
         scenario={"n_agents": 30, "means": [0.0], "sigma": 2.0}, methods=[{"method": "cl-colme", "sigma": 3.0}]
     )
-    assert each.setting.parameters()["sigma"] == 2.0 and each.setting.parameters()["method_sigma"] == 3.0
+    assert each.spec.parameters()["sigma"] == 2.0 and each.spec.parameters()["method_sigma"] == 3.0
 
 
 @pytest.mark.parametrize(("owner", "field"), EVERY_FIELD)
@@ -161,15 +161,15 @@ def test_a_change_reaches_all_methods_that_have_the_field_and_overrules_what_the
     ]  # fmt: skip
     given = table(methods=methods)
     experiment = Experiment.parse(given, changes={"delta": 0.05, "n_agents": 24, "steps": 9})
-    assert [each.setting.parameters().get("delta") for each in experiment.planned] == [0.05, 0.05, None, None]
-    assert {each.setting.scenario.n_agents for each in experiment.planned} == {24}
-    assert {each.setting.setup.steps for each in experiment.planned} == {9}
+    assert [each.spec.parameters().get("delta") for each in experiment.planned] == [0.05, 0.05, None, None]
+    assert {each.spec.source.n_agents for each in experiment.planned} == {24}
+    assert {each.spec.steps for each in experiment.planned} == {9}
     assert given["methods"][0]["delta"] == 0.3 and given["steps"] == 20, "what was given must stay as it was"
 
 
 def test_a_change_to_a_list_is_a_sweep() -> None:
     experiment = Experiment.parse(table(), changes={"level": ["agent", "edge"], "seeds": [4, 7]})
-    assert [(each.setting.method.level, each.setting.seed) for each in experiment.planned] == [
+    assert [(each.spec.method.level, each.spec.seed) for each in experiment.planned] == [
         ("agent", 4), ("edge", 4), ("agent", 7), ("edge", 7),
     ]  # fmt: skip
 
@@ -178,10 +178,10 @@ def test_keys_of_a_methods_table_override_the_rest_for_this_method_only() -> Non
     own = {"method": "local", "label": "mine", "scenario": {"sigma": 3.0}, "steps": 7, "degree": 4, "seeds": [5]}
     others, mine = plan(methods=[{"method": "cl-colme"}, own])
     assert (others.label, mine.label) == ("CL-colME", "mine")
-    assert mine.setting.scenario == Scenario(n_agents=30, means=(0.0, 1.0), sigma=3.0)
-    assert others.setting.scenario == Scenario(n_agents=30, means=(0.0, 1.0))
-    assert mine.setting.setup == Setup(steps=7, degree=4) and others.setting.setup == Setup(steps=20)
-    assert (mine.setting.seed, others.setting.seed) == (5, 0)
+    assert mine.spec.source == Scenario(n_agents=30, means=(0.0, 1.0), sigma=3.0)
+    assert others.spec.source == Scenario(n_agents=30, means=(0.0, 1.0))
+    assert (mine.spec.steps, mine.spec.degree, others.spec.steps, others.spec.degree) == (7, 4, 20, None)
+    assert (mine.spec.seed, others.spec.seed) == (5, 0)
 
 
 # A list is a sweep
@@ -194,8 +194,8 @@ def test_several_sweeps_multiply() -> None:
     )  # fmt: skip
     assert len(planned) == len({each.name for each in planned}) == 3 * 2 * 2 * (2 * 2 + 1)
     combinations = {
-        (s.scenario.n_agents, s.setup.degree, s.method.level, s.method.delta, s.seed)
-        for s in (each.setting for each in planned)
+        (s.source.n_agents, s.degree, s.method.level, s.method.delta, s.seed)
+        for s in (each.spec for each in planned)
         if isinstance(s.method, colme.CLColME)
     }
     assert combinations == set(itertools.product((20, 30), (2, 4), ("agent", "edge"), (0.1, 0.2), range(3)))
@@ -203,7 +203,7 @@ def test_several_sweeps_multiply() -> None:
 
 def test_all_methods_of_a_seed_come_before_the_next_seed() -> None:
     planned = plan(seeds=3, methods=[{"method": "cl-colme"}, {"method": "local"}])
-    assert [(each.setting.seed, each.label) for each in planned] == [
+    assert [(each.spec.seed, each.label) for each in planned] == [
         (seed, label) for seed in range(3) for label in ("CL-colME", "local")
     ]
 
@@ -246,9 +246,9 @@ def test_words_and_lists_of_steps_mix_in_a_sweep() -> None:
 
 
 def test_seeds_are_how_many_or_which() -> None:
-    assert [each.setting.seed for each in plan(seeds=3)] == [0, 1, 2]
-    assert [each.setting.seed for each in plan(seeds=[8, 3])] == [3, 8]
-    assert [each.setting.seed for each in plan()] == [0]
+    assert [each.spec.seed for each in plan(seeds=3)] == [0, 1, 2]
+    assert [each.spec.seed for each in plan(seeds=[8, 3])] == [3, 8]
+    assert [each.spec.seed for each in plan()] == [0]
 
 
 # Mistakes

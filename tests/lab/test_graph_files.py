@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from colme import graphs, lab
-from colme.errors import ColmeError, ExperimentError
+from colme.errors import ColmeError
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.graph_files import read_graph
+from colme.sim.graph_files import read_graph
 
 RING = graphs.ring_lattice_graph(12, 2)
 TABLE: dict[str, Any] = {
@@ -35,7 +35,7 @@ def write(folder: Path, name: str) -> Path:
     return path
 
 
-NAMES = ["r.edges", "r.txt", "r.csv", "r.tsv", "r.npz", "r.graphml", "r.gexf", "r.gml", "r.adjlist"]
+NAMES = ["r.edges", "r.txt", "r.csv", "r.tsv", "r.npz", "r.graphml", "r.gml", "r.adjlist"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,15 +73,15 @@ WRONG = {
 def test_a_mistake_in_the_file_is_one_sentence(case: str, tmp_path: Path) -> None:
     text, said = WRONG[case]
     (tmp_path / "x.edges").write_text(text)
-    with pytest.raises(ExperimentError, match=rf"^x\.edges: {said}"):
+    with pytest.raises(ColmeError, match=rf"^x\.edges: {said}"):
         read_graph(str(tmp_path / "x.edges"), 12)
 
 
 def test_a_file_of_another_size_or_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match=r"the graph has 12 agents and the scenario 13: .* Try n_agents = 12\."):
+    with pytest.raises(ColmeError, match=r"the graph has 12 agents and the scenario 13: .* Try n_agents = 12\."):
         read_graph(str(write(tmp_path, "r.npz")), 13)
     (tmp_path / "bad.npz").write_bytes(b"no archive")
-    with pytest.raises(ExperimentError, match=r"bad\.npz: it does not hold the arrays indptr and indices"):
+    with pytest.raises(ColmeError, match=r"bad\.npz: it does not hold the arrays indptr and indices"):
         read_graph(str(tmp_path / "bad.npz"), 12)
     (tmp_path / "bad.graphml").write_text("no XML")
     with pytest.raises(ColmeError, match=r"bad\.graphml: "):
@@ -101,7 +101,7 @@ def test_the_contents_and_not_the_place_identify_a_run(tmp_path: Path) -> None:
     (tmp_path / "r.edges").write_text((tmp_path / "r.edges").read_text() + "\n0 5\n")
     assert names(tmp_path, "r.edges") != first
     write(tmp_path / "other", "r.edges")
-    with pytest.raises(ExperimentError, match=r"two graph files are called r\.edges"):
+    with pytest.raises(ColmeError, match=r"two graph files are called r\.edges"):
         names(tmp_path, ["r.edges", "other/r.edges"])
 
 

@@ -190,7 +190,7 @@ def test_a_sweep_of_what_is_recorded_loses_no_step(record: list[Any], tmp_path: 
 def test_runs_that_are_not_there_are_nan_and_counted(sweep: xarray.Dataset, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
     planned = Experiment.parse(SWEEP, name="sweep").planned
-    gone = [each for each in planned if each.setting.setup.degree == 6 and each.setting.seed == 5]
+    gone = [each for each in planned if each.spec.degree == 6 and each.spec.seed == 5]
     for each in gone:
         shutil.rmtree(tmp_path / "sweep" / "runs" / each.name)
     data = lab.load(tmp_path / "sweep")
@@ -211,7 +211,7 @@ def test_a_combination_without_any_run_is_left_out_of_summary_and_tables(
 ) -> None:
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
     for each in Experiment.parse(SWEEP, name="sweep").planned:
-        if each.setting.setup.degree == 6 and each.setting.parameters().get("level") == "edge":
+        if each.spec.degree == 6 and each.spec.parameters().get("level") == "edge":
             shutil.rmtree(tmp_path / "sweep" / "runs" / each.name)
     data = lab.load(tmp_path / "sweep")
     middle = lab.summary(data)["mse"].sel(quantile=0.5)

@@ -89,7 +89,7 @@ def watching() -> Iterator[Watching]:
 
 def test_frames_are_what_simulate_computes(watching: Watching) -> None:
     run = watching.session.run
-    [trace] = simulate(run.methods[0], run.setting.scenario, steps=N_STEPS, seeds=[3], degree=4)
+    [trace] = simulate(run.methods[0], run.spec.source, steps=N_STEPS, seeds=[3], degree=4)
     frames = watching.finish()
     assert [each.head["t"] for each in frames] == frame_steps(N_STEPS, N_FRAMES).tolist()
     for each in frames:
@@ -104,7 +104,7 @@ def test_two_methods_see_the_same_samples() -> None:
     with watching.session:
         frames = watching.finish()
     assert [panel["label"] for panel in watching.start["panels"]] == ["CL-colME", "census"]
-    traces = simulate(list(run.methods), run.setting.scenario, steps=N_STEPS, seeds=[3], degree=4)
+    traces = simulate(list(run.methods), run.spec.source, steps=N_STEPS, seeds=[3], degree=4)
     for each in frames:
         measured = [panel["metrics"]["mse"] for panel in each.head["panels"]]
         assert measured == [trace.mse[each.head["t"] - 1] for trace in traces]
@@ -184,9 +184,9 @@ def test_a_restart_with_other_values_shows_these(watching: Watching) -> None:
     watching.restart(**values)
     assert watching.field == values and watching.start["run"] != before
     run = watching.session.run
-    assert run.setting.scenario.means == (0.5, 1.5) and run.setting.scenario.sigma == (0.5, 2.0)
+    assert run.spec.source.means == (0.5, 1.5) and run.spec.source.sigma == (0.5, 2.0)
     assert watching.finish()[-1].head["t"] == 20
-    trace = simulate(list(run.methods), run.setting.scenario, steps=20, seeds=[11], degree=6)[1]
+    trace = simulate(list(run.methods), run.spec.source, steps=20, seeds=[11], degree=6)[1]
     assert watching.frames()[-1].head["panels"][1]["metrics"]["mse"] == trace.mse[-1]
 
 
@@ -241,13 +241,13 @@ def test_a_distance_can_be_taken_back() -> None:
     run = chosen(means=[1.2, 2.0, 5.0])
     assert run.texts()["gap"] == "0.8"
     together = run.changed({"gap": "0"})
-    assert len(set(together.setting.scenario.means)) == 1 and together.texts()["gap"] == "0"
-    assert together.changed({"gap": "0.8"}).setting.scenario == run.setting.scenario
+    assert len(set(together.spec.source.means)) == 1 and together.texts()["gap"] == "0"
+    assert together.changed({"gap": "0.8"}).spec.source == run.spec.source
 
 
 def test_means_that_shift_are_stretched_too() -> None:
     run = chosen(means=[0.0, 2.0], shift_step=10, shift_means=[1.0, 3.0]).changed({"gap": "4"})
-    assert run.setting.scenario.means == (-1.0, 3.0) and run.setting.scenario.shift_means == (1.0, 5.0)
+    assert run.spec.source.means == (-1.0, 3.0) and run.spec.source.shift_means == (1.0, 5.0)
 
 
 def test_one_class_has_no_distance() -> None:
@@ -259,12 +259,12 @@ def test_one_class_has_no_distance() -> None:
 
 def test_classes_keep_their_proportions_with_another_number_of_agents() -> None:
     run = chosen(n_agents=30, sizes=[10, 20]).changed({"n_agents": "60"})
-    assert run.setting.scenario.n_agents == 60 and run.setting.scenario.assignment == "random"
+    assert run.spec.source.n_agents == 60 and run.spec.source.assignment == "random"
 
 
 def test_the_command_line_may_ask_for_more_than_viewers() -> None:
     run = chosen(n_agents=300_000)
-    assert run.changed({"seed": "1"}).setting.scenario.n_agents == 300_000
+    assert run.changed({"seed": "1"}).spec.source.n_agents == 300_000
 
 
 def test_a_graph_with_degrees_of_its_own_has_none_to_choose() -> None:
@@ -287,7 +287,7 @@ def file(tmp_path: Path) -> Path:
 def test_of_an_experiment_the_first_runs_of_two_collaborating_methods_are_shown(file: Path) -> None:
     run = watched_run(experiment_to_watch(file, (), {}))
     assert [label for label, _ in run.shown] == ["CL-colME", "C-colME"]
-    assert run.setting.scenario.n_agents == 24 and run.setting.seed == 5 and run.title == "Two methods"
+    assert run.spec.source.n_agents == 24 and run.spec.seed == 5 and run.title == "Two methods"
     picked = "CL-colME (n_agents 24, clock global) and of C-colME (n_agents 24)"
     assert run.about == f"Of 16 runs you see the first of {picked}, with seed 5."
     assert run.methods[1].delta == 0.2  # type: ignore[attr-defined]
@@ -295,12 +295,12 @@ def test_of_an_experiment_the_first_runs_of_two_collaborating_methods_are_shown(
 
 def test_flags_change_fields_of_an_experiment(file: Path) -> None:
     run = watched_run(experiment_to_watch(file, (), {"n_agents": 40, "seeds": [1]}))
-    assert run.setting.scenario.n_agents == 40 and run.setting.seed == 1
+    assert run.spec.source.n_agents == 40 and run.spec.seed == 1
 
 
 def test_methods_can_be_chosen_for_an_experiment_that_lacks_them(file: Path) -> None:
     run = watched_run(experiment_to_watch(file, ("census", "local"), {}), chosen=True)
-    assert [label for label, _ in run.shown] == ["census", "local"] and run.setting.scenario.n_agents == 24
+    assert [label for label, _ in run.shown] == ["census", "local"] and run.spec.source.n_agents == 24
 
 
 def test_a_method_that_is_chosen_again_is_as_the_experiment_has_it(file: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import colme
 from colme import CLColME, Local, Oracle, Scenario, simulate
 from colme.errors import ColmeError
 from colme.graphs import gnp_random_graph, random_regular_graph
@@ -75,12 +74,10 @@ def test_estimates_on_the_way_are_those_of_shorter_runs() -> None:
     [
         {"graph": random_regular_graph(60, 4, rng=1)},
         {"graph": lambda rng: gnp_random_graph(60, 0.2, rng=rng)},
-        {"graph_seed": 7},
-        {"graph_seed": 7, "degree": 4},
-        {"graph_seed": 7, "graph": lambda rng: gnp_random_graph(60, 0.2, rng=rng)},
+        {"graph": "small-world", "degree": 4, "rewire": 0.3},
         {"degree": 6, "tolerance": 0.3, "precision": "double"},
     ],
-    ids=["graph", "function", "graph_seed", "graph_seed-degree", "graph_seed-function", "others"],
+    ids=["graph", "function", "family", "others"],
 )
 def test_the_run_has_the_graph_and_the_options_it_had(options: dict[str, Any]) -> None:
     trace = simulate(CLColME(), WORLD, steps=60, seed=2, **options)
@@ -127,7 +124,7 @@ def test_a_copy_of_a_trace_on_own_samples_says_what_it_lacks() -> None:
 def test_samples_that_were_changed_since_are_noticed() -> None:
     values = np.random.default_rng(0).normal(size=(40, 30))
     trace = simulate(Local(), Recording(values))
-    source = trace._arguments.source if trace._arguments is not None else None
+    source = trace._spec.source if trace._spec is not None else None
     assert isinstance(source, Recording)
     source.values[10] += 1.0
     assert "did not end as the trace did" in notes_of(trace)[0]
@@ -191,6 +188,5 @@ def test_a_trace_of_an_unknown_method_says_what_to_do() -> None:
 
 
 def test_a_trace_does_not_hold_the_graph_that_a_seed_makes() -> None:
-    trace = simulate(CLColME(), WORLD, steps=3, graph_seed=4)
-    assert trace._arguments is not None and trace._arguments.graph is None
-    assert colme.simulate(CLColME(), WORLD, steps=3)._arguments is not None
+    trace = simulate(CLColME(), WORLD, steps=3)
+    assert trace._spec is not None and trace._spec.graph == "regular"

@@ -17,9 +17,9 @@ import colme
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.methods import Method
 from colme.methods.b_colme import BState
-from colme.sim.engine import Run
-from colme.sim.recorder import recorded_steps
+from colme.sim.run import Run
 from colme.testing import lockstep
+from tests.support.runs import run_of
 
 SIGMA = 0.5
 
@@ -38,10 +38,7 @@ def draw(n_agents: int, n_steps: int, *, late: bool = False) -> NDArray[np.float
 
 def start(method: Method, samples: NDArray[np.float64], graph: Graph) -> tuple[Run, float]:
     recording = colme.Recording(samples, sigma=SIGMA, classes=np.arange(samples.shape[1]) % 2)
-    run = Run(
-        [method], recording, graph, recorded_steps("all", len(samples)), seed=0, tolerance=0.1, exchange=np.float32,
-        configuration={},
-    )  # fmt: skip
+    run = run_of([method], recording, graph=graph)
     return run, recording.origin
 
 

@@ -30,7 +30,7 @@ from colme.node.messages.wire import (
     unpack,
 )  # fmt: skip
 from colme.node.net.memory import MemoryNetwork
-from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, Restarts, claimed_radius, near, own_interval
+from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, HeardRestarts, claimed_radius, near, own_interval
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import LIES, Liars, two_classes
 from tests.support.nodes import PERIOD
@@ -134,7 +134,7 @@ def test_the_mean_of_some_samples_is_a_number() -> None:
 
 
 def test_restarts_that_are_heard_of_are_rare_and_own_ones_count() -> None:
-    restarts = Restarts()
+    restarts = HeardRestarts()
     believed = []
     for t in range(1, 1001):
         told = restarts.told(restarts.generation + 5, 0, t)
@@ -150,14 +150,14 @@ def test_restarts_that_are_heard_of_are_rare_and_own_ones_count() -> None:
 
 
 def test_one_that_came_too_early_is_made_up_for() -> None:
-    restarts = Restarts()
+    restarts = HeardRestarts()
     restarts.after([restarts.told(1, 0, 100)], 100, cut=False)
     assert restarts.told(2, 0, 102) == (2, 0)
     assert restarts.told(2, 8, 111) == (2, 111)  # my own estimate is not clean since its restart, but from now on
 
 
 def test_generations_cannot_be_used_up() -> None:
-    restarts = Restarts()
+    restarts = HeardRestarts()
     for t in range(1, 20000):
         restarts.after([restarts.told(2**32 - 1, 0, t)], t, cut=False)
     assert restarts.generation < 200 * MOST_NEWS < 2**32 - 1

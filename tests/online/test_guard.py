@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from colme import CColME, Census, CLColME, CollaborativeMean, Local
 from colme.graphs import random_regular_graph
 from colme.online.guard import judge
-from colme.support import files
 from tests.online.test_model import assert_same, two_classes
 from tests.reference import online as reference
 
@@ -135,23 +134,6 @@ def test_of_many_agents_some_judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert_same(at_once, batched)
     assert 256 <= len(at_once._rule._judges()) < 1000
     assert np.abs(at_once.to_columns()["estimate"] - everyone.to_columns()["estimate"]).mean() < 0.01
-
-
-def test_a_file_without_a_guard_goes_on_with_one(tmp_path: Path) -> None:
-    """A file of version 0.7: nothing was judged yet, and the next event is a vote."""
-    agent, value = two_classes(40, 3000)
-    model = CollaborativeMean(Census(guard=True))
-    model.learn_many(agent=agent[:1500], value=value[:1500])
-    model.save(tmp_path / "model.npz")
-    head, arrays = files.read_arrays(tmp_path / "model.npz", "colme online 1")
-    old = {name: array for name, array in arrays.items() if name not in ("stops", "snapshots") and "guard" not in name}
-    assert len(old) < len(arrays) - 10
-    files.write_arrays(tmp_path / "old.npz", "colme online 1", head, old)
-    again = CollaborativeMean.load(tmp_path / "old.npz")
-    assert again.trust_ == 1.0 and again.mean_ == model.mean_
-    again.learn_many(agent=agent[1500:], value=value[1500:])
-    assert again._rule.guard is not None and again._rule.guard.others.filter.votes > 5
-    assert np.isfinite(again.to_columns()["estimate"]).all()
 
 
 def test_trust_where_there_is_nothing_to_guard() -> None:

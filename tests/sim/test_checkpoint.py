@@ -20,7 +20,7 @@ import colme
 from colme.errors import CheckpointError, RunError
 from colme.graphs import ring_lattice_graph
 from colme.methods import Method
-from colme.sim.engine import Progress, Run
+from colme.sim.run import Progress, Run
 from tests.support.power_cut import fail_at
 from tests.support.same_bits import assert_same_bits
 
@@ -180,8 +180,8 @@ def other_scenario(**changes: Any) -> colme.Scenario:
     ("source", {"source": other_scenario(n_agents=42)}),
     ("source", {"source": other_scenario(means=(0.0, 1.0))}),
     ("source", {"source": np.zeros((30, 40)), "method": colme.CLColME(delta=0.1, sigma=0.5)}),
-    ("graph", {"degree": 8}),
-    ("graph", {"degree": None, "graph": ring_lattice_graph(40, 6)}),
+    ("degree", {"degree": 8}),
+    ("degree", {"degree": None, "graph": ring_lattice_graph(40, 6)}),
     ("seed", {"seed": 1}),
     ("tolerance", {"tolerance": 0.2}),
     ("record", {"record": "log"}),
@@ -359,7 +359,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_and_a_remedy(tmp_path: Pat
 CHILD = """
 import json, signal, sys, time
 import colme
-from colme.sim.engine import Run
+from colme.sim.run import Run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have it ignored
 options = json.loads(sys.argv[1])

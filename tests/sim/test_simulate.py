@@ -6,7 +6,6 @@ import itertools
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ from colme.errors import GraphError, MethodError, RunError
 from colme.graphs import gnp_random_graph, random_regular_graph, ring_lattice_graph
 from colme.methods import Method
 from colme.metrics import METRICS
-from colme.samples import ScenarioStream, draw
-from colme.sim.engine import Progress, Run
-from colme.sim.recorder import recorded_steps
+from colme.samples import draw
+from colme.sim.run import Progress
 from colme.sim.sampling import STRETCH
-from colme.spectrum import smoothness
+from colme.sim.spec import recorded_steps
+from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits
 
 SCENARIO = colme.Scenario(n_agents=40, means=(0.0, 1.25), sigma=0.5)
@@ -226,7 +225,7 @@ def test_the_log_grid_has_forty_steps_a_decade_and_all_of_the_first_ones() -> No
 
 
 def test_progress_is_told_every_seeds_steps_in_order_up_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)  # at every opportunity
+    monkeypatch.setattr("colme.sim.run.TELL_EVERY", -1.0)  # at every opportunity
     news: list[Progress] = []
     colme.simulate(colme.Local(), GAPS, steps=40, seeds=[2, 1], progress=news.append)
     for seed in (1, 2):
@@ -235,7 +234,7 @@ def test_progress_is_told_every_seeds_steps_in_order_up_to_the_last(monkeypatch:
 
 
 def test_progress_of_steps_done_in_stretches_is_told_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)
+    monkeypatch.setattr("colme.sim.run.TELL_EVERY", -1.0)
     news: list[Progress] = []
     colme.simulate(colme.Local(), SCENARIO, steps=100, progress=news.append)
     steps = [0, *(each.step for each in news)]
@@ -250,7 +249,7 @@ def test_progress_of_a_quick_run_is_told_its_end() -> None:
 
 
 def test_progress_is_never_told_twice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colme.sim.engine.TELL_EVERY", -1.0)
+    monkeypatch.setattr("colme.sim.run.TELL_EVERY", -1.0)
     inside, seen = threading.Lock(), 0
 
     def tell(news: Progress) -> None:
@@ -498,70 +497,10 @@ def test_an_error_of_the_progress_callback_surfaces() -> None:
 
 def test_cl_colme_holds_at_most_a_hundred_bytes_an_agent() -> None:
     n = 200_000
-    stream = ScenarioStream(colme.Scenario(n_agents=n, means=(1.2, 2.0), sigma=2.0), 0)
-    run = Run(
-        [colme.CLColME(delta=0.1)], stream, random_regular_graph(n, 10, rng=0), recorded_steps("log", 100), seed=0,
-        tolerance=0.1, exchange=np.float32, configuration={},
-    )  # fmt: skip
+    scenario = colme.Scenario(n_agents=n, means=(1.2, 2.0), sigma=2.0)
+    run = run_of([colme.CLColME(delta=0.1)], scenario, steps=100, record="log")
     for t in (1, 2, 3):
         run.step(t)
     assert run.nbytes / n <= 100
     # the count is honest: edges, two means, estimates, what is heard and the classes cannot be smaller than this
     assert run.nbytes / n >= 10 * 4 + 3 * 8 + 2 * 4 + 2
-
-
-# One graph for all seeds: graph_seed=
-
-
-def test_graph_seed_is_one_graph_for_all_seeds() -> None:
-    never_cuts = colme.CLColME(delta=1e-9, clock="harmonic")
-    a, b = colme.simulate(never_cuts, SCENARIO, graph_seed=4, degree=6, steps=2, seeds=[0, 1])
-    assert a.final.graph == b.final.graph
-    assert a.configuration["graph"] == b.configuration["graph"]
-    own = colme.simulate(never_cuts, SCENARIO, degree=6, steps=2, seed=4)
-    assert a.final.graph == own.final.graph
-
-
-def test_seeds_that_share_a_graph_give_the_bits_that_each_gives_alone() -> None:
-    options: dict[str, Any] = {"degree": 6, "graph_seed": 9, "steps": 60}
-    method = colme.CLColME(delta=0.1, clock="global", level="agent")
-    for seed, together in enumerate(colme.simulate(method, SCENARIO, seeds=range(9), n_jobs=1, **options)):
-        assert_same_bits(together, colme.simulate(method, SCENARIO, seed=seed, **options))
-
-
-def test_graph_seed_is_checked() -> None:
-    with pytest.raises(RunError, match="both given"):
-        colme.simulate(colme.CLColME(), SCENARIO, graph=random_regular_graph(40, 4, rng=0), graph_seed=1)
-    for bad in ("a", -1, 1.5):
-        with pytest.raises(RunError, match=r"graph_seed=.* whole number"):
-            colme.simulate(colme.CLColME(), SCENARIO, graph_seed=bad)  # type: ignore[call-overload]
-
-
-# Smoothness, which is recorded on demand
-
-
-@pytest.mark.parametrize("record", ["all", "log", 7, [3, 40]], ids=str)
-def test_smoothness_is_that_of_the_estimates_at_each_recorded_step_and_changes_no_other_bit(record: Any) -> None:
-    methods = [colme.CLColME(delta=0.1), colme.BColME(delta=0.1)]
-    plain = colme.simulate(methods, SCENARIO, steps=60, record=record)
-    with_it = colme.simulate(methods, SCENARIO, steps=60, record=record, smoothness=True)
-    for one, other in zip(plain, with_it, strict=True):
-        assert one.smoothness is None and other.smoothness is not None
-        assert_same_bits(one, other)
-        assert other.smoothness[-1] == other.at(60)["smoothness"]
-        for k in range(0, len(other.t), 9):
-            there = colme.simulate(one.method, SCENARIO, steps=int(other.t[k]))  # type: ignore[arg-type]
-            final = smoothness(there.final.estimate, there.final.graph)
-            assert other.smoothness[k] == pytest.approx(final, rel=1e-9)  # final estimates are not centered any more
-
-
-def test_smoothness_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
-    whole = colme.simulate(colme.CLColME(), SCENARIO, steps=50, smoothness=True)
-    whole.save(tmp_path / "trace.npz")
-    again = colme.Trace.load(tmp_path / "trace.npz")
-    options: dict[str, Any] = {"checkpoint": tmp_path / "run.npz", "smoothness": True}
-    colme.simulate(colme.CLColME(), SCENARIO, steps=20, **options)
-    resumed = colme.simulate(colme.CLColME(), SCENARIO, steps=50, **options)
-    for other in (again, resumed):
-        assert whole.smoothness is not None and other.smoothness is not None
-        assert whole.smoothness.tobytes() == other.smoothness.tobytes()

@@ -14,7 +14,7 @@ from colme.consensus import CLOCKS
 from colme.graphs import gnp_random_graph
 from colme.methods import Method
 from colme.samples import draw
-from colme.sim.engine import Run
+from colme.sim.run import Run
 from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH
 from tests.support.recordings import recording_like_a_scenario
 from tests.support.runs import run_of

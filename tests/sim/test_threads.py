@@ -65,7 +65,6 @@ def test_a_census_is_continued_by_another_number_of_threads(before: int, after: 
     (colme.CLColME(), {"threads": 0}, RunError, "threads=0"),
     (colme.CLColME(), {"threads": 8}, RunError, "8 workers share 4500 agents: each must have at least 1024 of them"),
     (colme.ColME(), {"threads": 2}, RunError, "colME cannot be shared by threads or ranks"),
-    (colme.CLColME(), {"threads": 2, "smoothness": True}, RunError, "smoothness=True with threads or ranks"),
     (colme.CLColME(step=0.15), {"threads": 2}, MethodError, "it must be at most 1 / max degree, 0.1"),
     (colme.CLColME(), {"threads": 2, "ranks": object()}, RunError, "threads=2 with ranks"),
 ])  # fmt: skip
@@ -124,7 +123,7 @@ def test_threads_stop_at_the_same_step_and_go_on_from_there(tmp_path: Path) -> N
     scenario = colme.Scenario(n_agents=4500, means=(0.0, 1.0), sigma=1.0)
     path, seen = tmp_path / "run.npz", threading.Event()
 
-    def interrupt(progress: colme.sim.engine.Progress) -> None:
+    def interrupt(progress: colme.sim.run.Progress) -> None:
         if not seen.is_set() and progress.step >= 3:
             seen.set()
             raise KeyboardInterrupt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colme.sim.engine import Run
+from colme.sim.run import Run
 
 
 def fail_at(patch: pytest.MonkeyPatch, step: int, error: type[Exception], seed: int | None = None) -> None:
@@ -12,7 +12,7 @@ def fail_at(patch: pytest.MonkeyPatch, step: int, error: type[Exception], seed: 
     honest = Run.advance
 
     def advance(self: Run, first: int, last: int) -> None:
-        if seed in (None, self.seed):
+        if seed in (None, self.spec.seed):
             if first == step:
                 raise error
             last = min(last, step - 1) if first < step else last

@@ -13,13 +13,13 @@ import msgspec
 from colme.cli import colme
 from colme.cli.fields import SECTIONS, FieldOption, field_docs
 from colme.lab.experiments.experiment import Expected, Head
-from colme.lab.experiments.setting import Setup
 from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Estimates, GatewayTable, Join, Limits, Neighbor, Samples, Tls
 from colme.scenario import Scenario
+from colme.sim.spec import Setup
 from tools.site.markdown import code, definitions, escaped
 from tools.site.public import annotations_of
 

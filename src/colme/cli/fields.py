@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from colme.errors import shorten
-from colme.lab.experiments.setting import Setup, flat_name
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
+from colme.sim.spec import Setup, flat_name
 from colme.support.tables import parse_word
 
 SECTIONS = ("Scenario", "Set-up", "Methods (a flag applies to the methods that have the field)")

@@ -115,7 +115,7 @@ def parse_seeds(text: str) -> int | list[int]:
 def absolute_graphs(changes: dict[str, Any]) -> dict[str, Any]:
     """The changes made by flags, with absolute paths for graph files: a path on the command line is relative to the
     current folder, a path in an experiment file to the file."""
-    from colme.lab.experiments.graph_files import is_graph_file
+    from colme.sim.graph_files import is_graph_file
 
     def absolute(graph: Any) -> Any:
         if isinstance(graph, list):

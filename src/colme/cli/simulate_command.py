@@ -83,4 +83,4 @@ def _write_live(path: Path, planned: list[Planned], frames: int | None) -> None:
     messages = fitting_messages(feed) if frames is None else messages_of(feed)
     page = write_page(path, messages, title=feed.title)
     size = f"{page.stat().st_size / 1e6:.1f} MB"
-    say(f"{page} ({size}) plays the run of seed {shown[0].setting.seed}. Open it in a browser.")
+    say(f"{page} ({size}) plays the run of seed {shown[0].spec.seed}. Open it in a browser.")

@@ -28,7 +28,7 @@ from colme.errors import MissingExtra, install_command
 from colme.lab.runs.warm_up import warm_up
 from colme.lockstep import lockstep
 from colme.method import Method
-from colme.methods import METHODS, ColME
+from colme.methods import METHODS
 from colme.sim.simulation import available_cores
 from colme.support.tables import csv_of
 
@@ -157,7 +157,7 @@ def compile_kernels(progress: Callable[[str], None] = lambda what: None) -> int:
 def _methods() -> list[Method]:
     """Every method as it is by default, and with the other choice of a guard, where there is one."""
     methods: list[Method] = [each() for each in METHODS]
-    guarded = [each for each in methods if hasattr(each, "guard") and not isinstance(each, ColME)]  # which has none
+    guarded = [each for each in methods if hasattr(each, "guard") and each.message_adapter is not None]
     return methods + [replace(each, guard=not each.guard) for each in guarded]
 
 

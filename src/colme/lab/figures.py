@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
-from colme.lab.subject import Drawing, Subject, initial_graph, run_shown, step_marks, with_fewer_agents
+from colme.lab.subject import Drawing, Subject, initial_graph, run_shown, step_marks
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -144,16 +144,14 @@ def density(subject: Subject) -> Drawn:
     """Density of all agents' estimates over time: one cloud that splits into classes."""
     from colme.lab import plots
 
-    setting = subject.picked.setting
-    if setting.scenario.n_agents > DENSE:
-        setting = with_fewer_agents(setting, DENSE)
-    options = setting.options()
+    spec = subject.picked.spec
+    if spec.source.n_agents > DENSE:
+        spec = spec.with_fewer_agents(DENSE)
     found = plots.estimate_density(
-        setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setting.setup.steps,
-        seed=setting.seed,
-    )  # fmt: skip
+        spec.method, spec.source, degree=spec.degree, graph=spec.graph, steps=spec.n_steps, seed=spec.seed
+    )
     caption = (
-        f"Density of the estimates of all {setting.scenario.n_agents:,} agents at every step of one run, each column "
+        f"Density of the estimates of all {spec.source.n_agents:,} agents at every step of one run, each column "
         f"scaled by its maximum. {run_shown(subject)}"
     )
     return (plots.plot_density(found), found, caption)
@@ -168,15 +166,12 @@ def graph(subject: Subject) -> Drawn:
     from colme.lab import plots
     from colme.lab.plots.graph import panel_height
 
-    picked = subject.picked.setting
-    setting = with_fewer_agents(picked, MOST_PICTURED if picked.graph_file else PICTURED)
-    setup = msgspec.structs.replace(setting.setup, degree=min(setting.setup.degree or 6, 6))
-    setting = msgspec.structs.replace(setting, setup=setup)
-    options = setting.options()
+    picked = subject.picked.spec
+    spec = picked.with_fewer_agents(MOST_PICTURED if picked.graph_file else PICTURED)
+    spec = msgspec.structs.replace(spec, degree=min(spec.degree or 6, 6))
     found = plots.separation(
-        setting.method, setting.scenario, degree=options["degree"], graph=options["graph"], steps=setup.steps,
-        seed=setting.seed,
-    )  # fmt: skip
+        spec.method, spec.source, degree=spec.degree, graph=spec.graph, steps=spec.n_steps, seed=spec.seed
+    )
     panels = Figure(figsize=(7.2, panel_height(found, 3.6)), layout="constrained")
     for axes, when in zip(panels.subplots(1, 2), ("before", "after"), strict=True):
         plots.plot_graph(found, when, axes)
@@ -187,11 +182,11 @@ def graph(subject: Subject) -> Drawn:
          "alive": [tuple(edge) in alive for edge in edges.tolist()]}
     )  # fmt: skip
     caption = (
-        f"A small simulation with the same parameters: {setting.scenario.n_agents} agents and {len(edges)} edges, "
-        f"before the first sample and after t = {setup.steps:,}. {run_shown(subject)}"
+        f"A small simulation with the same parameters: {spec.source.n_agents} agents and {len(edges)} edges, "
+        f"before the first sample and after t = {spec.n_steps:,}. {run_shown(subject)}"
     )
-    if not setting.method.cuts_edges:
-        caption += f" On the right are the edges between agents of one group: {setting.method.label} cuts none."
+    if not spec.method.cuts_edges:
+        caption += f" On the right are the edges between agents of one group: {spec.method.label} cuts none."
     return (panels, table, caption)
 
 
@@ -203,19 +198,18 @@ def census(subject: Subject) -> Drawn:
     from colme.lab import plots
 
     for each in subject.experiment.planned:
-        if each.setting.method.__struct_config__.tag == "census":
+        if each.spec.method.__struct_config__.tag == "census":
             break
     else:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
-    options = each.setting.options()
     found = plots.explain_census(
-        each.setting.method, each.setting.scenario, degree=options["degree"], graph=options["graph"],
-        steps=min(150, each.setting.setup.steps), seed=each.setting.seed,
+        each.spec.method, each.spec.source, degree=each.spec.degree, graph=each.spec.graph,
+        steps=min(150, each.spec.n_steps), seed=each.spec.seed,
     )  # fmt: skip
     panels = Figure(figsize=(9.6, 6.6), layout="constrained")
     for axes, part in zip(panels.subplots(2, 2).ravel(), plots.PARTS, strict=True):
         plots.plot_census(found, part, axes)
-    words = ", ".join(part for part in (each.setting.scenario.case, f"agent {found.agent}", f"t = {found.t}") if part)
+    words = ", ".join(part for part in (each.spec.source.case, f"agent {found.agent}", f"t = {found.t}") if part)
     caption = (
         f"How a census works ({words}). 1: the agent's mass; the local means of all agents, which it does not know, "
         "are scaled to a maximum of 1. 2: its histogram after some rounds of consensus. 3: the mixture fitted to its "
@@ -232,7 +226,7 @@ def spectrum(subject: Subject) -> Drawn:
     from colme.lab import plots
 
     made, words = initial_graph(subject)
-    step = "auto" if "step" in subject.data.dims else getattr(subject.picked.setting.method, "step", "auto")
+    step = "auto" if "step" in subject.data.dims else getattr(subject.picked.spec.method, "step", "auto")
     step = float(step) if isinstance(step, float | int) else stable_step(made)
     panels = Figure(figsize=(9.4, 3.3), layout="constrained")
     left, right = panels.subplots(1, 2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from colme.lab.experiments.planning import Planned
 from colme.live.page import compressed
 from colme.live.replay import MOST_PANELS
-from colme.live.simulation import N_FRAMES, SimulationFeed, frame_steps, messages_of
+from colme.live.simulation import N_FRAMES, SimulationFeed, messages_of
 
 MOST_RECORDED = 2_150_000
 """Bytes of a recording: with the renderer, and in base64, a page stays below 3 MB."""
@@ -15,26 +15,16 @@ MOST_RECORDED = 2_150_000
 
 def shown_together(planned: Sequence[Planned]) -> list[Planned]:
     """The runs of one view: those of the first seed on the first scenario and graph, at most four methods."""
-    first = planned[0].setting
-    alike = [
-        each for each in planned
-        if (each.setting.scenario, each.setting.setup, each.setting.seed) == (first.scenario, first.setup, first.seed)
-    ]  # fmt: skip
-    return alike[:MOST_PANELS]
+    first = planned[0].spec.but("method")
+    return [each for each in planned if each.spec.but("method") == first][:MOST_PANELS]
 
 
 def feed_of(planned: Sequence[Planned], *, frames: int | None = None, title: str = "") -> SimulationFeed:
     """A feed of runs that have the same samples (`shown_together`)."""
-    setting = planned[0].setting
-    options = {name: value for name, value in setting.options().items() if name != "record"}
     labels = [each.label for each in planned]
     if len(set(labels)) < len(labels):
-        labels = [repr(each.setting.method) for each in planned]
-    return SimulationFeed(
-        [each.setting.method for each in planned], setting.scenario,
-        frame_steps(setting.setup.steps, N_FRAMES if frames is None else frames),
-        seed=setting.seed, title=title, labels=labels, **options,
-    )  # fmt: skip
+        labels = [repr(each.spec.method) for each in planned]
+    return SimulationFeed([each.spec for each in planned], frames or N_FRAMES, title=title, labels=labels)
 
 
 def fitting_messages(feed: SimulationFeed) -> list[bytes]:

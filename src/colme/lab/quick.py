@@ -53,22 +53,22 @@ def simulate_flags(
     groups: dict[Any, list[Planned]] = {}
     for each in experiment.planned:
         if each.name not in refused:
-            groups.setdefault((each.setting.scenario, each.setting.setup), []).append(each)
+            groups.setdefault(tuple(each.spec.but("method", "seed").values()), []).append(each)
     found: Found = [(each, []) for each in experiment.planned if each.name in refused]
-    for (scenario_, setup), planned in groups.items():
-        every_seed = list(dict.fromkeys(each.setting.seed for each in planned))
-        first = [each for each in planned if each.setting.seed == every_seed[0]]
+    for planned in groups.values():
+        every_seed = list(dict.fromkeys(each.spec.seed for each in planned))
+        first = [each for each in planned if each.spec.seed == every_seed[0]]
         traces = simulate(
-            [each.setting.method for each in first], scenario_, steps=setup.steps, seeds=every_seed, n_jobs=jobs,
-            threads=threads, progress=progress, **first[0].setting.options(),
+            [each.spec.method for each in first], seeds=every_seed, n_jobs=jobs, threads=threads, progress=progress,
+            **first[0].spec.but("method", "seed"),
         )  # fmt: skip
-        found += [(each, list(traces.select(method=each.setting.method))) for each in first]
+        found += [(each, list(traces.select(method=each.spec.method))) for each in first]
     return found
 
 
 def _keys(found: Found) -> list[Row]:
     """Method and the parameters that vary (also among combinations that cannot run), for each combination."""
-    flat = [each.setting.parameters() for each, _ in found]
+    flat = [each.spec.parameters() for each, _ in found]
     names = list(dict.fromkeys(name for row in flat for name in row))
     varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
     return [

@@ -96,7 +96,7 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
     axes = axes_of(experiment.planned)
     labels = list(dict.fromkeys(each.label for each in experiment.planned))
-    seeds = sorted({each.setting.seed for each in experiment.planned})
+    seeds = sorted({each.spec.seed for each in experiment.planned})
     shape = (len(labels), *(len(values) for values in axes.values()), len(seeds))
     data = {name: np.full((*shape, len(steps)), np.nan) for name in METRICS}
     times = {name: np.full(shape, np.nan) for name in (*TIMES, AGENT_STEPS)}
@@ -110,11 +110,11 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
             values[columns] = table[name].to_numpy()
             data[name][place] = np.where(np.isnan(values), data[name][place], values)  # of a longer run
         times[AGENT_STEPS][place] = each.size
-        if head["timings"]["steps"] == each.setting.setup.steps:
+        if head["timings"]["steps"] == each.spec.steps:
             for name in TIMES:
                 times[name][place] = head["timings"][name]
     dims = ("method", *axes, "seed")
-    tolerances = {each.setting.setup.tolerance for each in experiment.planned}
+    tolerances = {each.spec.tolerance for each in experiment.planned}
     coordinates = {"method": labels} | {name: _ticks(values) for name, values in axes.items()}
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
@@ -145,8 +145,8 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     per_label: dict[tuple[str, str], list[Any]] = {}
     for each in planned:
-        own = each.setting.method.__struct_fields__
-        for name, value in each.setting.parameters().items():
+        own = each.spec.method.__struct_fields__
+        for name, value in each.spec.parameters().items():
             owner = each.label if name.removeprefix("method_") in own else ""
             for seen in (values.setdefault(name, []), per_label.setdefault((owner, name), [])):
                 if value not in seen:
@@ -164,15 +164,15 @@ def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, 
     """label -> the parameters that are the same in all its runs and not a dimension."""
     fixed: dict[str, dict[str, Any]] = {}
     for each in planned:
-        own = {name: value for name, value in each.setting.parameters().items() if name not in axes}
+        own = {name: value for name, value in each.spec.parameters().items() if name not in axes}
         seen = fixed.setdefault(each.label, own)
         fixed[each.label] = {name: value for name, value in seen.items() if own.get(name) == value}
     return fixed
 
 
 def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
-    parameters = each.setting.parameters()
-    return (each.label, each.setting.seed, *(parameters.get(name) for name in names))
+    parameters = each.spec.parameters()
+    return (each.label, each.spec.seed, *(parameters.get(name) for name in names))
 
 
 def _in_order(values: list[Any]) -> list[Any]:
@@ -181,9 +181,9 @@ def _in_order(values: list[Any]) -> list[Any]:
 
 
 def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: list[int]) -> tuple[Any, ...]:
-    parameters = each.setting.parameters()
+    parameters = each.spec.parameters()
     where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
-    return (labels.index(each.label), *where, seeds.index(each.setting.seed))
+    return (labels.index(each.label), *where, seeds.index(each.spec.seed))
 
 
 def _ticks(values: list[Any]) -> list[Any]:

@@ -6,16 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from colme.errors import ColmeError
 from colme.lab.experiments.experiment import Experiment
 from colme.lab.experiments.planning import REFERENCE, Planned
-from colme.lab.experiments.setting import Setting
 from colme.lab.results import dataset
 from colme.lab.runs.store import RunStore
-from colme.scenario import Scenario
-from colme.sim.prepare import first_graph
 from colme.spectrum import spectrum as spectrum_of
 
 
@@ -42,7 +36,7 @@ class Subject:
         """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
 
         def rank(each: Planned) -> tuple[bool, bool]:
-            method = each.setting.method
+            method = each.spec.method
             return method.label != REFERENCE, method.baseline
 
         return min(self.experiment.planned, key=rank)
@@ -59,19 +53,18 @@ def run_shown(subject: Subject) -> str:
 
     each = subject.picked
     swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
-    parameters = each.setting.parameters()
+    parameters = each.spec.parameters()
     words = [describe(name, parameters[name]) for name in swept if name in parameters]
-    return f"Shown: {', '.join([each.label, *words, f'seed {each.setting.seed}'])}."
+    return f"Shown: {', '.join([each.label, *words, f'seed {each.spec.seed}'])}."
 
 
 def initial_graph(subject: Subject) -> tuple[Any, str]:
     """The graph on which the run that pictures show starts, and its description."""
     from colme.lab.plots.spectra import MOST
 
-    setting = with_fewer_agents(subject.picked.setting, MOST)
-    options = setting.options()
-    made = first_graph(options["graph"], options["degree"], setting.scenario.n_agents, setting.seed)
-    kind = f"the graph {Path(setting.graph_file).name}" if setting.graph_file else f"a {setting.setup.graph} graph"
+    spec = subject.picked.spec.with_fewer_agents(MOST)
+    made = spec.first_graph()
+    kind = f"the graph {Path(spec.graph_file).name}" if spec.graph_file else f"a {spec.graph} graph"
     return made, f"{kind} of {made.n_agents:,} agents and {made.n_edges:,} edges"
 
 
@@ -80,24 +73,3 @@ def step_marks(subject: Subject) -> dict[str, float]:
     made, _ = initial_graph(subject)
     found = spectrum_of(made)
     return {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}
-
-
-def with_fewer_agents(setting: Setting, most: int) -> Setting:
-    """The same setting with at most so many agents, classes in the same proportions."""
-    scenario = setting.scenario
-    if scenario.n_agents <= most:
-        return setting
-    if setting.graph_file:
-        raise ColmeError(
-            f"{Path(setting.graph_file).name} has {scenario.n_agents:,} agents: the figure shows at most {most:,}, and "
-            "a graph from a file has no smaller version. Leave the figure out."
-        )
-    fields: dict[str, Any] = {"n_agents": most}
-    if scenario.sizes is not None:
-        fields |= {"assignment": "random"}  # sizes become proportions
-    if isinstance(scenario.sigma, tuple) and len(scenario.sigma) != len(scenario.means):
-        fields["sigma"] = scenario.sigma[:most]
-    if isinstance(scenario.skip_rate, tuple):
-        fields["skip_rate"] = scenario.skip_rate[:most]
-    few: Scenario = msgspec.structs.replace(scenario, **fields)
-    return msgspec.structs.replace(setting, scenario=few)

@@ -19,13 +19,13 @@ from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.graphs import default_degree
 from colme.lab.experiments.experiment import Experiment, find
 from colme.lab.experiments.planning import REFERENCE
-from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_field
 from colme.lab.results import experiment_of
-from colme.live.simulation import SimulationFeed, frame_steps
+from colme.live.simulation import SimulationFeed
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.scenario import Scenario, check_seed
+from colme.sim.spec import RunSpec, Setup
 from colme.support.tables import parse_word
 
 N_FRAMES = 400
@@ -62,7 +62,7 @@ class WatchedRun:
     """What is shown.
 
     shown      one or two methods
-    setting    scenario, set-up and seed of both
+    spec       the run of the first one
     title      of the experiment, "" if it has none
     known      every method that can be chosen, by its name in files
     first      the methods of the experiment, as they stand there
@@ -72,7 +72,7 @@ class WatchedRun:
     """
 
     shown: tuple[Labeled, ...]
-    setting: Setting
+    spec: RunSpec
     title: str
     known: Mapping[str, type[Method]]
     first: Mapping[str, Labeled]
@@ -86,32 +86,28 @@ class WatchedRun:
 
     def feed(self, n_frames: int = N_FRAMES) -> SimulationFeed:
         """The run from its first step on; it is refused here if it cannot run."""
-        setting, labels = self.setting, [label for label, _ in self.shown]
-        options = setting.options()
-        del options["record"]  # the steps of the frames
-        return SimulationFeed(
-            self.methods, setting.scenario, frame_steps(setting.setup.steps, n_frames), seed=setting.seed,
-            title=self.title or " and ".join(labels), labels=labels, **options,
-        )  # fmt: skip
+        labels = [label for label, _ in self.shown]
+        specs = [msgspec.structs.replace(self.spec, method=method) for method in self.methods]
+        return SimulationFeed(specs, n_frames, title=self.title or " and ".join(labels), labels=labels)
 
     def texts(self) -> dict[str, str]:
         """What the form shows, field by field."""
-        setup, scenario = self.setting.setup, self.setting.scenario
+        spec, scenario = self.spec, self.spec.source
         texts = dict.fromkeys(FIELDS, "") | dict(self.kept)
         texts |= {"method": tag_of(self.methods[0]), "second": "".join(map(tag_of, self.methods[1:]))}
         for name in OF_METHODS:
             values = [getattr(method, name) for method in self.methods if _has(method, name)]
             texts[name] = _text(values[0]) if values else texts[name]
-        if _takes_degree(self.setting):
-            texts["degree"] = _text(default_degree(scenario.n_agents) if setup.degree is None else setup.degree)
+        if _takes_degree(self.spec):
+            texts["degree"] = _text(default_degree(scenario.n_agents) if spec.degree is None else spec.degree)
         gap = smallest_gap(scenario.means)
         texts["gap"] = _text(gap) if gap is not None else "0" if smallest_gap(self.origin.means) is not None else ""
         bernoulli = scenario.distribution == "bernoulli"
         texts["sigma"] = "" if bernoulli else _text(scenario.known_scale)
         return texts | {
             "n_agents": _text(scenario.n_agents),
-            "steps": _text(setup.steps),
-            "seed": str(self.setting.seed),
+            "steps": _text(spec.n_steps),
+            "seed": str(self.spec.seed),
         }
 
     def form(self) -> list[dict[str, Any]]:
@@ -133,16 +129,15 @@ class WatchedRun:
             if name in new and _number(texts, name, int) > most:
                 raise ExperimentError(f"{name}={texts[name]}: at most {most:,} can be asked for here. Try {most}.")
         shown = self._chosen(texts, new)
-        scenario, setup = self._scenario(texts, new), self._setup(texts, new)
-        seed = check_seed(_number(texts, "seed", int)) if "seed" in new else self.setting.seed
-        setting: Setting = msgspec.structs.replace(
-            self.setting, scenario=scenario, setup=setup, seed=seed, method=shown[0][1]
-        )
+        fields = {"source": self._scenario(texts, new)} | self._setup(texts, new)
+        if "seed" in new:
+            fields["seed"] = check_seed(_number(texts, "seed", int))
+        spec: RunSpec = msgspec.structs.replace(self.spec, method=shown[0][1], **fields)
         if new & {"n_agents", "degree"}:
-            _check_room(setting)
+            _check_room(spec)
         title = f"{self.title.removesuffix(', changed')}, changed" if self.title and new else self.title
         kept = {name: texts[name] for name in FIELDS}
-        return replace(self, shown=shown, setting=setting, title=title, kept=kept, about="")
+        return replace(self, shown=shown, spec=spec, title=title, kept=kept, about="")
 
     def _chosen(self, texts: dict[str, str], new: set[str]) -> tuple[Labeled, ...]:
         """The methods. Those that were shown before keep their fields, apart from what has changed; a new one is as the
@@ -179,7 +174,7 @@ class WatchedRun:
         return tuple(found)
 
     def _scenario(self, texts: dict[str, str], new: set[str]) -> Scenario:
-        scenario, fields = self.setting.scenario, {}
+        scenario, fields = self.spec.source, {}
         if "n_agents" in new:
             fields["n_agents"] = _number(texts, "n_agents", int)
             if scenario.sizes is not None:
@@ -205,43 +200,43 @@ class WatchedRun:
 
         return {"means": stretch(means)} | ({} if later is None else {"shift_means": stretch(later)})
 
-    def _setup(self, texts: dict[str, str], new: set[str]) -> Setup:
-        setup, fields = self.setting.setup, {}
+    def _setup(self, texts: dict[str, str], new: set[str]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
         if "degree" in new:
-            if not _takes_degree(self.setting):
-                graph = Path(self.setting.graph_file).name or setup.graph
+            if not _takes_degree(self.spec):
+                graph = self.spec.parameters()["graph"]
                 raise ExperimentError(
                     f"degree={texts['degree']}: the graph {graph!r} has degrees of its own. Leave it empty."
                 )
             fields["degree"] = _field(Setup, texts, "degree")
         if "steps" in new:
             fields |= {"steps": _number(texts, "steps", int), "record": "all"}
-        return msgspec.structs.replace(setup, **fields) if fields else setup
+        return fields
 
 
 def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     """The first runs of the first two methods of an experiment, on the samples of the first: CL-colME, if it is there,
     and methods that collaborate; if the methods were `chosen`, the first two whatever they are."""
-    every = [(each.label, each.setting) for each in experiment.planned]
+    every = [(each.label, each.spec) for each in experiment.planned]
     ordered = every if chosen else sorted(every, key=lambda each: each[1].method.label != REFERENCE)
-    if not chosen and not all(setting.method.baseline for _, setting in every):
+    if not chosen and not all(spec.method.baseline for _, spec in every):
         ordered = [each for each in ordered if not each[1].method.baseline]
     labels = list(dict.fromkeys(label for label, _ in ordered))
     refusals: list[str] = []
-    picked: list[tuple[str, Setting]] = []
+    picked: list[tuple[str, RunSpec]] = []
     for label in labels:
-        mine = [setting for other, setting in ordered if other == label]
+        mine = [spec for other, spec in ordered if other == label]
         if picked:
             first = picked[0][1]
-            alike = [each for each in mine if (each.scenario, each.setup) == (first.scenario, first.setup)]
+            alike = [each for each in mine if each.but("method", "seed") == first.but("method", "seed")]
             mine = [msgspec.structs.replace(first, method=each.method) for each in alike or mine]
-        for setting in mine:
+        for spec in mine:
             try:
-                setting.check()
+                spec.check()
             except ColmeError as error:
                 refusals.append(f"{label}: {error}")
             else:
-                picked.append((label, setting))
+                picked.append((label, spec))
                 break
         else:
             if chosen:  # nobody asked for less
@@ -252,11 +247,11 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
         raise ExperimentError(refusals[0])
     known = {tag: method for tag, (method, _) in methods_by_name(experiment.modules, ExperimentError).items()}
     first_of: dict[str, Labeled] = {}
-    for label, setting in [*picked, *every]:
-        first_of.setdefault(tag_of(setting.method), (label, setting.method))
+    for label, spec in [*picked, *every]:
+        first_of.setdefault(tag_of(spec.method), (label, spec.method))
     return WatchedRun(
-        shown=tuple((label, setting.method) for label, setting in picked), setting=picked[0][1],
-        title=experiment.head.title, known=known, first=first_of, origin=picked[0][1].scenario,
+        shown=tuple((label, spec.method) for label, spec in picked), spec=picked[0][1],
+        title=experiment.head.title, known=known, first=first_of, origin=picked[0][1].source,
         about=_about(picked, every),
     )  # fmt: skip
 
@@ -294,13 +289,13 @@ def tag_of(method: Method) -> str:
     return str(method.__struct_config__.tag)
 
 
-def _about(picked: list[tuple[str, Setting]], every: list[tuple[str, Setting]]) -> str:
+def _about(picked: list[tuple[str, RunSpec]], every: list[tuple[str, RunSpec]]) -> str:
     if len(every) <= len(picked):
         return ""
     words = []
-    for label, setting in picked:
+    for label, spec in picked:
         mine = [other.parameters() for name, other in every if name == label]
-        swept = {name: value for name, value in setting.parameters().items() if any(o[name] != value for o in mine)}
+        swept = {name: value for name, value in spec.parameters().items() if any(o[name] != value for o in mine)}
         if case := swept.pop("case", ""):  # its name says what else it has
             fields = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
             swept = {name: value for name, value in swept.items() if name not in fields}
@@ -310,13 +305,13 @@ def _about(picked: list[tuple[str, Setting]], every: list[tuple[str, Setting]]) 
     return f"Of {len(every):,} runs you see the first of {' and of '.join(words)}, with seed {seed}."
 
 
-def _takes_degree(setting: Setting) -> bool:
-    return not setting.graph_file and setting.setup.graph in _WITH_DEGREE
+def _takes_degree(spec: RunSpec) -> bool:
+    return spec.graph in _WITH_DEGREE
 
 
-def _check_room(setting: Setting) -> None:
-    n, degree = setting.scenario.n_agents, setting.setup.degree
-    if setting.setup.graph == "complete":
+def _check_room(spec: RunSpec) -> None:
+    n, degree = spec.source.n_agents, spec.degree
+    if spec.graph == "complete":
         degree = n - 1
     if n * (degree or 0) > MOST_NEIGHBORS_ASKED:
         raise ExperimentError(

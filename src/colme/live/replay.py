@@ -7,22 +7,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from colme.errors import ColmeError
-from colme.graphs import Graph
 from colme.live.messages import end, note
-from colme.live.simulation import SimulationFeed, frame_steps
+from colme.live.simulation import SimulationFeed
 from colme.methods import Method
-from colme.scenario import Scenario
-from colme.sim.prepare import GraphSource, first_graph
-from colme.sim.trace import RunArguments, Trace, labels_of
+from colme.sim.spec import RunSpec
+from colme.sim.trace import Trace, labels_of
 
 MOST_PANELS = 4
 """Methods that are shown side by side."""
-_OF_RUN = ("source", "graph", "seed", "tolerance", "precision")
-"""What traces of one run have in common, of their configurations."""
+OF_EACH = ("method", "record", "version")
+"""What may differ between traces that are shown together, of their configurations."""
 
 
 def replay_widget(traces: Sequence[Trace], *, frames: int, height: int) -> Any:
@@ -45,15 +42,10 @@ def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:
     shown = [trace for trace in traces if trace.seed == traces[0].seed]
     methods = _methods(shown)
     _check_one_run(shown)
-    first = shown[0]
-    arguments = arguments_of(first)
-    labels = labels_of(methods)
-    feed = SimulationFeed(
-        methods, arguments.source, frame_steps(int(first.t[-1]), frames), seed=first.seed,
-        graph=_graph(arguments, first.seed), degree=arguments.degree if arguments.graph_seed is None else None,
-        tolerance=arguments.tolerance, precision=arguments.precision, labels=labels,
-        title=f"{', '.join(labels)} on {arguments.source.n_agents:,} agents, seed {first.seed}",
-    )  # fmt: skip
+    specs = [spec_of(trace, method) for trace, method in zip(shown, methods, strict=True)]
+    labels, n_agents = labels_of(methods), specs[0].n_agents
+    title = f"{', '.join(labels)} on {n_agents:,} agents, seed {specs[0].seed}"
+    feed = SimulationFeed(specs, frames, title=title, labels=labels)
     return _messages(feed, shown)
 
 
@@ -69,12 +61,12 @@ def _messages(feed: SimulationFeed, traces: list[Trace]) -> Iterator[bytes]:
     yield end()
 
 
-def arguments_of(trace: Trace) -> RunArguments:
-    """What a run was made from: as it was told, or from its configuration."""
-    if trace._arguments is not None:
-        return trace._arguments
+def spec_of(trace: Trace, method: Method) -> RunSpec:
+    """The run that made a trace: as it was given, or from its configuration."""
+    if trace._spec is not None:
+        return trace._spec
     known = trace.configuration
-    if not {"source", "graph", "tolerance", "precision"} <= known.keys():
+    if not known.keys() >= set(RunSpec.__struct_fields__):
         raise ColmeError(
             "this trace does not say how it was made: a view needs the run. Simulate it, then call live()."
         )
@@ -83,14 +75,12 @@ def arguments_of(trace: Trace) -> RunArguments:
             "this trace was loaded or copied, and its samples, an array, are not in it: a view needs them. Simulate it "
             "again, then call live() on the trace that simulate returns."
         )
-    if "digest" in known["graph"]:
+    if not isinstance(known["graph"], str):
         raise ColmeError(
             "this trace was loaded or copied, and its first graph is not in it: a view needs it. Simulate it again "
             "with this graph, then call live() on the trace that simulate returns."
         )
-    source = msgspec.convert(known["source"], Scenario)
-    degree = 2 * known["graph"]["n_edges"] // source.n_agents
-    return RunArguments(source, degree, None, None, known["tolerance"], known["precision"])
+    return RunSpec.from_plain(known, method=method)
 
 
 def _methods(traces: list[Trace]) -> list[Method]:
@@ -110,21 +100,13 @@ def _methods(traces: list[Trace]) -> list[Method]:
 
 def _check_one_run(traces: list[Trace]) -> None:
     """Refuse methods that did not see the same samples."""
-    first = traces[0]
-    for trace in traces[1:]:
-        same = all(trace.configuration.get(name) == first.configuration.get(name) for name in _OF_RUN)
-        if not same or trace.t[-1] != first.t[-1]:
+    known = [{key: each for key, each in trace.configuration.items() if key not in OF_EACH} for trace in traces]
+    for trace, configuration in zip(traces, known, strict=True):
+        if configuration != known[0] or trace.t[-1] != traces[0].t[-1]:
             raise ColmeError(
                 "the traces are of different runs: those side by side must have the same samples, graph and number of "
                 "steps. Simulate the methods together, or call live() on each trace."
             )
-
-
-def _graph(arguments: RunArguments, seed: int) -> GraphSource | None:
-    if arguments.graph_seed is None:
-        return arguments.graph
-    made: Graph = first_graph(arguments.graph, arguments.degree, arguments.source.n_agents, arguments.graph_seed)
-    return made
 
 
 def _ended_alike(feed: SimulationFeed, traces: list[Trace]) -> bool:

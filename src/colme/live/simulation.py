@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,12 +13,12 @@ from colme.errors import RunError, whole
 from colme.graphs import Graph
 from colme.live.groups import GroupNumbers
 from colme.live.messages import VERSION, Codes, end, pack, to_codes
-from colme.methods import Method, State
+from colme.methods import State
 from colme.metrics import LEVEL, OF_METHOD, OF_RUN
 from colme.recording import Recording
 from colme.scenario import Scenario
-from colme.sim.engine import Run
-from colme.sim.prepare import GraphSource, first_graph, prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 
 N_FRAMES = 120
 MOST_AGENTS = 20_000
@@ -43,30 +44,21 @@ def frame_steps(n_steps: int, n_frames: int = N_FRAMES) -> NDArray[np.int64]:
 class SimulationFeed:
     """A run that is shown while it advances: all its methods, on the same samples.
 
-    steps  those at which there are frames; the run ends at the last one
+    specs     the run of each method
+    n_frames  moments that are shown, evenly spaced on a logarithmic axis
     """
 
     def __init__(
-        self,
-        methods: Sequence[Method],
-        source: Scenario | Recording,
-        steps: NDArray[np.int64],
-        *,
-        seed: int = 0,
-        degree: int | None = None,
-        graph: GraphSource | None = None,
-        title: str = "",
-        labels: Sequence[str] = (),
-        **options: Any,
+        self, specs: Sequence[RunSpec], n_frames: int = N_FRAMES, *, title: str = "", labels: Sequence[str] = ()
     ):
-        self.graph = first_graph(graph, degree, source.n_agents, seed)
-        self.steps = [int(each) for each in steps]
-        self.run: Run = prepare_run(
-            list(methods), source, steps=self.steps[-1], seed=seed, graph=self.graph, record=self.steps, **options
-        )
+        first, methods = specs[0], [spec.method for spec in specs]
+        self.graph = first.first_graph()
+        self.steps: list[int] = frame_steps(first.n_steps, n_frames).tolist()
+        shown = {"graph": self.graph, "degree": None, "record": self.steps}
+        self.run = Run([msgspec.structs.replace(spec, **shown) for spec in specs])
         self.title, self.labels = title, list(labels) or [method.label for method in methods]
         self.agents, self.edges = _shown(self.graph)
-        self.window = _window(source)
+        self.window = _window(first.source)
         ends = self.edges if self.agents is None else self.agents[self.edges]
         self._keys = ends[:, 0] * self.graph.n_agents + ends[:, 1]
         self._low_ends = np.unique(ends[:, 0])
@@ -89,7 +81,7 @@ class SimulationFeed:
             "last": self.steps[-1], "n_agents": self.graph.n_agents, "window": self.window,
             "panels": [
                 {"label": label, "color": method.color, "graph": not method.baseline, "cuts": method.cuts_edges}
-                for label, method in zip(self.labels, run.methods, strict=True)
+                for label, method in zip(self.labels, (spec.method for spec in run.specs), strict=True)
             ],
         }  # fmt: skip
         arrays: dict[str, NDArray[Any] | Codes] = {"edges": self.edges.astype(np.uint32).reshape(-1)}

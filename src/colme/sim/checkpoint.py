@@ -105,7 +105,7 @@ def _join(parts: list[tuple[int, int, Arrays]], block: Block, split: dict[str, s
     return found
 
 
-_RECORDED = ("t", "steps", "of_method", "of_run", "smoothness")
+_RECORDED = ("t", "steps", "of_method", "of_run")
 """In the file of a plain run, what is common to all agents."""
 
 

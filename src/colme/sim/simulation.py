@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, Unpack, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import warn_if_broken
 from colme._core.team import ALONE, Team
 from colme.errors import RunError, one_of, positive, shorten, whole
-from colme.graphs import Graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
-from colme.sim.engine import Interrupted, Progress, Run
-from colme.sim.prepare import EXCHANGE, GraphSource, first_graph, prepare_run
-from colme.sim.recorder import Record, recorded_steps
+from colme.sim.run import Interrupted, Progress, Run
+from colme.sim.spec import RunFields, RunSpec
 from colme.sim.threads import run_threads
-from colme.sim.trace import RunArguments, Trace, Traces
+from colme.sim.trace import Trace, Traces
 
 Source = Scenario | Recording | NDArray[np.float64]
 
 
-class Options(TypedDict, total=False):
-    """The keywords of `simulate`, for type checkers."""
+class Options(RunFields, total=False):
+    """The keywords of `simulate`, for type checkers: those of a run, and how it is carried out."""
 
-    degree: int | None
-    graph: GraphSource | None
-    graph_seed: int | None
-    steps: int | None
-    seed: int | None
-    tolerance: float
-    record: Record
-    precision: str
-    smoothness: bool
     progress: Callable[[Progress], None] | bool | None
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: float
@@ -62,23 +53,14 @@ def simulate(
     method: Method | Sequence[Method],
     source: Source,
     *,
-    degree: int | None = None,
-    graph: GraphSource | None = None,
-    graph_seed: int | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
     seeds: Iterable[int] | None = None,
-    tolerance: float = 0.1,
-    record: Record = "all",
-    precision: str = "mixed",
-    smoothness: bool = False,
     progress: Callable[[Progress], None] | bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     n_jobs: int | None = None,
     threads: int | None = None,
     ranks: Any = None,
-    **unknown: Any,
+    **fields: Unpack[RunFields],
 ) -> Trace | Traces:
     """Run one or more methods on a scenario, or on your own array of samples (steps, agents).
 
@@ -89,14 +71,13 @@ def simulate(
     source            a `Scenario`, a `Recording`, or an array (steps, agents)
     seed, seeds       decide samples and graph: one seed (default 0), or several
     degree            of the random regular graph (default 10, or what so few agents allow)
-    graph             another graph, or a function of an rng that makes one for each seed
-    graph_seed        make one graph from this seed and use it for all seeds
+    graph             another graph, of colme or networkx; a function of an rng that makes one for each seed; a file; or
+                      "regular", "gnp", "ring", "small-world", "complete"
+    rewire            share of the edges of a small world that are moved to a random agent
     steps             how long to run (default 1000, or all steps of a recording)
     tolerance         `error_rate` is the share of agents with |estimate - mean| > tolerance
     record            which steps to record: "all", "log", every k-th (an int), or a list of steps
     precision         "mixed": neighbors hear float32, all else is float64; "double": float64 throughout
-    smoothness        also record the mean squared difference of neighbors' estimates (`colme.spectrum.smoothness`); it
-                      takes a pass over the graph at each recorded step
     progress          a function of `Progress`, called about ten times a second; True shows a bar
     checkpoint        a file (with `seeds`: a folder) that is written every `checkpoint_every` seconds, on Ctrl-C and at
                       the end. If it exists, the run continues from it, also to more steps than it had.
@@ -117,105 +98,95 @@ def simulate(
 
     See also: Scenario, Recording, Trace, Traces, CollaborativeMean
     """
-    for name in unknown:
-        one_of(name, (*Options.__annotations__, "seeds"), "option of simulate", RunError)
+    for name in fields:
+        one_of(name, inspect.signature(simulate).parameters, "option of simulate", RunError)
     methods = [method] if isinstance(method, Method) else list(method) if isinstance(method, Sequence) else []
     if not methods or not all(isinstance(each, Method) for each in methods):
         raise RunError(f"method={shorten(method)}: it must be a method or a list of them. Try colme.CLColME().")
-    one_of(precision, EXCHANGE, "precision", RunError)
-    tolerance = positive(tolerance, "tolerance", "tolerance=0.1", RunError)
-    checkpoint_every = (
-        0.0
-        if checkpoint_every == 0
-        else positive(checkpoint_every, "checkpoint_every", "checkpoint_every=60", RunError)
-    )
+    if checkpoint_every != 0:
+        positive(checkpoint_every, "checkpoint_every", "checkpoint_every=60", RunError)
     if threads is not None:
         threads = whole(threads, "threads", "threads=2", RunError, high=1024)
         if ranks is not None:
             raise RunError(f"threads={threads} with ranks: one of them shares a run. Start more ranks instead.")
     if n_jobs is not None:
         n_jobs = whole(n_jobs, "n_jobs", "n_jobs=2", RunError, high=1024)
-    if graph is not None and degree is not None:
-        raise RunError(f"degree={degree} and graph={graph!r} are both given: a graph has its degrees. Leave one out.")
-    if graph_seed is not None and isinstance(graph, Graph):
-        raise RunError(
-            f"graph_seed={graph_seed!r} and graph={graph!r} are both given: it is one already. Leave one out."
-        )
-    if not (graph is None or isinstance(graph, Graph) or callable(graph)):
-        raise RunError(
-            f"graph={shorten(graph)}: it must be a colme.Graph or a function of an rng that makes one. "
-            "Try colme.graphs.from_networkx(graph) or colme.graphs.from_edges(edges)."
-        )
+    warn_if_broken()
     if isinstance(source, np.ndarray):
         source = Recording(source)
-    elif not isinstance(source, Scenario | Recording):
-        raise RunError(
-            f"source={shorten(source)}: samples come from a Scenario, a Recording or an array (steps, agents). "
-            "Try numpy.asarray(...)."
-        )
-    warn_if_broken()
-    n_steps = _n_steps(source, steps)
-    all_seeds = _seeds(seed, seeds)
-    recorded_steps(record, n_steps)  # refused before a folder is made
+    specs = [
+        [RunSpec(method=each, source=source, **{**fields, "seed": seed}) for each in methods]  # type: ignore[arg-type]
+        for seed in _seeds(fields.get("seed"), seeds)
+    ]
     folder = _checkpoint_folder(checkpoint, seeds is not None)
-    arguments = RunArguments(source, degree, graph, graph_seed, tolerance, precision)
-    if graph_seed is not None:
-        graph, degree = first_graph(graph, degree, source.n_agents, check_seed(graph_seed, "graph_seed")), None
 
-    def prepare(one_seed: int, team: Team = ALONE) -> Run:
-        run = prepare_run(
-            methods, source, degree=degree, graph=graph, steps=n_steps, seed=one_seed, tolerance=tolerance,
-            record=record, precision=precision, smoothness=bool(smoothness), checkpoint_every=checkpoint_every,
-            checkpoint=folder / f"seed-{one_seed}.npz" if folder and seeds is not None else folder, team=team,
-        )  # fmt: skip
-        run.arguments = arguments
-        return run
+    def prepare(of_seed: list[RunSpec], team: Team = ALONE) -> Run:
+        path = folder / f"seed-{of_seed[0].seed}.npz" if folder and seeds is not None else folder
+        return Run(of_seed, team=team, checkpoint=path, checkpoint_every=checkpoint_every)
 
+    n_steps = specs[0][0].n_steps * len(specs)
     if ranks is not None:
-        results = _run_in_ranks(prepare, all_seeds, progress, n_steps, ranks)
+        results = _run_in_ranks(prepare, specs, progress, n_steps, ranks)
     else:
-        n_jobs = min(len(all_seeds), n_jobs or max(1, available_cores() // (threads or 1)))
-        with _reporter(progress, n_steps * len(all_seeds)) as tell:
-            results = _run_all(prepare, all_seeds, tell, n_jobs, threads or 1)
+        n_jobs = min(len(specs), n_jobs or max(1, available_cores() // (threads or 1)))
+        with _reporter(progress, n_steps) as tell:
+            results = _run_all(prepare, specs, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
-    return Traces([results[s][m] for m in range(len(methods)) for s in range(len(all_seeds))])
+    return Traces([of_seed[m] for m in range(len(methods)) for of_seed in results])
+
+
+def _signature() -> inspect.Signature:
+    """With the fields of a run one by one, as help() shows it."""
+    written = inspect.signature(simulate)
+    *first, _ = written.parameters.values()
+    types = {name: known.__forward_arg__ for name, known in RunFields.__annotations__.items()}
+    fields = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in msgspec.structs.fields(RunSpec)
+        if each.name in types
+    ]
+    return written.replace(parameters=[*first, *fields])
+
+
+simulate.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _run_in_ranks(
-    prepare: Callable[[int, Team], Run], seeds: list[int], progress: Callable[[Progress], None] | bool | None,
-    n_steps: int, ranks: Any,
+    prepare: Callable[[list[RunSpec], Team], Run], specs: list[list[RunSpec]],
+    progress: Callable[[Progress], None] | bool | None, n_steps: int, ranks: Any,
 ) -> list[list[Trace]]:  # fmt: skip
     """One seed after the other, each shared by all ranks; the first one reports progress."""
     from colme.sim.ranks import RankTeam, stop_on_interrupt
 
     team = RankTeam(ranks)
-    with _reporter(progress if team.rank == 0 else None, n_steps * len(seeds)) as tell, stop_on_interrupt() as stop:
+    with _reporter(progress if team.rank == 0 else None, n_steps) as tell, stop_on_interrupt() as stop:
         try:
-            return [prepare(seed, team).go(tell, stop) for seed in seeds]
+            return [prepare(of_seed, team).go(tell, stop) for of_seed in specs]
         except Interrupted:
             raise KeyboardInterrupt from None
 
 
 def _run_all(
-    prepare: Callable[..., Run], seeds: list[int], tell: Callable[[Progress], None] | None, n_jobs: int, threads: int
+    prepare: Callable[..., Run], specs: list[list[RunSpec]], tell: Callable[[Progress], None] | None, n_jobs: int,
+    threads: int,
 ) -> list[list[Trace]]:  # fmt: skip
     """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
     stop between two steps, so that a checkpoint is never taken halfway."""
     # errors of configuration surface here, before any thread starts
-    ready = {seeds[0]: prepare(seeds[0])} if threads == 1 else {}
+    ready = [prepare(specs[0])] if threads == 1 else []
     stop = threading.Event()
 
-    def work(seed: int) -> list[Trace]:
+    def work(of_seed: list[RunSpec]) -> list[Trace]:
         if stop.is_set():
             raise Interrupted
         if threads > 1:
-            return run_threads(threads, lambda team: prepare(seed, team).go(tell if team.rank == 0 else None, stop))
-        run = ready.pop(seed, None) or prepare(seed)
+            return run_threads(threads, lambda team: prepare(of_seed, team).go(tell if team.rank == 0 else None, stop))
+        run = ready.pop() if of_seed is specs[0] else prepare(of_seed)
         return run.go(tell, stop)
 
     with ThreadPoolExecutor(max_workers=n_jobs) as pool:
-        futures = [pool.submit(work, seed) for seed in seeds]
+        futures = [pool.submit(work, of_seed) for of_seed in specs]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
@@ -234,16 +205,6 @@ def _run_all(
 def available_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _n_steps(source: Scenario | Recording, steps: int | None) -> int:
-    longest = None if isinstance(source, Scenario) else source.n_steps
-    n_steps = (longest or 1000) if steps is None else whole(steps, "steps", "steps=2000", RunError)
-    if n_steps >= 2**31:
-        raise RunError(f"steps={steps}: a run has fewer than 2^31 steps. Try steps=100_000.")
-    if longest is not None and n_steps > longest:
-        raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
-    return n_steps
 
 
 def _seeds(seed: int | None, seeds: Iterable[int] | None) -> list[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from colme.graphs import Graph
 from colme.method import Method, named
 from colme.methods.registry import METHODS, method_from, plain_form
 from colme.metrics import METRICS
-from colme.recording import Recording
-from colme.scenario import Scenario
+from colme.sim.spec import RunSpec
 from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.tables import html_fragment, html_table, number
 
@@ -29,17 +28,6 @@ _SHOWN = tuple(name for rank in (1, 2) for name, metric in METRICS.items() if me
 """Metrics in the table of a notebook."""
 _MOST_ROWS = 20
 """Methods in the table of a notebook."""
-
-
-class RunArguments(NamedTuple):
-    """What a run was made from, as it was given to `simulate`: enough to make it again, with the same bits."""
-
-    source: Scenario | Recording
-    degree: int | None
-    graph: Graph | Callable[[np.random.Generator], Graph] | None
-    graph_seed: int | None
-    tolerance: float
-    precision: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,22 +97,16 @@ class Trace:
     trust: NDArray[np.float64]
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
-    """What determined the run: scenario, graph, tolerance, precision, version."""
-    smoothness: NDArray[np.float64] | None = None
-    """x' L x per edge of the estimates on the current graph, where it was recorded (`simulate(smoothness=True)`)."""
-    arguments: InitVar[RunArguments | None] = None
-    _arguments: ClassVar[RunArguments | None] = None
+    """What determined the run, in plain types (`RunSpec.plain`)."""
+    spec: InitVar[RunSpec | None] = None
+    _spec: ClassVar[RunSpec | None] = None
     """No field: neither a copy nor a file has it, for a graph may be any function."""
 
-    def __post_init__(self, arguments: RunArguments | None) -> None:
-        object.__setattr__(self, "_arguments", arguments)
+    def __post_init__(self, spec: RunSpec | None) -> None:
+        object.__setattr__(self, "_spec", spec)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_arguments"}
-
-    @property
-    def _metrics(self) -> tuple[str, ...]:
-        return tuple(METRICS) if self.smoothness is None else (*METRICS, "smoothness")
+        return {name: value for name, value in vars(self).items() if name != "_spec"}
 
     def __repr__(self) -> str:
         return f"Trace({self.method!r}, seed={self.seed}, t={self.t[0]}..{self.t[-1]}, mse={self.mse[-1]:.3g})"
@@ -161,11 +143,11 @@ class Trace:
         k = int(np.searchsorted(self.t, whole(step, "step", "step=100"), side="right")) - 1
         if k < 0:
             raise ColmeError(f"nothing was recorded up to step {step}: the first recorded step is {self.t[0]}.")
-        return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in self._metrics}
+        return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in METRICS}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one file (NumPy's .npz, no pickle), atomically."""
-        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in self._metrics}
+        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
         final = self.final
         arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
@@ -188,10 +170,7 @@ class Trace:
             method, seed, configuration = head["method"], head["seed"], head["configuration"]
             with names_known(path):
                 method = decode_method(method)
-        return cls(
-            method=method, seed=seed, final=final, configuration=configuration, smoothness=arrays.get("smoothness"),
-            **metrics,
-        )  # fmt: skip
+        return cls(method=method, seed=seed, final=final, configuration=configuration, **metrics)
 
     def to_xarray(self) -> Any:
         """The metrics as an xarray.Dataset over t."""
@@ -288,7 +267,7 @@ class Traces(Sequence[Trace]):
         table = [[by_key[m, seed] for seed in seeds] for m in range(len(methods))]
         data = {
             name: (("method", "seed", "t"), np.array([[getattr(trace, name) for trace in row] for row in table]))
-            for name in (tuple(METRICS) if any(trace.smoothness is None for trace in self) else self[0]._metrics)
+            for name in METRICS
         }
         coordinates = {"method": labels_of(methods), "seed": seeds, "t": self[0].t}
         configuration = json.dumps(self[0].configuration)

@@ -25,12 +25,12 @@ from colme.method import EVERYONE, Agent, Inbox, State
 from colme.methods import Method
 from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.recording import Recording
-from colme.samples import ScenarioStream, Stream, draw
+from colme.samples import draw
 from colme.scenario import Scenario
-from colme.sim import engine
-from colme.sim.recorder import recorded_steps
-from colme.sim.sampling import BLOCK
+from colme.sim.run import Run
+from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
+from colme.sim.spec import RunSpec
 
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
@@ -84,13 +84,13 @@ class Case:
         return Recording(samples, classes=self.classes if classes is None else classes, sigma=sigma, width=width)
 
     def run(
-        self, samples: NDArray[np.float64], *, graph: Graph | None = None, exchange: type = np.float32,
+        self, samples: NDArray[np.float64], *, graph: Graph | None = None, precision: str = "mixed",
         loss: float = 0.0, **known: Any,
     ) -> NDArray[np.float64]:  # fmt: skip
         """The array form: estimates (steps, agents)."""
         recording = self.record(samples, **known)
         recording.loss = loss
-        run = _run(self.method, recording, self.graph if graph is None else graph, len(samples), exchange)
+        run = _run(self.method, recording, self.graph if graph is None else graph, len(samples), precision=precision)
         estimates = np.empty(samples.shape)
         for t in range(1, len(samples) + 1):
             run.step(t)
@@ -98,13 +98,13 @@ class Case:
         return estimates
 
 
-def _run(method: Method, stream: Stream, graph: Graph, n_steps: int, exchange: type = np.float32,
-         checkpoint: Path | None = None, block: int = BLOCK) -> engine.Run:  # fmt: skip
-    method.check(stream.n_agents, graph)
-    return engine.Run(
-        [method], stream, graph, recorded_steps("all", n_steps), seed=0, tolerance=0.1, exchange=exchange,
-        configuration={}, checkpoint=checkpoint, block=block,
-    )  # fmt: skip
+def _run(method: Method, source: Scenario | Recording, graph: Graph, n_steps: int, *, seed: int = 0,
+         precision: str = "mixed", checkpoint: Path | None = None, block: int = BLOCK) -> Run:  # fmt: skip
+    spec = RunSpec(method=method, source=source, graph=graph, steps=n_steps, seed=seed, precision=precision)
+    run = Run([spec], checkpoint=checkpoint)
+    if block != BLOCK:
+        run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, block)
+    return run
 
 
 def _same(
@@ -190,7 +190,7 @@ def matches_the_reference(case: Case) -> None:
     for samples, sigma in worlds:
         wanted = case.reference(samples, case.graph, case.classes, sigma)
         _same(case.run(samples, sigma=sigma), wanted, "reference, mixed precision", HEARD * np.nanmax(np.abs(samples)))
-        _same(case.run(samples, sigma=sigma, exchange=np.float64), wanted, "reference, double precision", 1e-11)
+        _same(case.run(samples, sigma=sigma, precision="double"), wanted, "reference, double precision", 1e-11)
 
 
 def seed_decides_everything(case: Case) -> None:
@@ -211,7 +211,7 @@ def threads_and_blocks_do_not_matter(case: Case) -> None:
     graph = random_regular_graph(200, 6, rng=1)
     ends = []
     for block in (BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
-        run = _run(case.method, ScenarioStream(many, 3), graph, 20, block=block)
+        run = _run(case.method, many, graph, 20, seed=3, block=block)
         run.go(None, threading.Event())
         ends.append(run.states[0].estimate)
     for end in ends[1:]:
@@ -286,8 +286,8 @@ def mass_is_conserved(case: Case) -> None:
     values = 0.01 * case.samples[0]
     steps = min(BURN_IN) - 1
     wanted = np.full(steps, values.mean())
-    for exchange, tolerance in ((np.float64, 1e-14), (np.float32, HEARD)):
-        estimates = case.run(np.tile(values, (steps, 1)), exchange=exchange)
+    for precision, tolerance in (("double", 1e-14), ("mixed", HEARD)):
+        estimates = case.run(np.tile(values, (steps, 1)), precision=precision)
         assert np.ptp(estimates[-1]) < 0.5 * np.ptp(values), "the agents did not exchange anything"
         _same(estimates.mean(axis=1), wanted, "mean of estimates", tolerance * np.abs(values).max())
 

@@ -32,14 +32,14 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
-from colme.lab.experiments.graph_files import check_graph_names
 from colme.lab.experiments.planning import Planned, cases_of, plan_method, seeds_of
-from colme.lab.experiments.setting import Setting, Setup
 from colme.lab.experiments.sweep import convert_fields, located
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
+from colme.sim.graph_files import check_graph_names
+from colme.sim.spec import Setup
 from colme.support.structs import Configuration, read_toml
 
 TIME_RATIO = "time_ratio"
@@ -191,10 +191,10 @@ class Experiment:
         seen: set[tuple[str, str]] = set()
         for each in planned:
             if (each.label, each.name) in seen:
-                raise ExperimentError(f"methods has {each.setting.method!r} twice. Leave one out, or label it.")
+                raise ExperimentError(f"methods has {each.spec.method!r} twice. Leave one out, or label it.")
             seen.add((each.label, each.name))
-        check_graph_names(each.setting.graph_file for each in planned)
-        planned.sort(key=lambda each: each.setting.seed)  # all methods of the first seed, then of the next
+        check_graph_names(each.spec.graph_file for each in planned)
+        planned.sort(key=lambda each: each.spec.seed)  # all methods of the first seed, then of the next
         experiment = cls(name, head, tuple(planned), table, modules)
         experiment._check_expected()
         return experiment
@@ -205,7 +205,7 @@ class Experiment:
             with located(f"expected[{i}]"):
                 one_of(each.method, labels, "method", ExperimentError)
                 for key in each.where:
-                    one_of(key, self.planned[0].setting.parameters() | _method_fields(self.planned), "parameter")
+                    one_of(key, self.planned[0].spec.parameters() | _method_fields(self.planned), "parameter")
 
     def without_expected(self) -> Experiment:
         """The same runs without the expected numbers."""
@@ -226,16 +226,16 @@ class Experiment:
     def cannot_run(self) -> dict[str, str]:
         """Name of the run -> reason, for what would fail when it runs. Graphs are checked for the first seed of every
         combination."""
-        reasons: dict[tuple[str, Setting], str] = {}
+        reasons: dict[tuple[Any, ...], str] = {}
         for each in self.planned:
-            combination = (each.label, msgspec.structs.replace(each.setting, seed=0))
+            combination = (each.label, *each.spec.but("seed").values())
             if combination not in reasons:
                 reasons[combination] = ""
                 try:
-                    each.setting.check()
+                    each.spec.check()
                 except ColmeError as error:
                     reasons[combination] = str(error)
-        found = ((each, reasons[each.label, msgspec.structs.replace(each.setting, seed=0)]) for each in self.planned)
+        found = ((each, reasons[each.label, *each.spec.but("seed").values()]) for each in self.planned)
         return {each.name: f"{each.label}: {reason}" for each, reason in found if reason}
 
     @property
@@ -245,7 +245,7 @@ class Experiment:
     @property
     def methods(self) -> list[Method]:
         """All methods, each once."""
-        return list(dict.fromkeys(each.setting.method for each in self.planned))
+        return list(dict.fromkeys(each.spec.method for each in self.planned))
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.planned)} runs)"
@@ -274,7 +274,7 @@ def _are_names(value: Any) -> bool:
 
 
 def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
-    """The table with some fields changed, each where the file has it; names are flat (see `Setting.parameters`)."""
+    """The table with some fields changed, each where the file has it; names are flat (see `RunSpec.parameters`)."""
     scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
     cases = [dict(case) for case in table.get("cases", ())]
     table = table | {"scenario": scenario, "methods": methods} | ({"cases": cases} if cases else {})
@@ -310,7 +310,7 @@ def _plain(value: Any) -> Any:
 
 
 def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
-    return {name: value for each in planned for name, value in each.setting.parameters().items()}
+    return {name: value for each in planned for name, value in each.spec.parameters().items()}
 
 
 def find(path: str | Path) -> Path:

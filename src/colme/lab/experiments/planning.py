@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from typing import Any
 import msgspec
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
-from colme.lab.experiments.graph_files import find_graph
-from colme.lab.experiments.setting import Setting, Setup, name_of
 from colme.lab.experiments.sweep import combinations, convert_field, located, sweep_place
 from colme.methods import METHODS, CLColME, Method
 from colme.scenario import Scenario, check_seed
+from colme.sim.graph_files import find_graph, is_graph_file
+from colme.sim.spec import RunSpec, Setup
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
@@ -29,23 +30,22 @@ class Planned:
     """One run of an experiment: its label in tables, what determines it, and the name that follows from that."""
 
     label: str
-    setting: Setting
+    spec: RunSpec
     module: str | None = None
     """The hash of the Python file that defines the method, if it does not come with colme."""
 
     @property
     def configuration(self) -> dict[str, Any]:
-        plain = self.setting.configuration()
-        return plain | ({"module": self.module} if self.module else {})
+        return self.spec.plain() | ({"module": self.module} if self.module else {})
 
     @property
     def name(self) -> str:
-        return name_of(self.configuration)
+        return hashlib.sha256(msgspec.json.encode(self.configuration, order="sorted")).hexdigest()[:16]
 
     @property
     def size(self) -> int:
         """Agents times steps."""
-        return self.setting.scenario.n_agents * self.setting.setup.steps
+        return self.spec.n_agents * self.spec.n_steps
 
 
 def plan_method(
@@ -92,19 +92,30 @@ def plan_method(
         if "seeds" in entry:
             seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
     in_method = dict.fromkeys(own_fields, path)
-    made = [(label, _made(kind, values, own_fields, in_method, path)) for values in fields]
+    made = [_made(kind, values, own_fields, in_method, path) for values in fields]
     made_scenarios = [
         _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
     ]
-    made_setups = [_made(Setup, values, setup_table, in_setup, "") for values in setups]
-    graph_files = [find_graph(setup.graph, folder) for setup in made_setups]
+    for values in setups:
+        if is_graph_file(values.get("graph", "")):
+            with located(in_setup["graph"]):
+                values["graph"] = find_graph(values["graph"], folder, "the experiment file")
     return [
-        Planned(label, Setting(scenario=scenario, method=method, setup=setup, seed=seed, graph_file=graph_file), module)
+        Planned(label, spec, module)
         for scenario in made_scenarios
-        for setup, graph_file in zip(made_setups, graph_files, strict=True)
-        for label, method in made
-        for seed in seeds
+        for values in setups
+        for method in made
+        for spec in _specs(method, scenario, seeds, values, setup_table, in_setup)
     ]
+
+
+def _specs(
+    method: Method, scenario: Scenario, seeds: tuple[int, ...], values: dict[str, Any], table: dict[str, Any],
+    paths: dict[str, str],
+) -> list[RunSpec]:  # fmt: skip
+    """A run for each seed. What is refused is so for all of them: one is checked."""
+    first = _made(RunSpec, {"method": method, "source": scenario} | values, table, paths, "")
+    return [first if seed == first.seed else msgspec.structs.replace(first, seed=seed) for seed in seeds]
 
 
 def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -159,7 +170,9 @@ def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dic
         message = str(error)
         named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
         key = named[1] if named else ""
-        place = sweep_place(table[key], struct, key, values[key]) if key in table else ""
+        place = (
+            sweep_place(table[key], Setup if struct is RunSpec else struct, key, values[key]) if key in table else ""
+        )
         if message.startswith(f"{key}="):
             message = key + place + message.removeprefix(key)
         elif key in table:

@@ -79,7 +79,7 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
 def live_view(subject: Subject) -> str:
     """A run that can be played, in a frame of its own: the one that other pictures show."""
     shown = subject.picked
-    if shown.setting.method.baseline:
+    if shown.spec.method.baseline:
         return ""
     if shown.size > MOST_PLAYED:
         return (
@@ -123,7 +123,7 @@ def _headline(subject: Subject) -> str:
 
 def _samples(subject: Subject, rows: list[Row]) -> str:
     """The gain of a single run as a number of samples, where every agent sees one at every step."""
-    every = [each.setting.scenario for each in subject.experiment.planned]
+    every = [each.spec.source for each in subject.experiment.planned]
     steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
     if len(rows) > 1 or not steady:
         return ""
@@ -267,7 +267,7 @@ def _making_of(subject: Subject) -> list[str]:
 def _copies(experiment: Experiment, folder: str) -> str:
     """What to copy beside the file: the results keep the graph files, and the modules with methods of the user's own,
     in folders to which the file refers."""
-    graphs = dict.fromkeys(Path(each.setting.graph_file).name for each in experiment.planned if each.setting.graph_file)
+    graphs = dict.fromkeys(Path(each.spec.graph_file).name for each in experiment.planned if each.spec.graph_file)
     kept = {GRAPHS: list(graphs), MODULES: kept_module_names(experiment)}
     held = [f"{folder}/{name} (it holds {', '.join(files)})" for name, files in kept.items() if files]
     return f", copy the folder{'s' * (len(held) > 1)} {' and '.join(held)} beside it" if held else ""

@@ -17,7 +17,8 @@ from colme.errors import ColmeError
 from colme.lab.plots._style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION, canvas
 from colme.methods import Census
 from colme.scenario import Scenario
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 
 PARTS = ("bins", "rounds", "mixture", "posterior")
 
@@ -65,7 +66,10 @@ def explain_census(
 ) -> ExplainedCensus:  # fmt: skip
     """The last census that ends within this many steps, as one agent sees it."""
     plain = msgspec.structs.replace(method, guard=False)  # which changes no census
-    run = prepare_run([plain], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
+    spec = RunSpec(
+        method=plain, source=scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=(steps,)
+    )  # fmt: skip
+    run = Run([spec])
     state: Any = run.states[0]
     found, current = None, None
     for t in range(1, steps + 1):

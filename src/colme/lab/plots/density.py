@@ -15,7 +15,8 @@ from colme.lab.lines import number
 from colme.lab.plots._style import canvas, step_axis
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.prepare import GraphSource, prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import GraphSource, RunSpec
 
 
 def estimate_density(
@@ -45,7 +46,10 @@ def estimate_density(
     edges = np.linspace(low, high, n_bins + 1)
     density = np.empty((len(t), n_bins))
     outside, wrong = np.empty(len(t)), np.empty(len(t))
-    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
+    spec = RunSpec(
+        method=method, source=scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=(steps,)
+    )  # fmt: skip
+    run = Run([spec])
     state = run.states[0]
     for step in range(1, steps + 1):
         run.step(step)

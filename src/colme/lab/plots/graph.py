@@ -16,7 +16,8 @@ from colme.lab.lines import number
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.prepare import GraphSource, prepare_run
+from colme.sim.run import Run
+from colme.sim.spec import GraphSource, RunSpec
 
 MOST = 300
 """Most agents in a picture of a graph."""
@@ -61,7 +62,10 @@ def separation(
             f"n_agents={scenario.n_agents}: a picture can show at most {MOST} agents. Try Scenario(n_agents=100, ...)."
         )
     whole(steps, "steps", "steps=1000")
-    run = prepare_run([method], scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=[steps])
+    spec = RunSpec(
+        method=method, source=scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=(steps,)
+    )  # fmt: skip
+    run = Run([spec])
     state = run.states[0]
     before = state.edges.graph()
     for t in range(1, steps + 1):

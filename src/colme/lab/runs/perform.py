@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -13,19 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from colme._core.team import ALONE, Team
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
-from colme.lab.experiments.graph_files import digest_of
-from colme.lab.experiments.setting import Setting
 from colme.lab.provenance import versions
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.warm_up import warm_up
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
-from colme.sim.engine import Interrupted, Progress
-from colme.sim.prepare import prepare_run
+from colme.sim.run import Interrupted, Progress, Run
+from colme.sim.spec import RunSpec
 
 BEAT = 0.25
 """Seconds between two signs of life of a run."""
@@ -120,7 +117,7 @@ def _perform(task: Task, team: Any) -> RunOutcome:
                 from colme.lab.runs.ranks import hand_out  # it imports this module
 
                 hand_out(team, task, checkpoint)
-            head, trace = run_setting(task, checkpoint, heart.tell, stop, team)
+            head, trace = run_spec(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
     return RunOutcome(task.name, "done")
@@ -154,39 +151,33 @@ class Heart:
         return alone or os.path.exists(self._task.stop_file)
 
 
-def run_setting(
+def run_spec(
     task: Task, checkpoint: Path, tell: Callable[[Progress], None] | None, stop: threading.Event, team: Team = ALONE
 ) -> tuple[dict[str, Any], Any]:
     """(run.json, trace) of a run, continued from its checkpoint if there is one."""
-    setting = decode_setting(task.configuration, task.modules, task.graph_file)
+    spec = decode_spec(task.configuration, task.modules, task.graph_file)
     started = time.perf_counter()
-    warm_up(setting.method, setting.scenario, setting.setup.precision)
+    warm_up(spec.method, spec.source, spec.precision)
     warm = time.perf_counter() - started
     wall, cpu = time.perf_counter(), time.thread_time()
+    prepare = functools.partial(Run, [spec], team=team, checkpoint=checkpoint, checkpoint_every=task.checkpoint_every)
     try:
-        run = _prepare(setting, checkpoint, task.checkpoint_every, team)
+        run = prepare()
     except CheckpointError:  # damaged, or of another version: start from the first step
         if team.rank == 0:
             checkpoint.unlink(missing_ok=True)
-        run = _prepare(setting, checkpoint, task.checkpoint_every, team)
+        run = prepare()
     first = run.world.t
     (trace,) = run.go(tell, stop, final=False)
     timings = {
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": time.thread_time() - cpu,
-        "steps": setting.setup.steps - first,
+        "steps": spec.n_steps - first,
         "warm_up_seconds": warm,
     } | ({"workers": team.size} if team.size > 1 else {})
     columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
     head = {"configuration": task.configuration, "versions": versions(), "timings": timings}
     return head, _table(columns, task.name)
-
-
-def _prepare(setting: Setting, checkpoint: Path, checkpoint_every: float, team: Team) -> Any:
-    return prepare_run(
-        [setting.method], setting.scenario, steps=setting.setup.steps, seed=setting.seed, **setting.options(),
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every, team=team,
-    )  # fmt: skip
 
 
 def _table(columns: dict[str, Any], name: str) -> Any:
@@ -196,20 +187,15 @@ def _table(columns: dict[str, Any], name: str) -> Any:
     return pyarrow.table(columns, metadata={"colme run": name})
 
 
-def decode_setting(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> Setting:
-    """A setting from its plain form, with the files that it refers to."""
+def decode_spec(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> RunSpec:
+    """A spec from its plain form, with the files that it refers to."""
     known = methods_by_name((Path(each) for each in modules), ExperimentError)
     fields = dict(configuration["method"])
     method, module = known[fields.pop("method")]
     if module != configuration.get("module"):
         raise RunError(f"the module of {method.label} was changed while its runs were waiting. Run again.")
-    if graph_file and configuration["setup"]["graph"] != f"{digest_of(graph_file)}.graph":
+    others = {"method": method(**fields)} | ({"graph": graph_file} if graph_file else {})
+    spec = RunSpec.from_plain(configuration, **others)
+    if spec.plain()["graph"] != configuration["graph"]:
         raise RunError(f"the graph file {Path(graph_file).name} was changed while its runs were waiting. Run again.")
-    others = {key: configuration[key] for key in ("scenario", "setup", "seed")}
-    typed = {key: _typed(key, value) for key, value in others.items()}
-    return Setting(method=method(**fields), graph_file=graph_file, **typed)
-
-
-def _typed(key: str, value: Any) -> Any:
-    types = {field.name: field.type for field in msgspec.structs.fields(Setting)}
-    return msgspec.convert(value, types[key])
+    return spec

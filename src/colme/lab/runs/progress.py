@@ -66,7 +66,7 @@ class _Watcher:
         steps = 0
         for name, each in self.planned.items():
             weight = each.size * known.get(each.label, usual)
-            n_steps = each.setting.setup.steps
+            n_steps = each.spec.n_steps
             step = n_steps if name in self.done else going.get(name, 0)
             before = min(self.before.get(name, 0), step)
             total += weight

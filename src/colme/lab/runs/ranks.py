@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from colme.errors import ColmeError, RunError
-from colme.lab.runs.perform import Task, run_setting
-from colme.sim.engine import Interrupted
+from colme.lab.runs.perform import Task, run_spec
 from colme.sim.ranks import RankTeam, mpi
+from colme.sim.run import Interrupted
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def follow(team: RankTeam) -> None:
     while (message := team.comm.bcast(None)) is not None:
         task, checkpoint = message
         try:
-            run_setting(task, Path(checkpoint), None, threading.Event(), team)
+            run_spec(task, Path(checkpoint), None, threading.Event(), team)
         except (ColmeError, Interrupted):
             continue  # the leader has it, too, and says so
         except Exception as error:

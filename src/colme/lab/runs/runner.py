@@ -1,6 +1,6 @@
 """`run`: do the missing runs of an experiment in parallel, and show progress.
 
-joblib passes the runs to processes on this machine (loky) or to a cluster (dask, ray) whose machines see the same
+joblib passes the runs to processes on this machine (loky) or to a cluster (dask) whose machines see the same
 folder. Results and progress come back through the folder alone.
 """
 
@@ -21,17 +21,17 @@ from typing import Any
 from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.graph_files import is_graph_file
 from colme.lab.experiments.planning import Planned
 from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
 from colme.lab.runs.perform import RunOutcome, Task, attend, perform
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
-from colme.sim.prepare import check_team
+from colme.sim.graph_files import is_graph_file
+from colme.sim.run import check_team
 from colme.sim.simulation import available_cores
 from colme.support.files import write_whole
 
-BACKENDS = ("loky", "threading", "dask", "ray")
+BACKENDS = ("loky", "threading", "dask")
 GRAPHS, MODULES = "graphs", "modules"
 """The folder for copies of graph files, among the results."""
 
@@ -87,7 +87,7 @@ def run(
     source      a TOML file, the name of an experiment that comes with colme, a table, or an `Experiment`
     results     the folder in which every experiment has a folder of its own
     jobs        number of runs at once (default: the number of cores)
-    backend     "loky" (processes here), "threading", or "dask" or "ray" for a cluster; `scheduler` is dask's address
+    backend     "loky" (processes here), "threading", or "dask" for a cluster, whose address is `scheduler`
     force       do all runs again
     checkpoint_every
                 seconds between two checkpoints of a long run
@@ -135,9 +135,9 @@ def plan_rows(plan: RunPlan) -> list[dict[str, Any]]:
     states = {each.name: "to do" for each in plan.missing} | dict.fromkeys(plan.refused, "cannot run")
     swept = [name for name in axes_of(plan.experiment.planned) if name != "n_agents"]
     return [
-        {"run": each.name, "method": each.label, "configuration": repr(each.setting.method)}
-        | {name: each.setting.parameters().get(name) for name in swept}
-        | {"agents": each.setting.scenario.n_agents, "steps": each.setting.setup.steps, "seed": each.setting.seed,
+        {"run": each.name, "method": each.label, "configuration": repr(each.spec.method)}
+        | {name: each.spec.parameters().get(name) for name in swept}
+        | {"agents": each.spec.source.n_agents, "steps": each.spec.steps, "seed": each.spec.seed,
            "state": states.get(each.name, "done")}
         for each in plan.experiment.planned
     ]  # fmt: skip
@@ -171,13 +171,13 @@ def carry_out(
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
-    parallel = team.size == 1 and (backend in ("dask", "ray") or (jobs > 1 and len(plan.missing) > 1))
+    parallel = team.size == 1 and (backend == "dask" or (jobs > 1 and len(plan.missing) > 1))
     stop_file = store.work / f"stop-{secrets.token_hex(4)}"
     tasks = [
         Task(
             each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
             str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None, plan.force,
-            graph_files.get(each.setting.graph_file, ""),
+            graph_files.get(each.spec.graph_file, ""),
         )
         for each in plan.missing
     ]  # fmt: skip
@@ -198,7 +198,7 @@ def carry_out(
 def _check_ranks(plan: RunPlan, team: Team) -> None:
     """Refuse, before any work, what ranks cannot share."""
     for each in plan.missing:
-        check_team([each.setting.method], each.setting.scenario, team, smoothness=False)
+        check_team([each.spec], team)
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:
@@ -209,8 +209,6 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
     if backend == "loky":
         return _hand_to_processes(tasks, jobs)
     options = _dask_options(scheduler) if backend == "dask" else {}
-    if backend == "ray":
-        _register_ray()
     with joblib.parallel_config(backend=backend, **options):
         workers = joblib.Parallel(n_jobs=jobs if backend == "threading" else -1, batch_size=1)
         done: list[RunOutcome] = workers(joblib.delayed(perform)(task) for task in tasks)
@@ -283,14 +281,6 @@ def _dask_options(scheduler: str | None) -> dict[str, Any]:
     return {"scheduler_host": scheduler}
 
 
-def _register_ray() -> None:
-    try:
-        from ray.util.joblib import register_ray
-    except ImportError:
-        raise MissingExtra("backend='ray' needs ray, which is not installed. Try: pip install ray") from None
-    register_ray()
-
-
 def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
     """Store the experiment file with its results, for reports, together with the files that it refers to. Returns the
     paths of the copies of its modules, and graph file -> path of its copy."""
@@ -302,7 +292,7 @@ def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
 def _keep_graphs(plan: RunPlan) -> dict[str, str]:
     """Copy the graph files into the results, so that these can be read without the original files."""
     kept = {}
-    for file in dict.fromkeys(each.setting.graph_file for each in plan.experiment.planned if each.setting.graph_file):
+    for file in dict.fromkeys(each.spec.graph_file for each in plan.experiment.planned if each.spec.graph_file):
         target = (plan.store.folder / GRAPHS / Path(file).name).resolve()
         if target != Path(file).resolve():
             write_whole(target, Path(file).read_bytes())

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from colme.errors import RunError, missing_extra
-from colme.sim.engine import Interrupted
+from colme.sim.run import Interrupted
 from colme.support.files import flush, write_text
 from colme.support.structs import read_toml
 

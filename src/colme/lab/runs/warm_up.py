@@ -9,11 +9,10 @@ import numpy as np
 from colme._core.jit import LANES
 from colme.confidence import BURN_IN
 from colme.methods import Method
-from colme.samples import ScenarioStream
 from colme.scenario import Scenario
-from colme.sim.engine import Run
-from colme.sim.prepare import EXCHANGE, first_graph
-from colme.sim.recorder import recorded_steps
+from colme.sim.run import Run
+from colme.sim.sampling import Sampler
+from colme.sim.spec import RunSpec
 
 FEW = 256
 """Number of agents in the warm-up."""
@@ -23,15 +22,12 @@ STEPS = 12
 @functools.lru_cache(maxsize=1024)
 def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> None:
     """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
-    n_agents = scenario.n_agents
-    stream = ScenarioStream(scenario, 0, n=min(n_agents, FEW))
     change_at = max(BURN_IN) if method.needs_moments else STEPS // 2
     n_steps = change_at + STEPS // 2
+    spec = RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)
+    run = Run([spec])
     # In small parts, step by step: then a change of the means lasts.
-    run = Run(
-        [method], stream, first_graph(None, None, stream.n_agents, 0), recorded_steps("all", n_steps), seed=0,
-        tolerance=0.1, exchange=EXCHANGE[precision], configuration={}, block=LANES,
-    )  # fmt: skip
+    run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, LANES)
     for t in range(1, n_steps + 1):
         run.step(t)
         if t == change_at:

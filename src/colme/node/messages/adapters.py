@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 import numpy as np
@@ -38,7 +38,16 @@ from colme.node.messages.wire import (
     Record,
     name_hash,
 )
-from colme.node.security.trust import MAX_FLOW, MAX_PULL, SLACK, SURPRISE, Restarts, claimed_radius, near, own_interval
+from colme.node.security.trust import (
+    MAX_FLOW,
+    MAX_PULL,
+    SLACK,
+    SURPRISE,
+    HeardRestarts,
+    claimed_radius,
+    near,
+    own_interval,
+)
 
 
 class Nothing:
@@ -163,7 +172,7 @@ class ConsensusAdapter(Adapter):
 
     def __init__(self, agent: Agent):
         super().__init__(agent)
-        self.restarts = Restarts()
+        self.restarts = HeardRestarts()
 
     @classmethod
     def device_agent(cls, method: Any, place: Place) -> Agent:
@@ -555,9 +564,9 @@ def device_agent(method: Method, place: Place, *, gateway: bool = False) -> tupl
             raise NodeError(f"[gateway] with {method!r}: many local agents vote in a census. Try method = 'census'.")
         kind = named(kind.gateway)
     agent = kind.device_agent(method, place)
-    if not isinstance(method, GuardedMethod) or not method.guard:
+    if not getattr(method, "guard", False):
         return agent, kind(agent)
-    guarded = AsynchronousGuardedAgent(method, agent)
+    guarded = AsynchronousGuardedAgent(cast(GuardedMethod, method), agent)
     return guarded, GuardedAdapter(guarded, kind(agent))
 
 

@@ -74,7 +74,7 @@ def near(value: Any, center: Any, radius: Any) -> Any:
     return min(max(value, center - radius), center + radius)
 
 
-class Restarts:
+class HeardRestarts:
     """Which reported restarts of the clock an agent accepts; its own always count."""
 
     saved: ClassVar[tuple[str, ...]] = ("generation", "last", "waiting")

@@ -1,4 +1,4 @@
-"""The engine: one run, step by step. Sample a stretch of steps, let every method make them, record the metrics.
+"""`Run`: one run, step by step. Sample a stretch of steps, let every method make them, record the metrics.
 
 All methods of a run get the same samples and begin on the same graph. Python drives time; kernels do the work, without
 the GIL, so runs of different seeds share the cores.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import nan
 from pathlib import Path
@@ -17,18 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.team import Neighborhood, Team
-from colme.errors import CheckpointError
-from colme.graphs import Graph, GraphPart, GraphTotals
-from colme.methods import Method, State, World
-from colme.metrics import LEVEL, OF_METHOD, measured
+from colme._core.jit import CHUNK
+from colme._core.team import ALONE, Neighborhood, Team
+from colme.errors import CheckpointError, RunError
+from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part
+from colme.methods import METHODS, State, World
+from colme.metrics import LEVEL, OF_METHOD, OF_RUN, measured
 from colme.moments import Moments
-from colme.samples import Stream
+from colme.recording import Recording
+from colme.samples import ScenarioStream, Stream
+from colme.scenario import Scenario
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
-from colme.sim.recorder import Recorder
-from colme.sim.sampling import BLOCK, Sampler
-from colme.sim.trace import Final, RunArguments, Trace
-from colme.spectrum import smoothness
+from colme.sim.sampling import Sampler
+from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
+from colme.sim.trace import Final, Trace
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
@@ -51,62 +53,76 @@ class Interrupted(Exception):
 
 
 class Run:
-    """All methods on the samples of one seed."""
+    """All methods on the samples of one seed, ready for the first step, or for the one after its checkpoint.
+
+    specs   what to run; they differ in their methods only
+    team    the workers that share the run"""
 
     def __init__(
-        self,
-        methods: list[Method],
-        stream: Stream,
-        graph: Graph,
-        steps: NDArray[np.int64],
-        *,
-        seed: int,
-        tolerance: float,
-        exchange: type,
-        configuration: dict[str, Any],
-        checkpoint: Path | None = None,
+        self, specs: Sequence[RunSpec], *, team: Team = ALONE, checkpoint: Path | None = None,
         checkpoint_every: float = 60.0,
-        with_smoothness: bool = False,
-        block: int = BLOCK,
-        hood: Neighborhood | None = None,
-    ):
-        n = stream.n_agents
-        hood = self.hood = Neighborhood(n) if hood is None else hood
-        self.methods, self.stream, self.seed = methods, stream, seed
-        self.configuration = configuration
-        self.arguments: RunArguments | None = None  # what its traces tell about how it was made
-        class_: NDArray[Any] = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
-        self.world = World(
-            class_=class_,
+    ):  # fmt: skip
+        self.specs, self.spec = list(specs), specs[0]
+        spec, source, steps = self.spec, self.spec.source, self.spec.recorded_steps()
+        self.configuration = spec.plain()
+        self._methods: list[Any] = as_in_file([each.method for each in specs])
+        if team.size > 1:
+            team.check_same((self.configuration, self._methods))
+            check_team(specs, team)
+        hood = Neighborhood(source.n_agents, team, _most_classes(source))
+        self.stream: Stream
+        if isinstance(source, Scenario):
+            self.stream = ScenarioStream(source, spec.seed, first=hood.first, n=hood.n_own)
+        else:
+            self.stream = source if team.size == 1 else source.part(hood.own)
+        graph = self._first_graph(hood)
+        for each in specs:
+            each.method.check(source.n_agents, graph)
+            each.method.check_loss(source.loss)
+        hood = self.hood = team.neighborhood(hood, graph.indices)
+        self.world = self._world()
+        self.states: list[State] = [each.method.guarded_state(self.world, graph) for each in specs]
+        self.recorder = Recorder(steps, len(specs))
+        self.n_steps = spec.n_steps
+        self.sampler = Sampler(self.stream, self.world, self.world.errors, steps)
+        self._tables = np.full((len(specs), self.sampler.most, len(OF_METHOD)), nan)
+        self._checkpoint, self._every = checkpoint, checkpoint_every
+        if checkpoint is not None and team.size > 1:
+            size = int(team.total(sum(array.nbytes for array in self._own_arrays().values())))
+            with together(hood):
+                check_room(checkpoint, size)
+        # where the first worker sees one: others may see the folder of another machine a little later
+        if checkpoint is not None and team.any(team.rank == 0 and checkpoint.exists()):
+            self._resume(checkpoint)
+
+    def _first_graph(self, hood: Neighborhood) -> Graph:
+        """The graph, or the rows of a worker's own agents."""
+        spec, team = self.spec, hood.team
+        if team.size > 1 and spec.regular_degree is not None:
+            return random_regular_part(spec.regular_degree, spec.graph_key, hood)
+        whole = spec.first_graph()
+        if "function" in self.configuration["graph"]:
+            self.configuration["graph"] = {"digest": digest(whole.indptr, whole.indices)}
+        return whole if team.size == 1 else _graph_part(whole, hood)
+
+    def _world(self) -> World:
+        spec, stream, n = self.spec, self.stream, self.stream.n_agents
+        return World(
+            class_=np.zeros(n, np.uint16) if stream.class_ is None else stream.class_,
             sigma=stream.sigma,
             width=stream.width,
             mean=np.full(n, np.nan),
             count=None if stream.complete else np.zeros(n, np.int32),
             classes_known=stream.class_ is not None,
             kurtosis=stream.kurtosis,
-            exchange=exchange,
-            tolerance=tolerance,
+            exchange=EXCHANGE[spec.precision],
+            tolerance=spec.tolerance,
             loss=stream.loss,
-            seed=seed,
-            moments=Moments(n) if any(method.needs_moments for method in methods) else None,
+            seed=spec.seed,
+            moments=Moments(n) if any(each.method.needs_moments for each in self.specs) else None,
             draw=self._samples_of,
-            hood=hood,
+            hood=self.hood,
         )
-        for method in methods:
-            method.check_loss(stream.loss)
-        self.states: list[State] = [method.guarded_state(self.world, graph) for method in methods]
-        self.recorder = Recorder(steps, len(methods), smoothness=with_smoothness)
-        self.n_steps = int(steps[-1])
-        self.sampler = Sampler(stream, self.world, self.world.errors, steps, block)
-        self._tables = np.full((len(methods), self.sampler.most, len(OF_METHOD)), nan)
-        self._checkpoint, self._every = checkpoint, checkpoint_every
-        if checkpoint is not None and hood.team.size > 1:
-            size = int(hood.team.total(sum(array.nbytes for array in self._own_arrays().values())))
-            with together(hood):
-                check_room(checkpoint, size)
-        # where the first worker sees one: others may see the folder of another machine a little later
-        if checkpoint is not None and hood.team.any(hood.team.rank == 0 and checkpoint.exists()):
-            self._resume(checkpoint)
 
     @property
     def nbytes(self) -> int:
@@ -118,13 +134,13 @@ class Run:
         world, team = self.world, self.world.team
         saved_at = told_at = time.monotonic()
         if tell is not None and world.t > 0:
-            tell(Progress(self.seed, world.t, self.n_steps))
+            tell(Progress(self.spec.seed, world.t, self.n_steps))
         started, began, ask_at = saved_at, world.t, world.t + 1
         while world.t < self.n_steps:
             self.advance(world.t + 1, self.n_steps)
             t, now = world.t, time.monotonic()
             if tell is not None and (now - told_at > TELL_EVERY or t == self.n_steps):
-                tell(Progress(self.seed, t, self.n_steps))
+                tell(Progress(self.spec.seed, t, self.n_steps))
                 told_at = now
             if t < ask_at:
                 continue
@@ -150,8 +166,6 @@ class Run:
     def advance(self, first: int, last: int) -> None:
         """Steps `first`, which must follow the last one, to `last`, or as far as samples are ready."""
         world, sampler = self.world, self.sampler
-        if self.recorder.smoothness is not None:  # it is measured after the last of these steps
-            last = min(last, max(first, self.recorder.next_step()))
         n_steps = sampler.sample(first, last)
         means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
         recorded = np.zeros(n_steps, np.bool_)
@@ -161,12 +175,7 @@ class Run:
             state.advance(world, means, recorded, table[:n_steps])
         world.t, world.mean = first + n_steps - 1, means[-1]
         if len(due):
-            self._record(due, sampler.errors(first, n_steps))
-
-    def _record(self, due: NDArray[np.int64], of_run: NDArray[np.float64]) -> None:
-        self.recorder.write(due, self._tables, of_run)
-        if self.recorder.smoothness is not None:
-            self.recorder.write_smoothness([smoothness(state.estimate, state.edges.graph()) for state in self.states])
+            self.recorder.write(due, self._tables, sampler.errors(first, n_steps))
 
     def _samples_of(self, t: int) -> NDArray[np.float64]:
         """What every agent sees at step t."""
@@ -182,7 +191,12 @@ class Run:
         for number, state in enumerate(self.states):
             split |= splits(state, f"state{number}")
         common = {"t": np.array(self.world.t)} | self.recorder.snapshot()
-        write_checkpoint(self._checkpoint, self.hood, self.configuration, common, self._own_arrays(), split)
+        write_checkpoint(self._checkpoint, self.hood, self._identity(), common, self._own_arrays(), split)
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint must have in common with the run: all but its length."""
+        known = {key: value for key, value in self.configuration.items() if key not in ("method", "steps")}
+        return known | {"methods": self._methods}
 
     def _own_arrays(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint keeps of the own agents."""
@@ -196,7 +210,7 @@ class Run:
         return own
 
     def _resume(self, path: Path) -> None:
-        arrays = read_checkpoint(path, self.hood, self.configuration)
+        arrays = read_checkpoint(path, self.hood, self._identity())
         with together(self.hood):
             try:
                 self._take_over(path, arrays)
@@ -224,17 +238,17 @@ class Run:
             of_run = self.sampler.measure_again()
             for table, state in zip(self._tables, self.states, strict=True):
                 table[0] = measured(state, self.world)
-            self._record(np.zeros(1, np.int64), of_run)
+            self.recorder.write(np.zeros(1, np.int64), self._tables, of_run)
 
     def _traces(self, *, final: bool) -> list[Trace]:
         traces = []
-        for number, (method, state) in enumerate(zip(self.methods, self.states, strict=True)):
+        for number, (spec, state) in enumerate(zip(self.specs, self.states, strict=True)):
             known: Any = self._final(state) if final else None
-            metrics = self.recorder.metrics(number)
+            configuration = self.configuration | {"method": self._methods[number]}
             traces.append(
                 Trace(
-                    method, self.seed, self.recorder.steps, **metrics, final=known, configuration=self.configuration,
-                    arguments=self.arguments,
+                    spec.method, spec.seed, self.recorder.steps, **self.recorder.metrics(number), final=known,
+                    configuration=configuration, spec=spec,
                 )
             )  # fmt: skip
         return traces
@@ -263,6 +277,81 @@ class Run:
         if not len(collected["groups"]):
             collected["groups"] = whole.components()
         return replace(final, graph=whole, **collected)
+
+
+class Recorder:
+    """The metrics at the recorded steps: `of_method[m]` those of each method, `of_run` those that all share."""
+
+    def __init__(self, steps: NDArray[np.int64], n_methods: int):
+        self.steps = steps
+        self.of_method = np.full((n_methods, len(steps), len(OF_METHOD)), np.nan)
+        self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
+        self.filled = 0
+
+    def due(self, first: int, n_steps: int) -> NDArray[np.int64]:
+        """Which of the steps first, first + 1, .. are to be recorded next, counted from 0."""
+        return self.steps[self.filled : self.steps.searchsorted(first + n_steps)] - first
+
+    def write(self, rows: NDArray[np.int64], of_method: NDArray[np.float64], of_run: NDArray[np.float64]) -> None:
+        """The steps that were due, from the metrics of all steps."""
+        start, end = self.filled, self.filled + len(rows)
+        if len(rows) == len(of_run):  # all of them
+            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, : len(rows)], of_run
+        else:
+            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, rows], of_run[rows]
+        self.filled = end
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps."""
+        k = self.filled
+        return {"steps": self.steps[:k], "of_method": self.of_method[:, :k], "of_run": self.of_run[:k]}
+
+    def take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Continue from a snapshot; steps that this run does not want (an earlier end) are dropped."""
+        wanted = np.isin(arrays["steps"], self.steps)
+        k = int(wanted.sum())
+        self.of_method[:, :k] = arrays["of_method"][:, wanted]
+        self.of_run[:k] = arrays["of_run"][wanted]
+        self.filled = k
+
+    def metrics(self, number: int) -> dict[str, NDArray[Any]]:
+        """All metrics of a method by name."""
+        columns = [*self.of_method[number].T.copy(), *self.of_run.T.copy()]
+        table = dict(zip(OF_METHOD + OF_RUN, columns, strict=True))
+        return table | {"isolated": table["isolated"].astype(np.int64)}
+
+
+def check_team(specs: Sequence[RunSpec], team: Team) -> None:
+    """Refuse what a team cannot share."""
+    for method in (each.method for each in specs):
+        if not method.shared:
+            able = ", ".join(sorted(each.__name__ for each in METHODS if each.shared))
+            raise RunError(
+                f"{method.label} cannot be shared by threads or ranks: it needs all agents in one place. Run it "
+                f"without them, or try one of {able}."
+            )
+    source = specs[0].source
+    most = Neighborhood(source.n_agents, n_classes=_most_classes(source)).n_all_pages
+    if team.size > most:
+        raise RunError(
+            f"{team.size} workers share {source.n_agents} agents: each must have at least {CHUNK} of them, so at most "
+            f"{most} can. Ask for fewer threads or ranks."
+        )
+
+
+def _most_classes(source: Scenario | Recording) -> int:
+    """How many classes there may be."""
+    if isinstance(source, Scenario):
+        return source.n_agents if source.spread > 0 else len(source.means)
+    return 1 if source.class_ is None else int(source.class_.max()) + 1
+
+
+def _graph_part(graph: Graph, hood: Neighborhood) -> GraphPart:
+    """The rows of a worker's own agents, of a graph that all workers have."""
+    bipartite = has_bipartite_component(graph.indptr, graph.indices, hood.team.local)
+    totals = GraphTotals(graph.n_agents, graph.n_edges, graph.max_degree, bipartite)
+    indptr = graph.indptr[hood.first : hood.first + hood.n_own + 1]
+    return GraphPart(indptr - indptr[0], graph.indices[indptr[0] : indptr[-1]].copy(), totals)
 
 
 def _steps_in(seconds: float, pace: float, team: Team) -> float:

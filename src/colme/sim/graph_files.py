@@ -2,7 +2,7 @@
 
     .edges .txt .csv .tsv     two agents per line, with commas or blanks; # begins a comment; one heading is skipped
     .npz                      arrays indptr and indices, as in `colme.Graph` (scipy.sparse.save_npz writes them)
-    .graphml .gexf .gml .adjlist .net      through networkx
+    .graphml .gml .adjlist      through networkx
 
 Agents are 0..n_agents-1. A networkx file whose nodes have other names is numbered in the order of the file.
 """
@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from colme import graphs
-from colme.errors import ColmeError, ExperimentError, missing_extra
+from colme.errors import ColmeError, ExperimentError, GraphError, missing_extra
 from colme.graphs import Graph
 
 EDGE_LISTS = (".edges", ".txt", ".csv", ".tsv")
-NETWORKX = {".graphml": "read_graphml", ".gexf": "read_gexf", ".gml": "read_gml", ".adjlist": "read_adjlist",
-            ".net": "read_pajek"}  # fmt: skip
+NETWORKX = {".graphml": "read_graphml", ".gml": "read_gml", ".adjlist": "read_adjlist"}
 ENDINGS = (*EDGE_LISTS, ".npz", *NETWORKX)
 
 
@@ -34,16 +33,16 @@ def is_graph_file(name: str) -> bool:
     return "." in name or "/" in name
 
 
-def find_graph(name: str, folder: Path) -> str:
-    """The absolute path of a graph file that an experiment in this folder names; "" for a family of graphs."""
+def find_graph(name: str, folder: Path, where: str = "the current folder") -> str:
+    """The absolute path of a graph file that is named relative to a folder; "" for a family of graphs."""
     if not is_graph_file(name):
         return ""
     path = folder / name
     if path.suffix.lower() not in ENDINGS:
-        raise ExperimentError(f"graph={name!r}: it must end in one of {', '.join(ENDINGS)}. Convert the file.")
+        raise GraphError(f"graph={name!r}: it must end in one of {', '.join(ENDINGS)}. Convert the file.")
     if not path.is_file():
-        remedy = "Check the path." if Path(name).is_absolute() else "Paths are relative to the experiment file."
-        raise ExperimentError(f"graph={name!r}: there is no such file. {remedy}")
+        remedy = "Check the path." if Path(name).is_absolute() else f"Paths are relative to {where}."
+        raise GraphError(f"graph={name!r}: there is no such file. {remedy}")
     return str(path.resolve())
 
 
@@ -70,7 +69,7 @@ def _stamp(path: str) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError as error:
-        raise ExperimentError(f"cannot read the graph file {path}: {error.strerror}. Check the path.") from None
+        raise GraphError(f"cannot read the graph file {path}: {error.strerror}. Check the path.") from None
     return found.st_mtime_ns, found.st_size
 
 
@@ -85,9 +84,9 @@ def _graph(path: str, n_agents: int, stamp: tuple[int, int]) -> Graph:
     try:
         graph = _read(file, n_agents)
     except (ColmeError, OSError) as error:
-        raise ExperimentError(f"{file.name}: {error}") from None
+        raise GraphError(f"{file.name}: {error}") from None
     if graph.n_agents != n_agents:
-        raise ExperimentError(
+        raise GraphError(
             f"{file.name}: the graph has {graph.n_agents} agents and the scenario {n_agents}: they must be the same. "
             f"Try n_agents = {graph.n_agents}."
         )
@@ -99,7 +98,7 @@ def _read(file: Path, n_agents: int) -> Graph:
     if ending in EDGE_LISTS:
         edges = _edge_list(file.read_text(encoding="utf-8", errors="replace"))
         if edges.min() == 1 and edges.max() == n_agents:
-            raise ExperimentError(
+            raise GraphError(
                 f"the agents are numbered 1..{n_agents}: they must be numbered from 0. Subtract 1 from every number."
             )
         return graphs.from_edges(edges, n_agents)
@@ -122,11 +121,11 @@ def _edge_list(text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
             if first and len(words) == 2 and not any(re.match(r"[-+.]?\d", word) for word in words):
                 first = False
                 continue
-            raise ExperimentError(f"line {number} is {line.strip()!r}: it must be two agents, such as 0 1.") from None
+            raise GraphError(f"line {number} is {line.strip()!r}: it must be two agents, such as 0 1.") from None
         first = False
         pairs.append((a, b))
     if not pairs:
-        raise ExperimentError("it has no edge: every line must be two agents, such as 0 1.")
+        raise GraphError("it has no edge: every line must be two agents, such as 0 1.")
     return np.array(pairs, np.int64)
 
 
@@ -137,7 +136,7 @@ def _npz(file: Path) -> Graph:
     except (KeyError, ValueError, OSError) as error:
         if isinstance(error, ColmeError):
             raise
-        raise ExperimentError("it does not hold the arrays indptr and indices. Try scipy.sparse.save_npz.") from None
+        raise GraphError("it does not hold the arrays indptr and indices. Try scipy.sparse.save_npz.") from None
 
 
 def _networkx(file: Path, reader: str) -> Graph:
@@ -148,7 +147,7 @@ def _networkx(file: Path, reader: str) -> Graph:
     try:
         found = networkx.Graph(getattr(networkx, reader)(file))
     except Exception as error:  # every reader complains in its own way
-        raise ExperimentError(f"networkx cannot read it: {type(error).__name__}: {error}.") from None
+        raise GraphError(f"networkx cannot read it: {type(error).__name__}: {error}.") from None
     names = {node: str(node) for node in found}
     if set(names.values()) == {str(k) for k in range(len(names))}:
         found = networkx.relabel_nodes(found, {node: int(name) for node, name in names.items()})
