@@ -17,7 +17,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -94,6 +93,7 @@ class World:
             self.mean = self.hood.mine(self._all_means)
         self.reference = ReferenceMeans(self.hood)
         self._first_slot: int | None = None
+        self._errors: Errors | None = None
         self._unit = 1.0 if self.sigma is None else float(self.team.greatest(np.max(self.sigma, initial=0.0)))
 
     @property
@@ -105,10 +105,12 @@ class World:
     def team(self) -> Team:
         return self.hood.team
 
-    @cached_property
+    @property
     def errors(self) -> Errors:
         """What measures errors against the true means."""
-        return Errors(self.class_, self.tolerance, self.hood)
+        if self._errors is None:  # a cached_property locks in Python 3.11, and the team's workers wait for one another
+            self._errors = Errors(self.class_, self.tolerance, self.hood)
+        return self._errors
 
     @property
     def seen_mean(self) -> NDArray[np.float64]:

@@ -206,8 +206,8 @@ def test_simulate_takes_the_flag(name: str, call: Calls, monkeypatch: pytest.Mon
     """Up to the simulation itself, which other tests run."""
     asked: list[Any] = []
 
-    def simulate(methods: Any, scenario: Any, **options: Any) -> None:
-        asked.append((methods[0], scenario, options))
+    def simulate(methods: Any, source: Any, **options: Any) -> None:
+        asked.append((methods[0], source, options))
         raise colme.errors.RunError("this is enough. Stop here.")
 
     monkeypatch.setattr("colme.lab.quick.simulate", simulate)
