@@ -142,7 +142,7 @@ def newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [(foreign, r"node\.db is the file of another program\. Choose another name\."),
-     (newer, r"node\.db was written by a newer version \(3\)\. Upgrade colme\."),
+     (newer, r"node\.db was written by a newer version \(2\)\. Upgrade colme\."),
      (lambda path: path.write_text("a text, and a long one, " * 100), r"node\.db is not a store \(.*\)\. Choose"),
      (lambda path: path.mkdir(), r"cannot use .*node\.db: .*\. Choose a writable folder")],
 )  # fmt: skip

@@ -38,7 +38,7 @@ from colme.errors import CheckpointError, positive, shorten
 
 APPLICATION = 0x636D6531
 """The application id in the head of the file."""
-VERSION = 2
+VERSION = 1
 SYNC_EVERY = 60.0
 """Seconds between two saves that survive a power cut, unless something is urgent."""
 BESIDE = ("", "-wal", "-shm", "-journal", "-recent-a", "-recent-b")
@@ -47,7 +47,7 @@ MOST_INCARNATIONS = 2**32 - 1
 
 _PAGE = 1024  # bytes; pages are written as a whole, and a state has one to four kB
 _MAGIC = b"SQLite format 3\0"
-_TABLE = """CREATE TABLE agents_v2 (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, epoch INTEGER NOT NULL,
+_TABLE = """CREATE TABLE agents_v1 (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, epoch INTEGER NOT NULL,
             state BLOB, checksum INTEGER NOT NULL) WITHOUT ROWID"""
 _TABLE_NAME = re.compile(rb"CREATE TABLE agents_v(\d+) ?\(name TEXT PRIMARY KEY, incarnation")
 _SLOT = struct.Struct("<4sBxxxIQII")  # magic, version, follows, number, length, checksum of all that and of what comes
@@ -166,7 +166,7 @@ class AgentStore:
                 )
             row = SavedAgent(incarnation, row.epoch if row else 0, row.state if row else None)
             with self._transaction():
-                self._base.execute("INSERT OR REPLACE INTO agents_v2 VALUES (?, ?, ?, ?, ?)", self._columns(name, row))
+                self._base.execute("INSERT OR REPLACE INTO agents_v1 VALUES (?, ?, ?, ?, ?)", self._columns(name, row))
             self._rows[name] = incarnation, row.checksum(name)
         return row
 
@@ -200,7 +200,7 @@ class AgentStore:
             if rows:
                 with self._transaction():
                     self._base.executemany(
-                        "UPDATE agents_v2 SET incarnation = ?2, epoch = ?3, state = ?4, checksum = ?5 WHERE name = ?1",
+                        "UPDATE agents_v1 SET incarnation = ?2, epoch = ?3, state = ?4, checksum = ?5 WHERE name = ?1",
                         [self._columns(name, row) for name, row in rows.items()],
                     )
             self._rows |= {name: (row.incarnation, row.checksum(name)) for name, row in rows.items()}
@@ -277,7 +277,7 @@ class AgentStore:
     def _checked_rows(self) -> dict[str, tuple[int, int]]:
         """Incarnation and checksum of all agents, once every row was found to match its checksum."""
         found = {}
-        for name, incarnation, epoch, state, checksum in self._base.execute("SELECT * FROM agents_v2 ORDER BY name"):
+        for name, incarnation, epoch, state, checksum in self._base.execute("SELECT * FROM agents_v1 ORDER BY name"):
             with self._damaged_if_odd():
                 if SavedAgent(incarnation, epoch, state).checksum(name) != checksum:
                     raise DamagedStore(self.path, f"the row of {shorten(name)} does not match its checksum")
@@ -285,7 +285,7 @@ class AgentStore:
         return found
 
     def _row(self, name: str) -> SavedAgent | None:
-        row = self._base.execute("SELECT incarnation, epoch, state FROM agents_v2 WHERE name = ?", (name,)).fetchone()
+        row = self._base.execute("SELECT incarnation, epoch, state FROM agents_v1 WHERE name = ?", (name,)).fetchone()
         if row is not None and SavedAgent(*row).checksum(name) != self._rows[name][1]:
             raise DamagedStore(self.path, f"the row of {shorten(name)} has changed")
         return None if row is None else SavedAgent(*row)
