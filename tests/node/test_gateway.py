@@ -437,18 +437,6 @@ def test_configuration_of_a_gateway() -> None:
     core: Any = core_of(NodeConfig.parse(table))
     assert (core.most_agents, core.forget_after, core.inner.place.max_ballots) == (7, 604_800.0, 7)
     assert NodeConfig.parse(table | {"limits": {"max_ballots": 3}}).max_ballots == 3
-    for more, sentence in (
-        (
-            {"method": {"method": "cl-colme", "sigma": 1.0}},
-            r"many local agents vote in a census. Try method = 'census'",
-        ),
-        ({"gateway": {"agents": 0}}, "agents"),
-        ({"gateway": {"agents": 10**7}}, "agents=10000000"),
-        ({"gateway": {"forget": -1.0}}, "forget"),
-        ({"gateway": {"estimates": "x.csv"}}, "estimates"),
-    ):
-        with pytest.raises(NodeError, match=sentence):
-            core_of(NodeConfig.parse(table | more))
 
 
 def test_few_and_many_local_agents_have_the_same_posteriors() -> None:

@@ -13,8 +13,7 @@ import pytest
 import colme
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
-from tests.support.node_fleet import until
-from tests.support.node_swarm import Swarm, usage
+from tests.support.node_fleet import Swarm, until, usage
 
 K, SECONDS = 10_000, int(os.environ.get("COLME_GATEWAY_SECONDS", "60"))
 MOST_MEMORY = 150.0  # MiB

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import colme
-from colme.errors import NodeError
 from colme.graphs import random_regular_graph
-from colme.node.config.node_toml import NodeConfig
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import metrics, report_of, status_of
@@ -108,9 +106,3 @@ def test_a_restart_keeps_the_interval(method: Any) -> None:
     core = fleet.start(name).core
     core.restore(old.state())
     assert core.interval == old.interval and math.isfinite(core.interval[0])
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, 90.0])
-def test_a_level_is_a_probability(level: float) -> None:
-    with pytest.raises(NodeError, match=r"it must be between 0 and 1\. Try level = 0\.9\."):
-        NodeConfig(name="a", method=colme.Local(), level=level)

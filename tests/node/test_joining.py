@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,7 @@ from colme.node.net.admission import Admission
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security.keys import make_certificate
 from tests.node.test_security import Intruder, with_certificate
-from tests.support.node_fleet import NAMES, TICK, config, free_port, heard, make_keys, tls, transports, until
-from tests.support.node_swarm import Swarm
-
-Opened = Callable[[NodeConfig], ZenohTransport]
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_keys(tmp_path_factory.mktemp("keys"))
-    make_keys(folder / "rogue")
-    return folder
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    with transports() as one:
-        yield one
+from tests.support.node_fleet import NAMES, TICK, Opened, Swarm, config, free_port, heard, tls, until
 
 
 def joining(name: str, keys: Path | None, port: int, seed: tuple[str, int] | None = None, **more: Any) -> NodeConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,27 +12,8 @@ import msgspec
 import pytest
 
 from colme.node.net.zenoh_transport import ZenohTransport
-from colme.node.security import keys as node_keys
-from colme.node.security.keys import make_authority, make_certificate
 from colme.node.security.probe import why_silent, why_silent_apart
-from tests.support.node_fleet import config, free_port, make_keys, tls, until
-
-HOSTS = ["localhost", "127.0.0.1"]
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys of one authority, of another, and such that have expired or are not valid yet."""
-    folder = make_keys(tmp_path_factory.mktemp("keys"))
-    make_authority(folder / "rogue" / "authority", "test")
-    make_certificate(folder / "rogue" / "authority", "bob", HOSTS, folder=folder / "rogue" / "bob")
-    make_certificate(folder / "authority", "bob", ["192.0.2.7"], folder=folder / "elsewhere" / "bob")
-    now = datetime.datetime.now(datetime.UTC)
-    for name, days in (("expired", -30), ("early", 30)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(node_keys, "_now", lambda days=days: now + datetime.timedelta(days=days))
-            make_certificate(folder / "authority", "bob", HOSTS, folder=folder / name / "bob", days=5)
-    return folder
+from tests.support.node_fleet import config, free_port, tls, until
 
 
 @pytest.fixture

@@ -31,8 +31,7 @@ from colme.node.demo import DemoErrors, DemoView, run_demo
 from colme.node.io.status import ask
 from colme.node.security.identity import check_identity
 from colme.support.tables import terminal_table
-from tests.support.node_fleet import environment, until
-from tests.support.node_swarm import MIB, Swarm, usage
+from tests.support.node_fleet import MIB, Swarm, environment, until, usage
 
 
 def call(*arguments: str) -> Result:

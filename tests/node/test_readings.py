@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.errors import NodeError
-from colme.node.config.tables import Samples
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import metrics, status_of
@@ -144,14 +142,3 @@ def test_the_device_saves_what_is_held_back(tmp_path: Path) -> None:
     assert status["readings_outside"] == status["readings_wild"] == 1
     told = metrics(status)
     assert 'colme_readings_wild_total{agent="a"} 1\n' in told and 'colme_readings_outside_total{agent="a"} 1\n' in told
-
-
-def test_tables() -> None:
-    table = Samples(source="file", address="x", least=-40.0, most=85.0, wild="keep")
-    assert (table.least, table.most, table.wild) == (-40.0, 85.0, "keep") and Samples().wild == "drop"
-    with pytest.raises(NodeError, match=r"least=5 with most=5: no reading would count\. Choose least below most\."):
-        Samples(least=5.0, most=5.0)
-    with pytest.raises(NodeError, match="unknown wild 'sometimes'"):
-        Samples(wild="sometimes")
-    with pytest.raises(NodeError, match="no reading would count"):
-        Samples(least=math.nan)

@@ -10,45 +10,23 @@ import contextlib
 import datetime
 import json
 import random
-import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zenoh
 
-from colme.errors import NodeError
-from colme.node.config.node_toml import NodeConfig
 from colme.node.config.presets import MOST_LINKS
 from colme.node.config.tables import Limits
 from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport
 from colme.node.security import keys as node_keys
 from colme.node.security.keys import make_certificate
-from tests.support.node_fleet import config, free_port, heard, make_keys, tls, transports, until
+from tests.support.node_fleet import Opened, config, free_port, heard, tls, until
 
 ATTEMPT = 1.0  # s that an intruder tries at least; an agent that may is heard within 0.1 s on an idle machine
-Opened = Callable[[NodeConfig], ZenohTransport]
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys of the fleet; of an authority of its own that calls itself the same; and of bob, who expired."""
-    folder = make_keys(tmp_path_factory.mktemp("keys"))
-    make_keys(folder / "rogue")
-    with pytest.MonkeyPatch.context() as patch:
-        long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
-        patch.setattr(node_keys, "_now", lambda: long_ago)
-        make_certificate(folder / "authority", "bob", ["localhost", "127.0.0.1"], folder=folder / "expired" / "bob")
-    return folder
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    with transports() as one:
-        yield one
 
 
 @pytest.fixture
@@ -362,38 +340,6 @@ def test_links_are_renewed_when_the_process_has_grown(
     until(heard(ann, cid, b"after"))
     until(heard(cid, ann, b"after"))
     assert ann.recycled == 1 and ann._listening is not None
-
-
-@pytest.mark.parametrize("what", ["wide key", "other name", "expired", "other key", "other authority", "no file"])
-def test_files_that_are_not_safe_are_refused_before_anything_is_opened(what: str, keys: Path, tmp_path: Path) -> None:
-    for name in ("bob", "cid"):
-        shutil.copytree(keys / name, tmp_path / name)
-    own = tmp_path / "bob"
-    if what == "wide key":
-        (own / "bob.key").chmod(0o640)
-    elif what == "other name":
-        shutil.copy(own / "bob.key", own / "bob.old")
-        for kind in ("key", "pem"):
-            shutil.copy(tmp_path / "cid" / f"cid.{kind}", own / f"bob.{kind}")
-    elif what == "expired":
-        shutil.rmtree(own)
-        shutil.copytree(keys / "expired" / "bob", own)
-    elif what == "other key":
-        shutil.copy(tmp_path / "cid" / "cid.key", own / "bob.key")
-    elif what == "other authority":
-        shutil.copy(keys / "rogue" / "bob" / "ca.pem", own / "ca.pem")
-    else:
-        (own / "bob.key").unlink()
-    sentence = {
-        "wide key": r"mode 0640: a key must be readable by its owner only. Try: chmod 600",
-        "other name": r"is the certificate of 'cid': it must be that of 'bob'",
-        "expired": r"bob.pem has expired on .*Try: colme node keys --rotate",
-        "other key": r"bob.key does not belong to .*bob.pem",
-        "other authority": r"bob.pem is not trusted by .*ca.pem: .*issuer.*Use the ca.pem that came with it",
-        "no file": r"cannot read .*bob.key: No such file",
-    }[what]
-    with pytest.raises(NodeError, match=sentence):
-        ZenohTransport(config("bob", keys=tmp_path, port=free_port(), members=("ann",)))
 
 
 @pytest.mark.network

@@ -15,8 +15,7 @@ import pytest
 import colme
 from colme.node.config.node_toml import NodeConfig
 from colme.node.io.status import ask
-from tests.support.node_fleet import until
-from tests.support.node_swarm import MIB, Swarm, usage
+from tests.support.node_fleet import MIB, Swarm, until, usage
 
 SECONDS = float(os.environ.get("COLME_SOAK_SECONDS", "600"))
 WARM = 0.2

@@ -3,61 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
-import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colme.errors import NodeError
-from colme.node.config import presets
-from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Limits
-from colme.node.net.transport import Transport
-from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport, disable_linger
-from tests.support.node_fleet import (
-    TICK,
-    config,
-    environment,
-    free_port,
-    heard,
-    make_keys,
-    start_peer,
-    transports,
-    until,
-)
+from colme.node.net.zenoh_transport import CONTROL_ROOM, ZenohTransport
+from tests.support.node_fleet import TICK, Opened, config, free_port, heard, measured, start_peer, until
 
 OFTEN = Limits(max_rate=1e6)
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(params=["tls", "tcp"])
-def maybe_keys(request: pytest.FixtureRequest, keys: Path) -> Path | None:
-    return keys if request.param == "tls" else None
-
-
-@pytest.fixture
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[[NodeConfig], ZenohTransport]]:
-    with transports() as one:
-        yield one
 
 
 @pytest.fixture
@@ -75,7 +36,6 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-Opened = Callable[[NodeConfig], ZenohTransport]
 Started = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -91,11 +51,6 @@ def test_records_messages_and_presence_go_both_ways(maybe_keys: Path | None, por
         heard_messages: list[tuple[str, bytes]] = []
         until(lambda second=second, got=heard_messages: got.extend(second.control()) or len(got) == 2)  # type: ignore[misc]
         assert heard_messages == [(first.config.name, b"one"), (first.config.name, b"two")]
-
-
-def test_the_transport_is_a_transport(port: int, opened: Opened) -> None:
-    transport: Transport = opened(config("ann", keys=None, port=port, members=("bob",)))  # mypy checks the protocol
-    assert transport.present() == set() and transport.control() == [] and transport.latest("bob") is None
 
 
 def test_the_newest_record_wins_and_is_heard_once(port: int, opened: Opened) -> None:
@@ -262,56 +217,6 @@ def test_a_neighbor_is_dialed_by_the_end_whose_port_is_not_busy(keys: Path, open
         assert ann.links().get("bob", 0) == 0 and bob.links() == {"ann": 1}, "the nonsense did not keep ann busy"
 
 
-def test_a_neighbor_that_is_not_heard_is_dialed_by_more_and_more_sessions_unless_its_process_ended(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bob = opened(config("bob", keys=None, port=free_port(), neighbors={"ann": free_port()}))
-    dialed, now = bob._dialed["ann"], time.monotonic()
-    fresh, attempt = bob.config.freshness, presets.preset("local").attempt
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-
-    def wanted(silence: float, **options: bool) -> int:
-        dialed._last = now - silence
-        return dialed.wanted(**{"may_dial_us": False} | options)
-
-    assert wanted(0.0) == wanted(fresh / 2) == 1
-    assert [wanted(fresh / 2 + k * attempt / 3 + 0.01) for k in range(4)] == [2, 3, 3, 3]
-    assert dialed.patience == 1 and wanted(20 * fresh) == 3 and not dialed.due()
-    dialed._due = now
-    assert dialed.due() and dialed.patience == 2  # new sessions, which take more time
-
-    class Link:
-        """The session at which ann was heard."""
-
-        def __init__(self, up: bool):
-            self.has_link = lambda neighbor: up
-
-    for up, sessions in ((True, 2), (False, 1)):
-        dialed.heard(Link(up), dialed_us=True)  # type: ignore[arg-type]
-        assert wanted(0.0) == 1 and wanted(fresh / 2 + 0.01) == sessions
-    assert wanted(11 * fresh) == 3  # it did not come back soon
-    dialed.heard(Link(True), dialed_us=True)  # type: ignore[arg-type]
-    dialed._answered = now
-    assert wanted(0.0, may_dial_us=True) == 1  # the greater name keeps its session,
-    dialed._answered = now - 11 * fresh
-    assert wanted(0.0, may_dial_us=True) == 0  # unless it cannot get through;
-    dialed._leads, dialed._answered = False, now
-    assert wanted(0.0, may_dial_us=True) == 0 and wanted(0.0) == 1  # the lesser one does not need one
-
-
-def test_a_session_that_cannot_be_opened_is_tried_again_later(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    bob = opened(config("bob", keys=None, neighbors={"ann": free_port()}))
-    until(lambda: bob.publish(b"") or bob._dialed["ann"].sessions)  # type: ignore[func-returns-value]
-    dialed = bob._dialed["ann"]
-    failed: Future[Any] = Future()
-    failed.set_exception(NodeError("cannot dial ann: Too many open files. Check its endpoint in node.toml."))
-    dialed.opening.append(failed)
-    dialed.settle()
-    assert "Too many open files" in dialed.failed and dialed.opening == [] and dialed.wanted(may_dial_us=False) == 0
-    dialed._not_before = time.monotonic()
-    assert dialed.wanted(may_dial_us=False) == 1
-
-
 def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
     ann = opened(config("ann", keys=None, port=port, members=("bob",)))
     with pytest.raises(NodeError, match=r"unknown member 'bbo': .* Did you mean 'bob'\?"):
@@ -354,69 +259,18 @@ def test_nothing_blocks_while_a_neighbor_cannot_be_reached(opened: Opened) -> No
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("n_neighbors", [2, 5])
-def test_enough_threads_listen(n_neighbors: int) -> None:
-    """The variable that zenoh reads is set inside the process, in time."""
-    script = f"""
-import os, time
-from tests.support.node_fleet import config
-from colme.node.net.zenoh_transport import ZenohTransport
-others = {{f"m{{i}}": None for i in range({n_neighbors} - 1)}}
-a = ZenohTransport(config("ann", keys=None, port={free_port()}, neighbors={{"bob": None}} | others))
-b = ZenohTransport(config("bob", keys=None, neighbors={{"ann": int(a.config.listen[0].rsplit(":")[-1])}}))
-while a.latest("bob") is None:
-    b.publish(b"x")
-    time.sleep(0.02)
-names = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
-print(a.config.rx_threads, sum(name.startswith("rx-") for name in names))
-a.close(), b.close()
-"""
-    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
-    wanted, found = map(int, done.stdout.split())
-    assert wanted == n_neighbors + 2 <= found
-
-
-def test_no_socket_of_a_link_lingers(port: int, opened: Opened) -> None:
-    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}))
-    bob = opened(config("bob", keys=None, neighbors={"ann": port}))
-    until(heard(ann, bob, b"x"))
-    until(lambda: _lingering(port) == [0, 0] or ann.publish(b"") or bob.publish(b""))
-    descriptors = len(os.listdir("/proc/self/fd"))
-    disable_linger()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
-
-
-def _lingering(port: int) -> list[int]:
-    """Whether SO_LINGER is on, for both ends of the link to a port of this process."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            end = socket.socket(fileno=int(name))
-            try:
-                if end.family == socket.AF_INET and port in (end.getsockname()[1], end.getpeername()[1]):
-                    found.append(struct.unpack("ii", end.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0])
-            finally:
-                end.detach()
-    return found
-
-
 @pytest.mark.network
 @pytest.mark.parametrize("remedy", ["threads", "linger"])
 def test_neighbors_that_hang_do_not_silence_a_healthy_one(remedy: str, maybe_keys: Path | None, port: int) -> None:
     """zenoh closes a dead link with SO_LINGER on a thread that listens: without a remedy, three neighbors that hang
     with full buffers silence the fourth for ten seconds from the end of their leases on. Either remedy alone is
     enough."""
-    script = Path(__file__).parents[1] / "support" / "node_hanging.py"
-    arguments = [sys.executable, str(script), remedy, str(port), "" if maybe_keys is None else str(maybe_keys)]
-    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 3.0
+    assert measured("hanging", port, maybe_keys, remedy) < 3.0
 
 
 @pytest.mark.network
 def test_neighbors_that_come_and_go_leave_little_behind(keys: Path, port: int) -> None:
     """50 kB each, when the publisher of a session was not undeclared before the session was closed."""
-    script = Path(__file__).parents[1] / "support" / "node_changing.py"
-    arguments = [sys.executable, str(script), str(keys), str(port), "100"]
-    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=True)
-    print(f"{float(done.stdout):.1f} kB for each that was dialed and dropped")
-    assert float(done.stdout) < 25.0
+    each = measured("changing", port, keys, 100)
+    print(f"{each:.1f} kB for each that was dialed and dropped")
+    assert each < 25.0

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colme.node.config.plan import PORT, Host
-from tests.support.node_swarm import Swarm
+from tests.support.node_fleet import Swarm
 
 _TUN = "/dev/net/tun"
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
