@@ -26,10 +26,11 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "n", "most", "words"),
     [
-        pytest.param("aircraft", 20, 0.36, "No evidence of groups.", marks=pytest.mark.slow),
+        ("aircraft", 20, 0.36, "No evidence of groups."),
         ("rodents", 10, 1.02, "Rand index of groups and species: 0."),
     ],
 )
