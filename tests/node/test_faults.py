@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import colme
 from colme.graphs import random_regular_graph
@@ -23,130 +22,86 @@ from colme.node.messages import wire
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore, open_store
 from colme.samples import running_mean
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, network_of, schedules
 
 N, SIGMA, TROUBLE, SAVE_EVERY = 6, 0.5, 40, 5
 CALM = 2 * LONGEST + 20
 """Ticks until the last repetition of a cut is heard, and answered, and flows are even again."""
 
 
-class Crash(Exception):
-    """The power is gone."""
-
-
-class Life:
-    """What somebody outside knows about one agent: every sample that it was given, and which of them are saved."""
-
-    def __init__(self) -> None:
-        self.samples: list[float] = []
-        self.saved = 0
-        self.incarnation = 1
-        self.down = 0
-        self.marks: dict[str, tuple[int, int, int]] = {}
-
-
 class Troubled(Fleet):
-    """A fleet with stores, whose devices die at any point of a tick and come back later."""
+    """A fleet with stores, and what somebody outside knows about each agent: every sample that it was given and has not
+    forgotten, how many of them are saved, and its incarnation."""
 
     def __init__(self, method: Any, folder: Path, network: MemoryNetwork):
-        self.stores: dict[str, AgentStore] = {}
-        self.lives: dict[str, Life] = {}
-        self.folder = folder
-        super().__init__(method, random_regular_graph(N, 3, rng=1), network, sigma=SIGMA)
+        self.given: dict[str, list[float]] = {}
+        self.saved: dict[str, int] = {}
+        self.incarnation: dict[str, int] = {}
+        super().__init__(method, random_regular_graph(N, 3, rng=1), network, sigma=SIGMA, folder=folder,
+                         save_every=SAVE_EVERY)  # fmt: skip
 
     def start(self, name: str, store: Any = None, **options: Any) -> Device:
-        self.lives.setdefault(name, Life())
-        self.stores[name] = AgentStore(self.folder / f"{name}.db")
-        device = super().start(name, self.stores[name], save_every=SAVE_EVERY)
-        self.watch(name, device.core)
+        device = super().start(name)
+        lost = len(self.given.setdefault(name, [])) - self.saved.setdefault(name, 0)
+        assert lost <= SAVE_EVERY, "a crash forgets more than it may"
+        del self.given[name][self.saved[name] :]
+        assert device.core.incarnation == self.incarnation.get(name, 0) + 1
+        self.incarnation[name] = device.core.incarnation
+        self.watch(device)
         return device
 
-    def watch(self, name: str, core: Core) -> None:
-        """See to it that whatever is accepted was said by the sender that lives now, or lived before, and in order."""
-        hear, marks = core._hear, dict(core.marks)
+    def watch(self, device: Device) -> None:
+        """See to it that whatever is accepted was said by the sender that lives now, or lived before, and in order; and
+        note what is saved."""
+        hear, marks, store, name = device.core._hear, dict(device.core.marks), device.store, device.core.name
+        assert store is not None
+        save_all = store.save_all
 
         def checked(sender: str, raw: bytes, now: float) -> bool:
             accepted = hear(sender, raw, now)
             if accepted:
                 record = wire.unpack(raw)
                 assert record.age_mark > marks.get(sender, (0, 0, 0)), "something older was accepted"
-                assert record.incarnation <= self.lives[sender].incarnation, "nobody has said that yet"
+                assert record.incarnation <= self.incarnation[sender], "nobody has said that yet"
                 marks[sender] = record.age_mark
             return accepted
 
-        core._hear = checked  # type: ignore[method-assign]
-
-    def one(self, name: str, device: Device, now: float, sample: float, dies: str | None) -> None:
-        life, store, door = self.lives[name], self.stores[name], device.transport
-
-        def die(*_: Any) -> None:
-            raise Crash
-
         def save(*what: Any) -> None:
-            AgentStore.save_all(store, *what)
-            life.saved = len(life.samples)
+            save_all(*what)
+            self.saved[name] = len(self.given[name])
 
-        store.save_all = die if dies == "before saving" else save  # type: ignore[method-assign]
-        if dies == "before telling":
-            door.publish = die  # type: ignore[method-assign]
-        if not math.isnan(sample):
-            life.samples.append(sample)
-        try:
-            device.tick(now, sample)
-            if dies is not None:
-                raise Crash
-        except Crash:
-            door.close()
-            store.close()
-            del self.devices[name]
-            lost = len(life.samples) - life.saved
-            assert lost <= SAVE_EVERY, "a crash forgets more than it may"
-            del life.samples[life.saved :]
+        device.core._hear = checked  # type: ignore[method-assign]
+        store.save_all = save  # type: ignore[method-assign]
 
-    def back(self, name: str) -> None:
-        self.devices[name] = self.start(name)
-        life, core = self.lives[name], self.devices[name].core
-        assert core.incarnation == life.incarnation + 1
-        life.incarnation = core.incarnation
+    def survives(self, device: Device, now: float, sample: float, dies: str | None) -> bool:
+        self.given[device.core.name].append(sample)
+        return super().survives(device, now, sample, dies)
 
-    def check_samples(self) -> None:
+    def after_tick(self) -> None:
         """Each sample that is not forgotten is counted once."""
         for name, device in self.devices.items():
             mean = math.nan
-            for count, sample in enumerate(self.lives[name].samples, start=1):
+            for count, sample in enumerate(self.given[name], start=1):
                 mean = running_mean(mean, sample, count)
             agent = device.core.agent
-            assert agent.count == len(self.lives[name].samples)
+            assert agent.count == len(self.given[name])
             assert agent.mean == mean or (math.isnan(mean) and math.isnan(agent.mean))
 
 
-DEATHS = st.sampled_from(["after all", "before saving", "before telling"])
-SCHEDULE = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 10**6),
-        "loss": st.sampled_from([0.0, 0.2, 0.6]),
-        "delay": st.sampled_from([0.0, 1.5, 6.0]),
-        "duplication": st.sampled_from([0.0, 0.5]),
-        "gap": st.sampled_from([0.0, 1.25, 3.0]),
-        "deaths": st.dictionaries(
-            st.tuples(st.integers(0, TROUBLE - 1), st.integers(0, N - 1)), st.tuples(DEATHS, st.integers(0, 12)),
-            max_size=6,
-        ),
-    }
-)  # fmt: skip
+METHODS = [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME()]
 
 
-@pytest.mark.parametrize("method", [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME()], ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=repr)
 @settings(max_examples=4, deadline=None, derandomize=True)
-@given(schedule=SCHEDULE)
+@given(schedule=schedules(TROUBLE, N))
 def test_a_few_schedules(method: Any, schedule: dict[str, Any]) -> None:
     run_schedule(method, schedule)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME()], ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=repr)
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(schedule=SCHEDULE)
+@given(schedule=schedules(TROUBLE, N))
 def test_many_schedules(method: Any, schedule: dict[str, Any]) -> None:
     run_schedule(method, schedule)
 
@@ -154,42 +109,20 @@ def test_many_schedules(method: Any, schedule: dict[str, Any]) -> None:
 def run_schedule(method: Any, schedule: dict[str, Any]) -> None:
     """Loss, delay, duplication and crashes, then calm: no sample counts twice, and both ends of each edge agree."""
     with tempfile.TemporaryDirectory() as folder:
-        network = MemoryNetwork(
-            seed=schedule["seed"], loss=schedule["loss"], delay=(0.0, schedule["delay"] * PERIOD),
-            duplication=schedule["duplication"],
-        )  # fmt: skip
-        fleet = Troubled(method, Path(folder), network)
-        rng = np.random.default_rng(schedule["seed"])
+        fleet = Troubled(method, Path(folder), network_of(schedule))
         truth = schedule["gap"] * (np.arange(N) % 2)
-        for t in range(TROUBLE):
-            for name, life in fleet.lives.items():
-                if name not in fleet.devices:
-                    life.down -= 1
-                    if life.down < 0:
-                        fleet.back(name)
-            deaths = {fleet.names[a]: how for (when, a), how in schedule["deaths"].items() if when == t}
-
-            def each(name: str, device: Device, now: float, x: float, deaths: Any = deaths) -> None:
-                how, fleet.lives[name].down = deaths.get(name, (None, 0))
-                fleet.one(name, device, now, x, how)
-
-            fleet.tick(truth + SIGMA * rng.standard_normal(N), each)
-            fleet.check_samples()
-        for name in fleet.names:
-            if name not in fleet.devices:
-                fleet.back(name)
-        network.loss = network.duplication = 0.0
-        network.delay = (0.0, 0.0)
+        rows = truth + SIGMA * np.random.default_rng(schedule["seed"]).standard_normal((TROUBLE, N))
+        fleet.suffer(rows, schedule["deaths"])
         for _ in range(CALM):
-            fleet.tick(math.nan, lambda name, device, now, x: fleet.one(name, device, now, x, None))
-        fleet.check_samples()
+            fleet.tick(math.nan)
+        fleet.after_tick()
         assert fleet.one_sided == 0, "the ends of an edge do not agree that it is cut"
         if method.conserves and getattr(method, "consensus", "") == "flow":
             # flows are computed from estimates that were heard as float32
             assert abs(fleet.imbalance) < 1e-6 * (1.0 + schedule["gap"])
         assert sum(core.refused["sense"] + core.refused["value"] for core in fleet.cores) == 0
-        for store in fleet.stores.values():
-            store.close()
+        for name in fleet.names:
+            fleet.stop(name)
 
 
 TODAY = 1_790_000_000.0

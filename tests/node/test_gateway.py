@@ -45,10 +45,8 @@ METHODS = {
 class OneEach(Fleet):
     """Gateways with one local agent."""
 
-    def start(self, name: str, store: Any = None, **options: Any) -> Device:
-        neighbors = self.neighbors[name]
-        core = Gateway(self.method, name, neighbors, **self.known)
-        return Device(core, self.network.join(name, neighbors), store, **options)
+    def core(self, name: str) -> Core:
+        return Gateway(self.method, name, self.neighbors[name], **self.known)
 
 
 @pytest.mark.parametrize("kind", [*METHODS, "zeros and ones"])

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 import colme
 from colme.errors import CheckpointError
 from colme.graphs import from_edges, random_regular_graph
 from colme.node.core import Core
-from colme.node.device import Device
 from colme.node.membership import Introductions
 from colme.node.messages import membership
 from colme.node.messages.membership import (
@@ -32,7 +30,7 @@ from colme.node.messages.membership import (
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.support.saved import to_bytes
-from tests.support.nodes import PERIOD, Fleet, Meeting, samples
+from tests.support.nodes import PERIOD, Fleet, Meeting, network_of, samples, schedules
 
 SIGMA = 1.0
 FLOW = colme.CLColME(consensus="flow")
@@ -197,33 +195,14 @@ def test_a_neighbor_that_leaves_or_is_silent_for_long_is_replaced_and_welcome_ba
 # Surplus edges
 
 
-class Stored(Meeting):
-    """A fleet whose agents continue from their stores."""
-
-    def __init__(self, folder: Path, *arguments: Any, **options: Any):
-        self.folder = folder
-        super().__init__(*arguments, **options)
-
-    def start(self, name: str, store: Any = None, **options: Any) -> Device:
-        return super().start(name, AgentStore(self.folder / name), save_every=50)
-
-    def stop(self, name: str, *, polite: bool) -> None:
-        device = self.devices.pop(name)
-        assert device.store is not None
-        if polite:
-            device.leave()
-            device.save()
-        device.store.close()
-        device.transport.close()
-
-    def changes(self, ticks: int, rng: np.random.Generator) -> int:
-        """Neighbors that came or went in so many ticks."""
-        found = 0
-        for _ in range(ticks):
-            before = {name: set(device.core.neighbors) for name, device in self.devices.items()}
-            self.tick(rng.standard_normal(len(self.names)))
-            found += sum(len(before[name] ^ set(device.core.neighbors)) for name, device in self.devices.items())
-        return found
+def changes(fleet: Meeting, ticks: int, rng: np.random.Generator) -> int:
+    """Neighbors that came or went in so many ticks."""
+    found = 0
+    for _ in range(ticks):
+        before = {name: set(device.core.neighbors) for name, device in fleet.devices.items()}
+        fleet.tick(rng.standard_normal(len(fleet.names)))
+        found += sum(len(before[name] ^ set(device.core.neighbors)) for name, device in fleet.devices.items())
+    return found
 
 
 @pytest.mark.parametrize(
@@ -238,24 +217,28 @@ def test_after_a_rolling_restart_surplus_edges_are_released_and_all_stay_connect
     above `degree` for good."""
     ring = from_edges([tuple(sorted((a, (a + k) % n))) for a in range(n) for k in range(1, degree // 2 + 1)], n)
     network = MemoryNetwork(seed=1, **LOSSY) if lossy else MemoryNetwork(seed=1)
-    fleet = Stored(tmp_path, colme.CLColME(), ring, network, degree=degree, sigma=SIGMA, patience=30.0)
+    fleet = Meeting(colme.CLColME(), ring, network, degree=degree, sigma=SIGMA, patience=30.0, folder=tmp_path,
+                    save_every=50)  # fmt: skip
     rng = np.random.default_rng(1)
-    fleet.changes(30, rng)
+    changes(fleet, 30, rng)
     for name in fleet.names:
-        fleet.stop(name, polite=polite)
-        fleet.changes(20 if polite else 60, rng)
-        fleet.devices[name] = fleet.start(name)
-        fleet.changes(10, rng)
+        if polite:
+            fleet.devices[name].leave()
+            fleet.devices[name].save()
+        fleet.stop(name)
+        changes(fleet, 20 if polite else 60, rng)
+        fleet.back(name)
+        changes(fleet, 10, rng)
     assert fleet.graph.degrees.max() > degree + 1, "there is nothing to release"
     monkeypatch.setattr("colme.node.membership.CALM", 16)
     for _ in range(40):
-        fleet.changes(25, rng)
+        changes(fleet, 25, rng)
         assert fleet.graph.components().max() == 0 and fleet.graph.degrees.min() >= degree
         if fleet.graph.degrees.max() <= degree + 1:
             break
     assert fleet.half_edges == 0 and fleet.graph.degrees.max() <= degree + 1
-    fleet.changes(200, rng)
-    assert fleet.changes(200, rng) == 0, "edges are released and added again"
+    changes(fleet, 200, rng)
+    assert changes(fleet, 200, rng) == 0, "edges are released and added again"
     assert not any(core.cuts.edges for core in fleet.cores)
     # strangers: an agent that has been started greets neighbors, some of which have replaced it
     assert set(sum((core.refused for core in fleet.cores), Counter())) <= {"old", "stranger"}
@@ -365,26 +348,9 @@ def test_who_may_no_longer_come_is_no_neighbor_after_a_restart(tmp_path: Path) -
     assert core.neighbors == ["cid"] and meet.to_add == [("cid", "tcp/127.0.0.1:2")]
 
 
-class Crash(Exception):
-    """The power is gone."""
-
-
-SCHEDULE = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 10**6),
-        "loss": st.sampled_from([0.0, 0.3]),
-        "delay": st.sampled_from([0.0, 4.0]),
-        "duplication": st.sampled_from([0.0, 0.4]),
-        "deaths": st.dictionaries(
-            st.tuples(st.integers(0, 59), st.integers(0, 7)), st.tuples(st.booleans(), st.integers(0, 15)), max_size=6
-        ),
-    }
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("method", [colme.CLColME(), FLOW], ids=repr)
 @settings(max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate])  # shrinking would take minutes
-@given(schedule=SCHEDULE)
+@given(schedule=schedules(60, 8))
 def test_no_edge_has_one_end_only_whatever_happened(method: Any, schedule: dict[str, Any]) -> None:
     join_in_trouble(method, schedule)
 
@@ -392,7 +358,7 @@ def test_no_edge_has_one_end_only_whatever_happened(method: Any, schedule: dict[
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [colme.CLColME(), FLOW], ids=repr)
 @settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
-@given(schedule=SCHEDULE)
+@given(schedule=schedules(60, 8))
 def test_no_edge_has_one_end_only_after_many_schedules(method: Any, schedule: dict[str, Any]) -> None:
     join_in_trouble(method, schedule)
 
@@ -401,56 +367,21 @@ def join_in_trouble(method: Any, schedule: dict[str, Any]) -> None:
     """All join while messages are lost and agents die, before or after they saved. When the trouble is over every edge
     is known to both ends, and every agent has neighbors."""
     n, sigma = 8, 0.5
-    network = MemoryNetwork(
-        seed=schedule["seed"], loss=schedule["loss"], delay=(0.0, schedule["delay"] * PERIOD),
-        duplication=schedule["duplication"],
-    )  # fmt: skip
     rng = np.random.default_rng(schedule["seed"])
+
+    def row() -> Any:
+        return 2.0 * (np.arange(n) % 2) + sigma * rng.standard_normal(n)
+
     with tempfile.TemporaryDirectory() as folder:
-        stores: dict[str, AgentStore] = {}
-
-        class Mortal(Meeting):
-            def start(self, name: str, store: Any = None, **options: Any) -> Device:
-                stores[name] = AgentStore(Path(folder) / name)
-                return super().start(name, stores[name], save_every=7)
-
-        fleet = Mortal(method, from_edges([], n), network, degree=3, seeds=[0, 1], sigma=sigma, patience=60.0)
-        down: dict[str, int] = {}
-
-        def die(*_: Any) -> None:
-            raise Crash
-
-        for t in range(60):
-            for name in [name for name, left in down.items() if left <= 0]:
-                fleet.devices[name] = fleet.start(name)
-                del down[name]
-            down.update({name: left - 1 for name, left in down.items()})
-            deaths = {fleet.names[a]: how for (when, a), how in schedule["deaths"].items() if when == t}
-
-            def each(name: str, device: Device, now: float, x: float, deaths: Any = deaths) -> None:
-                before_saving, pause = deaths.get(name, (False, -1))
-                if before_saving:
-                    stores[name].save_all = die  # type: ignore[method-assign]
-                try:
-                    device.tick(now, x)
-                    if pause >= 0:
-                        raise Crash
-                except Crash:
-                    device.transport.close()
-                    stores[name].close()
-                    del fleet.devices[name]
-                    down[name] = pause
-
-            fleet.tick(2.0 * (np.arange(n) % 2) + sigma * rng.standard_normal(n), each)
-        for name in down:
-            fleet.devices[name] = fleet.start(name)
-        network.loss, network.delay, network.duplication = 0.0, (0.0, 0.0), 0.0
+        fleet = Meeting(method, from_edges([], n), network_of(schedule), degree=3, seeds=[0, 1], sigma=sigma,
+                        patience=60.0, folder=Path(folder), save_every=7)  # fmt: skip
+        fleet.suffer((row() for _ in range(60)), schedule["deaths"])
         for _ in range(200):
-            fleet.tick(2.0 * (np.arange(n) % 2) + sigma * rng.standard_normal(n))
+            fleet.tick(row())
         assert fleet.half_edges == 0 and fleet.one_sided == 0
         own, other = own_and_other(fleet, 2)
         assert other == 0 and min(own) == 3  # all twins there are
         if method is FLOW:
             assert abs(fleet.imbalance) < 1e-3  # lost with a crash before saving, and halved since
-        for store in stores.values():
-            store.close()
+        for name in fleet.names:
+            fleet.stop(name)

@@ -4,11 +4,13 @@ neighbors by introductions; `Gateways`: each has many local agents."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme.graphs import Graph, from_edges
@@ -20,27 +22,79 @@ from colme.node.gateway import Gateway
 from colme.node.membership import Introductions
 from colme.node.messages.wire import HistogramBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
+from colme.node.store import AgentStore
 
 PERIOD = 0.05
 
 
-class Fleet:
-    """Agents of a method on a graph. `tick` lets a period pass, in which everybody ticks once."""
+class Crash(Exception):
+    """The power is gone."""
 
-    def __init__(self, method: Method, graph: Graph, network: MemoryNetwork, *, seed: int = 0, **known: Any):
+
+DEATHS = ("after all", "before saving", "before telling")
+"""Points of a tick at which an agent may die."""
+
+
+def schedules(ticks: int, n_agents: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Troubles of so many ticks: loss, delay (periods) and duplication of messages; who dies when and how, and for how
+    many ticks; and how far two classes are apart."""
+    when = st.tuples(st.integers(0, ticks - 1), st.integers(0, n_agents - 1))
+    return st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 10**6), "loss": st.sampled_from([0.0, 0.2, 0.6]),
+            "delay": st.sampled_from([0.0, 1.5, 6.0]), "duplication": st.sampled_from([0.0, 0.5]),
+            "gap": st.sampled_from([0.0, 1.25, 3.0]),
+            "deaths": st.dictionaries(when, st.tuples(st.sampled_from(DEATHS), st.integers(0, 15)), max_size=6),
+        }
+    )  # fmt: skip
+
+
+def network_of(schedule: dict[str, Any]) -> MemoryNetwork:
+    return MemoryNetwork(
+        seed=schedule["seed"], loss=schedule["loss"], delay=(0.0, schedule["delay"] * PERIOD),
+        duplication=schedule["duplication"],
+    )  # fmt: skip
+
+
+class Fleet:
+    """Agents of a method on a graph. `tick` lets a period pass, in which everybody ticks once. With a folder, they have
+    stores there, and continue from them when they are started again."""
+
+    def __init__(
+        self, method: Method, graph: Graph, network: MemoryNetwork, *, seed: int = 0, folder: Path | None = None,
+        save_every: int = 20, **known: Any,
+    ):  # fmt: skip
         n = graph.n_agents
         self.network, self.names = network, [f"agent-{a:03d}" for a in range(n)]
         rng = random.Random(seed)
         self.phase = {name: PERIOD * rng.random() for name in self.names}
         self.neighbors = {self.names[a]: [self.names[b] for b in graph.neighbors(a)] for a in range(n)}
         self.known = {"n_agents": n, "degree": int(graph.degrees.max()), "stale_after": 20 * PERIOD} | known
-        self.method, self.periods = method, 0
+        self.method, self.periods, self.folder, self.save_every = method, 0, folder, save_every
         self.devices = {name: self.start(name) for name in self.names}
 
     def start(self, name: str, store: Any = None, **options: Any) -> Device:
-        neighbors = self.neighbors[name]
-        core = Core(self.method, name, neighbors, **self.known)
-        return Device(core, self.network.join(name, neighbors), store, **options)
+        if self.folder is not None:
+            store, options = AgentStore(self.folder / name), {"save_every": self.save_every} | options
+        transport = self.network.join(name, self.neighbors[name])
+        return Device(self.core(name), transport, store, introductions=self.introductions(name), **options)
+
+    def core(self, name: str) -> Core:
+        return Core(self.method, name, self.neighbors[name], **self.known)
+
+    def introductions(self, name: str) -> Introductions | None:
+        return None
+
+    def stop(self, name: str) -> Device:
+        """End a device; what it has not saved is lost."""
+        device = self.devices.pop(name)
+        device.transport.close()
+        if device.store is not None:
+            device.store.close()
+        return device
+
+    def back(self, name: str) -> None:
+        self.devices[name] = self.start(name)
 
     @property
     def cores(self) -> list[Core]:
@@ -64,17 +118,61 @@ class Fleet:
             estimates[t] = [core.estimate for core in self.cores]
         return estimates
 
+    def suffer(self, rows: Iterable[Any], deaths: dict[tuple[int, int], tuple[str, int]]) -> None:
+        """Tick through the samples while agents die as scheduled and come back; then the network is healthy again."""
+        down: dict[str, int] = {}
+        for t, row in enumerate(rows):
+            for name in [name for name, until in down.items() if until <= t]:
+                del down[name]
+                self.back(name)
+
+            def each(name: str, device: Device, now: float, x: float, t: int = t) -> None:
+                how, pause = deaths.get((t, self.names.index(name)), (None, 0))
+                if not self.survives(device, now, x, how):
+                    self.stop(name)
+                    down[name] = t + 1 + pause
+
+            self.tick(row, each)
+            self.after_tick()
+        for name in down:
+            self.back(name)
+        self.network.loss, self.network.delay, self.network.duplication = 0.0, (0.0, 0.0), 0.0
+
+    def survives(self, device: Device, now: float, sample: float, dies: str | None) -> bool:
+        """Tick, or die on the way."""
+
+        def die(*_: Any) -> None:
+            raise Crash
+
+        if dies == "before saving":
+            device.store.save_all = die  # type: ignore[method-assign,union-attr]
+        if dies == "before telling":
+            device.transport.publish = die  # type: ignore[method-assign]
+        try:
+            device.tick(now, sample)
+        except Crash:
+            return False
+        return dies is None
+
+    def after_tick(self) -> None:
+        """What is checked while agents suffer."""
+
     @property
     def imbalance(self) -> float:
         """Mean of all estimates, less the mean of all local means."""
         return float(np.nanmean([core.estimate - core.mean for core in self.cores]))
 
     @property
+    def half_edges(self) -> int:
+        """Edges that only one end knows of."""
+        links = {(a, b) for a, device in self.devices.items() for b in device.core.neighbors}
+        return len({(a, b) for a, b in links if (b, a) not in links})
+
+    @property
     def one_sided(self) -> int:
         """Edges that only one end has cut, or that one end has not heard about."""
-        links = {(a, b) for a, device in self.devices.items() for b in device.core.neighbors}
         unknown = sum(not cut_edge.known for core in self.cores for cut_edge in core.cuts.edges.values())
-        return unknown + len({(a, b) for a, b in links if (b, a) not in links})
+        return unknown + self.half_edges
 
 
 class Meeting(Fleet):
@@ -88,14 +186,12 @@ class Meeting(Fleet):
         self.seeds = {f"agent-{a:03d}": f"tcp/127.0.0.1:{a + 1}" for a in seeds}
         super().__init__(method, graph, network, **{"degree": max_degree(degree)} | known)
 
-    def start(self, name: str, store: Any = None, **options: Any) -> Device:
-        neighbors = self.neighbors[name]
-        core = Core(self.method, name, neighbors, **self.known)
-        introductions = Introductions(
+    def introductions(self, name: str) -> Introductions:
+        return Introductions(
             name, endpoint=endpoint(name), seeds={b: e for b, e in self.seeds.items() if b != name},
-            known={b: endpoint(b) for b in neighbors}, rng=random.Random(name), answer_in=200 * PERIOD, **self.wanted,
+            known={b: endpoint(b) for b in self.neighbors[name]}, rng=random.Random(name), answer_in=200 * PERIOD,
+            **self.wanted,
         )  # fmt: skip
-        return Device(core, self.network.join(name, neighbors), store, introductions=introductions, **options)
 
     @property
     def graph(self) -> Graph:
@@ -103,11 +199,6 @@ class Meeting(Fleet):
         number = {name: a for a, name in enumerate(self.names)}
         links = {(a, b) for a, device in self.devices.items() for b in device.core.neighbors}
         return from_edges([(number[a], number[b]) for a, b in links if a < b and (b, a) in links], len(self.names))
-
-    @property
-    def half_edges(self) -> int:
-        links = {(a, b) for a, device in self.devices.items() for b in device.core.neighbors}
-        return len({(a, b) for a, b in links if (b, a) not in links})
 
     def waiting(self, names: Sequence[str]) -> None:
         """Take these out, to come later."""
