@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -66,16 +67,6 @@ def test_what_goes_in_comes_out(name: str) -> None:
     raw = pack(record)
     assert plain(unpack(raw)) == plain(record)
     assert pack(unpack(raw)) == raw and len(raw) <= wire.MOST_BYTES
-
-
-def test_sizes_are_as_the_docstring_says() -> None:
-    sizes = {name: len(pack(record)) for name, record in RECORDS.items()}
-    assert sizes == {
-        "local": 40, "hello": 40 + 16 + 20, "three": 40 + 48 + 20, "loans": 40 + 16 + 8 + 48, "votes": 40 + 32 + 48,
-        "guarded": 76 + 120, "guarded votes": 120 + 120, "guard alone": 40 + 120, "nobody": 76, "errors": 76,
-        "no errors yet": 76,
-    }  # fmt: skip
-    assert len(wire.pack_control(Control(wire.CUT, 1, 2))) == 18
 
 
 def test_a_census_of_too_many_bins_tells_its_largest() -> None:
@@ -196,49 +187,6 @@ def test_a_number_that_is_none_is_refused_in_every_field(name: str) -> None:
             assert caught.value.reason == "value", (field, wrong)
 
 
-def test_control_messages_have_no_floating_point_numbers() -> None:
-    """So that there is no NaN to refuse; letters have intervals, whose radii are checked as those of records are."""
-    assert not set(wire._CONTROL.format) & set("efd")
-    raw = pack_membership(EXAMPLE)
-    for at in (24, 40):
-        with pytest.raises(WireError):
-            unpack_membership(raw[:at] + struct.pack("<d", NAN) + raw[at + 8 :])
-
-
-@pytest.mark.parametrize(
-    ("raw", "reason"),
-    [(b"", "size"), (struct.pack("<4sBBIQ", b"cmeR", 1, 1, 1, 1), "magic"),
-     (struct.pack("<4sBBIQ", b"cmeC", 9, 1, 1, 1), "version"), (struct.pack("<4sBBIQ", b"cmeC", 1, 5, 1, 1), "range"),
-     (struct.pack("<4sBBIQ", b"cmeC", 1, 1, 0, 1), "range")],
-)  # fmt: skip
-def test_control_messages_are_checked_too(raw: bytes, reason: str) -> None:
-    with pytest.raises(WireError) as caught:
-        wire.unpack_control(raw)
-    assert caught.value.reason == reason
-    message = Control(wire.CUT_HEARD, 3, 8)
-    assert wire.unpack_control(wire.pack_control(message)) == message
-
-
-EDGE = wire.EdgeMessage(wire.ASK, 3, 8, ((0.25, 0.5), (1.5, INF)))
-
-
-@pytest.mark.parametrize(
-    ("at", "value", "reason"),
-    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\5", "range"), (6, b"\4", "range"),
-     (6, b"\1", "size"), (8, bytes(4), "range"), (12, b"\xff" * 8, "range"), (20, struct.pack("<d", INF), "value"),
-     (28, struct.pack("<d", NAN), "value"), (28, struct.pack("<d", -1.0), "value")],
-)  # fmt: skip
-def test_every_field_of_an_edge_message_is_checked(at: int, value: bytes, reason: str) -> None:
-    raw = wire.pack_edge(EDGE)
-    assert wire.unpack_edge(raw) == EDGE and len(raw) == 20 + 32
-    with pytest.raises(WireError) as caught:
-        wire.unpack_edge(raw[:at] + value + raw[at + len(value) :])
-    assert caught.value.reason == reason
-    for wrong in (b"", raw[:-1], raw + b"\0"):
-        with pytest.raises(WireError):
-            wire.unpack_edge(wrong)
-
-
 AGENTS = (("pi-1", "tls/192.168.1.11:7447"), ("pi-2", None), ("pi-3", "tls/[fe80::1]:7447"))
 EXAMPLE = Message(membership.INVITE, 2**32 - 1, ((0.25, 0.5), (NAN, INF)), AGENTS, 2)
 
@@ -253,34 +201,55 @@ def test_letters_come_out_as_they_went_in() -> None:
     assert len(raw) <= membership.MOST_MEMBERSHIP_BYTES and told.agents == long[:3] and told.near == 3
 
 
-@pytest.mark.parametrize(
-    ("at", "value", "reason"),
-    [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\x0a", "range"), (6, b"\4", "range"),
-     (6, b"\1", "value"), (7, b"\2", "size"), (7, b"\4", "value"), (7, b"\x09", "range"), (8, b"\4", "range"),
-     (16, struct.pack("<d", INF), "value"), (24, struct.pack("<d", -1.0), "value"), (48, b"\0", "value"),
-     (48, b"\xff", "value"), (49, b"/", "value"), (49, b"\xc3", "value"), (54, b"x", "value")],
-)  # fmt: skip
-def test_every_field_of_a_letter_is_checked(at: int, value: bytes, reason: str) -> None:
-    raw = pack_membership(EXAMPLE)
-    assert raw[49:53] == b"pi-1" and raw[54:58] == b"tls/"
+CONTROL = Control(wire.CUT_HEARD, 3, 8)
+EDGE = wire.EdgeMessage(wire.ASK, 3, 8, ((0.25, 0.5), (1.5, INF)))
+PLUS_INF, MINUS_ONE, NOT_A_NUMBER = (struct.pack("<d", value) for value in (INF, -1.0, NAN))
+# (a whole message, how it is read, what is changed at which byte and why that is refused)
+Change = tuple[int, bytes, str]
+SHORT: dict[str, tuple[bytes, Callable[[bytes], object], list[Change]]] = {
+    "control": (
+        wire.pack_control(CONTROL), wire.unpack_control,
+        [(0, b"cmeR", "magic"), (4, b"\x09", "version"), (5, b"\5", "range"), (6, bytes(4), "range")],
+    ),
+    "edge": (
+        wire.pack_edge(EDGE), wire.unpack_edge,
+        [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\5", "range"), (6, b"\4", "range"),
+         (6, b"\1", "size"), (8, bytes(4), "range"), (12, b"\xff" * 8, "range"), (20, PLUS_INF, "value"),
+         (28, NOT_A_NUMBER, "value"), (28, MINUS_ONE, "value")],
+    ),
+    "membership": (
+        pack_membership(EXAMPLE), unpack_membership,
+        [(0, b"cmeC", "magic"), (4, b"\2", "version"), (5, b"\0", "range"), (5, b"\x0a", "range"),
+         (6, b"\4", "range"), (6, b"\1", "value"), (7, b"\2", "size"), (7, b"\4", "value"), (7, b"\x09", "range"),
+         (8, b"\4", "range"), (16, PLUS_INF, "value"), (24, MINUS_ONE, "value"), (24, NOT_A_NUMBER, "value"),
+         (40, NOT_A_NUMBER, "value"), (48, b"\0", "value"), (48, b"\xff", "value"), (49, b"/", "value"),
+         (49, b"\xc3", "value"), (54, b"x", "value")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "change"), [(kind, change) for kind in SHORT for change in SHORT[kind][2]], ids=str)
+def test_every_field_of_a_short_message_is_checked(kind: str, change: Change) -> None:
+    raw, read, _ = SHORT[kind]
+    at, value, reason = change
     with pytest.raises(WireError) as caught:
-        unpack_membership(raw[:at] + value + raw[at + len(value) :])
+        read(raw[:at] + value + raw[at + len(value) :])
     assert caught.value.reason == reason
-    for wrong in (raw[:-1], raw + b"\0", raw[:20], b"", raw + bytes(600)):
+
+
+@pytest.mark.parametrize("kind", SHORT)
+def test_a_short_message_has_its_length(kind: str) -> None:
+    raw, read, _ = SHORT[kind]
+    assert repr(read(raw)) == repr({"control": CONTROL, "edge": EDGE, "membership": EXAMPLE}[kind])
+    for wrong in (b"", raw[:-1], raw + b"\0", raw[:20][:-1], raw + bytes(600)):
         with pytest.raises(WireError):
-            unpack_membership(wrong)
+            read(wrong)
 
 
 def test_fuzzed_letters() -> None:
     rng, tally = random.Random(2), Counter[str]()
-    whole = [
-        pack_membership(message)
-        for message in (
-            EXAMPLE,
-            Message(membership.FIND_PEERS, 1, (), AGENTS[:1]),
-            Message(membership.ACCEPT, 1),
-        )
-    ]
+    examples = (EXAMPLE, Message(membership.FIND_PEERS, 1, (), AGENTS[:1]), Message(membership.ACCEPT, 1))
+    whole = [pack_membership(message) for message in examples]
     for k in range(20_000):
         raw = bytearray(rng.choice(whole) if k % 4 else b"cmeL" + rng.randbytes(rng.randrange(90)))
         for _ in range(rng.randrange(4)):
@@ -291,10 +260,8 @@ def test_fuzzed_letters() -> None:
             tally[error.reason] += 1
             continue
         tally["accepted"] += 1
-        assert (
-            repr(unpack_membership(pack_membership(message))) == repr(message)
-            and len(message.agents) <= membership.MOST_PEERS
-        )
+        assert repr(unpack_membership(pack_membership(message))) == repr(message)
+        assert len(message.agents) <= membership.MOST_PEERS
     assert set(tally) == {"accepted", "size", "magic", "version", "range", "value"} and tally["accepted"] > 1000
 
 
