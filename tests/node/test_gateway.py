@@ -15,17 +15,14 @@ from numpy.typing import NDArray
 import colme
 from colme.census.histogram import ballots_in
 from colme.cli.node_command import command
-from colme.errors import CheckpointError, NodeError
+from colme.errors import CheckpointError
 from colme.graphs import random_regular_graph
-from colme.node.config.node_toml import NodeConfig
-from colme.node.config.tables import Estimates, GatewayTable
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.gateway import KERNELS, MOST_PER_TICK, REVIEW, Gateway, core_of
+from colme.node.gateway import KERNELS, MOST_PER_TICK, REVIEW, Gateway
 from colme.node.io.journal import Journal
 from colme.node.io.mqtt import place_of, wild_part
-from colme.node.io.sinks import open_sink
-from colme.node.io.sources import Messages, NamedLineParser
+from colme.node.io.sources import NamedLineParser
 from colme.node.io.status import metrics, report_of, reports_of, status_of
 from colme.node.messages.wire import MOST_BYTES, Record, pack
 from colme.node.net.memory import MemoryNetwork
@@ -224,11 +221,6 @@ def test_one_noisy_local_agent_does_little_harm_to_the_others(scale: float) -> N
     assert max(core.weights) == core.trust > np.median(core.weights)
 
 
-def feed(core: Gateway, names: list[str], now: float, value: float = 1.0) -> None:
-    device = Device(core, MemoryNetwork().join(core.name, []))
-    device.feed(now, [(name, value) for name in names])
-
-
 def test_agents_appear_and_disappear_without_a_restart() -> None:
     rng = np.random.default_rng(1)
     core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=100, most_agents=60, forget_after=50.0)
@@ -378,17 +370,8 @@ def test_lines_have_a_name_and_a_number() -> None:
     parser = NamedLineParser(bad.append)
     lines = b"meter-17 21.4\n  boiler room 3\t-1e3 \n\nhall/7 2\n17 18\n"
     assert parser.feed(lines) == [("meter-17", 21.4), ("boiler room 3", -1000.0), ("hall/7", 2.0), ("17", 18.0)]
-    wrong = [
-        b"21.4",
-        b"a nan",
-        b"a 1_0",
-        b"a inf",
-        b"\x1b[2J 3",
-        b"a\xe2\x80\xaeb 3",
-        b"x" * 129 + b" 3",
-        b"a b",
-        b"K\xfcche 3",
-    ]
+    wrong = [b"21.4", b"a nan", b"a 1_0", b"a inf", b"a b", b"\x1b[2J 3", b"a\xe2\x80\xaeb 3", b"x" * 129 + b" 3",
+             b"K\xfcche 3"]  # fmt: skip
     assert parser.feed(b"\n".join(wrong) + b"\n") == [] and len(bad) == len(wrong)
 
 
@@ -409,32 +392,6 @@ def test_different_names_have_different_topics() -> None:
     assert len(set(topics)) == len(names) and "plant/a/estimate" in topics and "plant/a/b/estimate" in topics
     for topic in topics:
         assert "" not in topic.split("/") and not set(topic) & set("+#$"), topic
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:1/plant/+/+/estimate", "127.0.0.1:1/plant/#", "127.0.0.1:1/a+/b"])
-def test_a_sink_has_one_wildcard_for_the_name(address: str) -> None:
-    pytest.importorskip("paho.mqtt.client")
-    estimates = Estimates(to="mqtt", address=address)
-    with pytest.raises(NodeError, match="in place of one wildcard"):
-        open_sink(NodeConfig(name="g", method=UNKNOWN, gateway=GatewayTable(), estimates=estimates), pytest.fail)
-
-
-def test_messages_that_are_not_numbers_get_the_rule_for_messages() -> None:
-    for waiting, sentence in (("a", "'x 1' is not a number"), ("\n", "in a topic is not a name")):
-        said: list[str] = []
-        messages = Messages(said.append, NamedLineParser)
-        messages.pull = lambda name=waiting: [(name, b"x 1"), ("b", b"2\n3")]  # type: ignore[misc]
-        assert messages.take() == [("b", 2.0), ("b", 3.0)] and messages.bad == 1
-        assert len(said) == 1 and sentence in said[0]
-
-
-def test_configuration_of_a_gateway() -> None:
-    table: dict[str, Any] = {
-        "name": "g", "listen": ["tcp/127.0.0.1:7447"], "method": {"method": "census"}, "gateway": {"agents": 7}
-    }  # fmt: skip
-    core: Any = core_of(NodeConfig.parse(table))
-    assert (core.most_agents, core.forget_after, core.inner.place.max_ballots) == (7, 604_800.0, 7)
-    assert NodeConfig.parse(table | {"limits": {"max_ballots": 3}}).max_ballots == 3
 
 
 def test_few_and_many_local_agents_have_the_same_posteriors() -> None:

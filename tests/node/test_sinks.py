@@ -7,15 +7,12 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import colme
-from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Estimates
 from colme.node.io.mqtt import MqttSink
@@ -144,26 +141,6 @@ def test_a_broker_that_does_not_read_takes_no_memory() -> None:
     assert len(sink._client._out_packet) <= 1
     broker.close()
     sink.close()
-
-
-BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no topic": (lambda: config("mqtt", "house"), r"estimates.address='house': it must be an address and a topic"),
-    "off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), r"estimates.*off loopback TLS is required"),
-    "many topics": (lambda: config("mqtt", "127.0.0.1:1/a/#"), r"estimates go to one topic"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_sinks_are_refused(case: str) -> None:
-    make, sentence = BAD[case]
-    with pytest.raises(NodeError, match=sentence):
-        open_sink(make(), lambda _: None)  # type: ignore[arg-type]
-
-
-def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
-    with pytest.raises(MissingExtra, match=r"estimates by MQTT needs paho-mqtt.* pip install '\.\[mqtt\]'"):
-        open_sink(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
-from colme.node.config.tables import Samples
+from colme.node.config.tables import Estimates, GatewayTable, Samples
+from colme.node.io.sinks import open_sink
 from colme.node.io.sockets import listen_tcp, wait_for_addresses
 from colme.node.io.sources import (
     CHUNK,
@@ -191,10 +193,13 @@ def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
     listener.close()
 
 
+SKIPPED = "it is skipped, as others will be."
+
+
 @pytest.mark.parametrize(
     ("name", "payload", "sentence"),
     [
-        ("meter-1", b"?", "'?' is not a number: it is skipped, as others will be. Send one number per line."),
+        ("meter-1", b"?", f"'?' is not a number: {SKIPPED} Send one number per line."),
         ("", b"1", "'' in a topic is not a name: its messages are skipped. Try another topic."),
         (
             None,
@@ -208,20 +213,6 @@ def test_what_is_wrong_with_the_message_of_a_local_agent(name: str | None, paylo
     messages = Messages(said.append, NamedLineParser)
     messages.pull = lambda: [(name, payload), ("meter-2", b"2.5"), (name, payload)]
     assert messages.take() == [("meter-2", 2.5)] and messages.bad == 2 and said == [sentence]
-
-
-BAD: dict[str, tuple[Callable[[], NodeConfig], str]] = {
-    "no topic": (lambda: config("mqtt", "127.0.0.1:1883"), "must be an address and a topic"),
-    "mqtt off loopback": (lambda: config("mqtt", "10.0.0.1:1883/house"), "off loopback TLS is required"),
-    "mqtt without a port": (lambda: config("mqtt", "broker/house"), r"address='broker': it must be host:port"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_addresses_are_refused(case: str) -> None:
-    make, message = BAD[case]
-    with pytest.raises(NodeError, match=message):
-        open_source(make(), lambda _: None)
 
 
 def test_an_address_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,15 +238,6 @@ def test_an_address_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.Monk
     ]
 
 
-def test_addresses_that_are_there_are_not_waited_for() -> None:
-    wait_for_addresses(["127.0.0.1", "localhost", "0.0.0.0"], pytest.fail, pytest.fail)
-
-
-def test_a_port_in_use_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(NodeError, match="Choose another port"):
-        listen_tcp(f"127.0.0.1:{taken.getsockname()[1]}", "metrics")
-
-
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [(errno.EADDRINUSE, "Choose another port."), (errno.EADDRNOTAVAIL, "Choose an address of this machine"),
@@ -273,7 +255,44 @@ def test_the_remedy_follows_from_why_listening_failed(
         listen_tcp("127.0.0.1:7000", "address")
 
 
-def test_mqtt_without_paho_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def source(address: str) -> object:
+    return open_source(config("mqtt", address), pytest.fail)
+
+
+def sink(address: str, **fields: Any) -> object:
+    node = {"name": "ann", "method": colme.Census(), "estimates": Estimates(to="mqtt", address=address)} | fields
+    return open_sink(NodeConfig(**node), pytest.fail)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "source without a topic": (lambda: source("127.0.0.1:1883"), "must be an address and a topic"),
+    "source off loopback": (lambda: source("10.0.0.1:1883/house"), "off loopback TLS is required"),
+    "source without a port": (lambda: source("broker/house"), r"address='broker': it must be host:port"),
+    "sink without a topic": (
+        lambda: sink("house"), r"estimates.address='house': it must be an address and a topic",
+    ),
+    "sink off loopback": (lambda: sink("10.0.0.1:1883/house"), r"estimates.*off loopback TLS is required"),
+    "sink with many topics": (lambda: sink("127.0.0.1:1/a/#"), r"estimates go to one topic"),
+    **{
+        f"gateway, {address}": (
+            lambda address=address: sink(address, gateway=GatewayTable()), "in place of one wildcard",
+        )
+        for address in ("127.0.0.1:1/plant/+/+/estimate", "127.0.0.1:1/plant/#", "127.0.0.1:1/a+/b")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_addresses_are_refused(case: str) -> None:
+    call, sentence = REFUSED[case]
+    with pytest.raises(NodeError, match=sentence):
+        call()
+
+
+@pytest.mark.parametrize("opened", [source, sink])
+def test_mqtt_without_paho_says_what_to_install(
+    opened: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(MissingExtra, match=r"paho-mqtt, which is not installed\. Try: pip install '\.\[mqtt\]'"):
-        open_source(config("mqtt", "127.0.0.1:1883/house"), lambda _: None)
+        opened("127.0.0.1:1883/house")
