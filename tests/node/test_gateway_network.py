@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 import colme
-from colme.node.config.node_toml import NodeConfig
-from colme.node.io.status import ask
-from tests.support.node_fleet import Swarm, until, usage
+from tests.support.node_fleet import Swarm, every, until, usage
 
 K, SECONDS = 10_000, int(os.environ.get("COLME_GATEWAY_SECONDS", "60"))
 MOST_MEMORY = 150.0  # MiB
@@ -23,41 +21,30 @@ MOST_MEMORY = 150.0  # MiB
 def test_two_gateways_of_ten_thousand_local_agents(tmp_path: Path) -> None:
     """A sample of each per second; two classes a sigma apart. It prints what a gateway took in the last half of
     the time."""
-    swarm = Swarm(tmp_path, 2, method=colme.Census(), preset="local", tick_rate=1.0, agents=K)
-    names = [host.name for host in swarm.hosts]
-    sockets = {name: NodeConfig.read(swarm.config(name)).socket for name in names}
     rng, agents = np.random.default_rng(0), [f"meter-{i:05d}" for i in range(K)]
-    truth = {name: rng.integers(0, 2, K).astype(float) for name in names}
-    sums = {name: np.zeros(K) for name in names}
-    half: dict[str, float] = {}
-    try:
-        for name in names:
-            swarm.start(name)
-        until(lambda: all(os.path.exists(path) for path in sockets.values()))
-        until(lambda: all(ask(path)["fresh"] == 1 for path in sockets.values()))
-        start = time.monotonic()
-        for second in range(SECONDS):
-            for name in names:
+    with Swarm(tmp_path, 2, method=colme.Census(), preset="local", tick_rate=1.0, agents=K) as swarm:
+        truth = {name: rng.integers(0, 2, K).astype(float) for name in swarm.names}
+        sums = {name: np.zeros(K) for name in swarm.names}
+        half: dict[str, float] = {}
+        swarm.start_all(fresh=1)
+        for second in every(1.0, SECONDS):
+            for name in swarm.names:
                 samples = truth[name] + rng.normal(size=K)
                 sums[name] += samples
-                pipe = swarm.processes[name].stdin
-                assert pipe is not None
-                pipe.write("".join(f"{agent} {x:.6f}\n" for agent, x in zip(agents, samples.tolist(), strict=True)))
-                pipe.flush()
+                rows = zip(agents, samples.tolist(), strict=True)
+                swarm.write(name, "".join(f"{agent} {x:.6f}\n" for agent, x in rows))
             if second == SECONDS // 2:
-                half = {name: usage(swarm.processes[name].pid).cpu for name in names}
+                half = {name: usage(swarm.processes[name].pid).cpu for name in swarm.names}
                 since = time.monotonic()
-            time.sleep(max(0.0, start + second + 1 - time.monotonic()))
-        until(lambda: all(ask(path)["samples"] == K * SECONDS for path in sockets.values()))
+        until(lambda: all(swarm.status(name)["samples"] == K * SECONDS for name in swarm.names))
         took = time.monotonic() - since
-        for name in names:
-            found, status = usage(swarm.processes[name].pid), ask(sockets[name])
+        for name in swarm.names:
+            found, status = usage(swarm.processes[name].pid), swarm.status(name)
             share = (found.cpu - half[name]) / took
             print(f"{name}: {100 * share:.1f} % of a core, {found.resident:.0f} MiB, {status['late']} late ticks")
             assert found.resident < MOST_MEMORY and status["agents"] == K and status["fresh"] == 1
-    finally:
         swarm.stop()
-    for name in names:
+    for name in swarm.names:
         lines = (swarm.folder / name / "out.jsonl").read_text().splitlines()
         last = {report["name"]: report for report in map(json.loads, lines)}
         assert set(last) == set(agents)

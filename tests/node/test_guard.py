@@ -140,36 +140,6 @@ def test_a_minority_cannot_move_the_common_limit_beyond_what_honest_voters_see(h
         assert limit == math.inf
 
 
-def test_what_an_agent_sees_itself_limits_its_trust_if_it_is_clear() -> None:
-    guard = judgment(colme.CLColME(guard=True))
-    for t, D, limit in ((33, 49.0 * 1.01, 0.5), (33, 49.0 * 0.99, math.inf), (32, 1e6, math.inf), (33, 0.0, math.inf)):
-        guard.t, guard.voices = t, {"": np.array([0.5 * D, D, D])}  # A / D = 1/2, of standard error 1 / sqrt(D)
-        assert guard.own_limit == limit
-    guard.voices = {"": np.array([-9.0, 1e3, 1e3])}
-    assert guard.own_limit == 0.0
-
-
-def test_voices_are_heard_once_per_vote_and_forgotten_when_they_no_longer_vote() -> None:
-    guard = judgment(colme.CLColME(guard=True))
-    guard.t, guard.degree, guard.own[0] = 9, 6, 1.0
-    guard._join(4, 9, 0)
-    first, second = np.arange(1.0, 6.0), np.arange(2.0, 7.0)
-
-    def said(round_: int, number: int = 4) -> SumsRound:
-        return SumsRound(second, first, 6, number, 2, 0, round_, 9)
-
-    guard.hear_voices({"b": said(1), "c": said(0), "d": said(2), "e": said(1, 3)})
-    guard.hear_voices({"b": said(1), "c": said(1), "d": said(3), "e": said(1, 3)})
-    assert guard.voices.keys() == {"", "b", "c"}  # d is too far ahead to show what it handed in, e is in another vote
-    np.testing.assert_array_equal(guard.voices["b"], first[:SUMS])
-    np.testing.assert_array_equal(guard.voices["c"], second[:SUMS])
-    guard.hear_voices({"c": said(1)})
-    assert guard.voices.keys() == {"", "c"}
-    guard.t = 36
-    guard._join(5, 36, 0)
-    np.testing.assert_array_equal(guard.voices["c"], 0.5 * second[:SUMS])  # sqrt(9 / 36)
-
-
 @pytest.mark.parametrize(("method", "lie"), [
     ("clocked, guarded", "edge+praise"),
     *(pytest.param(method, lie, marks=pytest.mark.slow) for method, lie in [
@@ -276,9 +246,3 @@ def test_a_new_neighbor_takes_the_place_of_a_voter() -> None:
     assert core.add_neighbor("d") and not core.add_neighbor("b")
     core.tick(0.1, 0.0, {})
     assert core.neighbors == ["c", "d"] and core.voters == []
-
-
-def test_without_a_guard_a_cut_is_final_at_once() -> None:
-    core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA, stale_after=1.0)
-    core.tick(0.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 3)))])
-    assert core.voters == [] and core.gone(2.0) == ["b"]

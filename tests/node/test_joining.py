@@ -14,16 +14,16 @@ import pytest
 import colme
 from colme.node.assemble import introductions_of
 from colme.node.config.node_toml import NodeConfig
-from colme.node.config.plan import Host, to_toml
+from colme.node.config.plan import to_toml
 from colme.node.config.tables import Join
 from colme.node.core import Core
 from colme.node.device import Device
-from colme.node.io.status import ask, status_of
+from colme.node.io.status import status_of
 from colme.node.net.admission import Admission
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security.keys import make_certificate
 from tests.node.test_security import Intruder, with_certificate
-from tests.support.node_fleet import NAMES, TICK, Opened, Swarm, config, free_port, heard, tls, until
+from tests.support.node_fleet import NAMES, TICK, Opened, Swarm, config, every, free_port, heard, tls, until
 
 
 def joining(name: str, keys: Path | None, port: int, seed: tuple[str, int] | None = None, **more: Any) -> NodeConfig:
@@ -139,37 +139,31 @@ def test_newcomers_are_admitted_together_and_not_too_many(keys: Path) -> None:
 def test_newcomers_with_a_seed_join_a_planned_fleet(tmp_path: Path) -> None:
     """Six processes of a plan, two classes; then three newcomers that know one address. All have twins for neighbors in
     the end, and estimates nearer to the truth than their own means."""
-    method, rate = colme.CLColME(sigma=1.0), 20.0
-    swarm = Swarm(tmp_path, 6, method=method, degree=3, tick_rate=rate, preset="local", admit="certified")
-    first = swarm.hosts[0]
-    for k in range(3):
-        name = f"new-{k}"
-        make_certificate(swarm.folder / "authority", name, ["127.0.0.1"], folder=swarm.folder / name)
-        table = {
-            "name": name, "preset": "local", "tick_rate": rate, "n_agents": 9,
-            "listen": [f"tls/127.0.0.1:{free_port()}"], "method": {"method": "cl-colme", "sigma": 1.0},
-            "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"},
-            "join": {"seed": first.name, "endpoint": f"tls/127.0.0.1:{first.port}", "degree": 3, "admit": "certified"},
-        }  # fmt: skip
-        swarm.config(name).write_bytes(to_toml(table))
-        swarm.hosts.append(Host(name, "127.0.0.1"))
-    names = [host.name for host in swarm.hosts]
-    truth = np.array([3.0 * (int(name[-1]) % 2) for name in names])
-    rng, n_steps, came = np.random.default_rng(5), 600, 100
-    try:
-        for name in names[:6]:
-            swarm.start(name)
-        began = time.monotonic()
-        for step in range(n_steps):
+    rate, n_steps, came = 20.0, 600, 100
+    options = {"method": colme.CLColME(sigma=1.0), "degree": 3, "tick_rate": rate, "admit": "certified"}
+    with Swarm(tmp_path, 6, preset="local", **options) as swarm:
+        first = swarm.hosts[0]
+        for name in ("new-0", "new-1", "new-2"):
+            make_certificate(swarm.folder / "authority", name, ["127.0.0.1"], folder=swarm.folder / name)
+            join = {"seed": first.name, "endpoint": f"tls/127.0.0.1:{first.port}", "degree": 3, "admit": "certified"}
+            table = {
+                "name": name, "preset": "local", "tick_rate": rate, "n_agents": 9,
+                "listen": [f"tls/127.0.0.1:{free_port()}"], "method": {"method": "cl-colme", "sigma": 1.0},
+                "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}, "join": join,
+            }  # fmt: skip
+            swarm.config(name).write_bytes(to_toml(table))
+        swarm.start_all(fresh=3)
+        swarm.names += ["new-0", "new-1", "new-2"]
+        names, rng = swarm.names, np.random.default_rng(5)
+        truth = np.array([3.0 * (int(name[-1]) % 2) for name in names])
+        for step in every(1 / rate, n_steps):
             if step == came:
                 for name in names[6:]:
                     swarm.start(name)
             for a, name in enumerate(names):
                 if name in swarm.processes:
                     swarm.feed(name, float(truth[a] + rng.standard_normal()))
-            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
-        statuses = {name: ask(NodeConfig.read(swarm.config(name)).socket) for name in names}
-    finally:
+        statuses = {name: swarm.status(name) for name in names}
         reports = swarm.stop()
     for name, status in statuses.items():
         others = [row["name"] for row in status["neighbor_rows"] if row["fresh"]]

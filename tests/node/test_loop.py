@@ -24,7 +24,7 @@ import pytest
 import colme
 from colme.errors import NodeError
 from colme.node.core import MOST_SENDERS, Core
-from colme.node.device import RELEASE, Device
+from colme.node.device import Device
 from colme.node.io.journal import Journal
 from colme.node.io.sinks import LinePrinter
 from colme.node.io.sources import GrowingFile, SampleSource
@@ -110,11 +110,6 @@ def test_a_runner_sleeps_until_the_next_tick_and_skips_what_it_slept_through() -
     assert ticks == pytest.approx([0, 1, 2, 3, 4, 25.5, 26, 27, 28, 29]) and loop.ticker.late == 20
 
 
-def test_phases_differ(status_server: VirtualStatusServer) -> None:
-    phases = {make(Script(), status_server).ticker.due for _ in range(5)}
-    assert len(phases) == 5
-
-
 def test_all_samples_of_a_tick_count_and_ticks_without_one_are_ticks(status_server: VirtualStatusServer) -> None:
     reports: list[dict[str, Any]] = []
     loop = make(Script([1.0, 2.0, 6.0], [], [], [7.0]), status_server, clock=lambda: status_server.now,
@@ -197,27 +192,34 @@ def test_a_node_tells_its_status_to_its_owner_only(tmp_path: Path) -> None:
         ask(path)
 
 
-def test_a_socket_of_the_dead_is_replaced_and_a_bad_place_refused(tmp_path: Path) -> None:
+def test_a_socket_of_the_dead_is_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "x.sock")
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(path)
     dead.close()
     StatusServer(path=path).close()
-    with pytest.raises(NodeError, match="cannot listen"):
-        StatusServer(path=str(tmp_path / ("x" * 200)))
-    with pytest.raises(NodeError, match=r"metrics='0.0.0.0:9464'.*loopback"):
-        StatusServer(metrics="0.0.0.0:9464")
     assert not os.path.exists(path)
-    with pytest.raises(NodeError, match=r"x: AF_UNIX path too long\. Start it"):
-        ask(str(tmp_path / ("x" * 200)))
 
 
-def test_a_file_in_the_place_of_a_socket_is_not_removed(tmp_path: Path) -> None:
-    path = tmp_path / "readings.txt"
-    path.write_text("21.4\n")
-    with pytest.raises(NodeError, match=r"is not a socket: it is not replaced\. Choose"):
-        StatusServer(path=str(path))
-    assert path.read_text() == "21.4\n"
+LONG = "x" * 200
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "path": (lambda folder: StatusServer(path=str(folder / LONG)), "cannot listen"),
+    "metrics": (lambda folder: StatusServer(metrics="0.0.0.0:9464"), r"metrics='0.0.0.0:9464'.*loopback"),
+    "question": (lambda folder: ask(str(folder / LONG)), r"x: AF_UNIX path too long\. Start it"),
+    "file": (
+        lambda folder: StatusServer(path=str(folder / "readings.txt")),
+        r"is not a socket: it is not replaced\. Choose",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_bad_place_of_a_socket_is_refused(case: str, tmp_path: Path) -> None:
+    (tmp_path / "readings.txt").write_text("21.4\n")
+    call, sentence = REFUSED[case]
+    with pytest.raises(NodeError, match=sentence):
+        call(tmp_path)
+    assert (tmp_path / "readings.txt").read_text() == "21.4\n"
 
 
 def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
@@ -273,23 +275,6 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     arguments = [sys.executable, "-m", "colme", "node", "run", "--config", str(folder / "node.toml"), *more]
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-@pytest.mark.slow
-def test_a_process_with_a_damaged_store_sets_it_aside_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
-    (tmp_path / "ann.sqlite").touch()
-    process = start(tmp_path)
-    assert process.stdout is not None
-    process.stdout.readline()
-    sentence = "ann.sqlite is damaged (it is empty): it was set aside as ann.sqlite.corrupt-1, and a new one begins."
-    found = ask(str(tmp_path / "ann.sock"))
-    assert found["store_warnings"] == [sentence] and found["refused_by"] == []
-    assert found["incarnation"] >= RELEASE
-    process.send_signal(signal.SIGTERM)
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 0 and words.splitlines()[0] == sentence
-    assert (tmp_path / "ann.sqlite.corrupt-1").stat().st_size == 0 < (tmp_path / "ann.sqlite").stat().st_size
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import pytest
 
 from colme.errors import NodeError
 from colme.node.net.memory import MemoryNetwork, MemoryTransport
-from colme.node.net.transport import Transport
 
 FAR = 1e9
 
@@ -17,12 +16,6 @@ FAR = 1e9
 def pair(**how: Any) -> tuple[MemoryNetwork, MemoryTransport, MemoryTransport]:
     network = MemoryNetwork(**how)
     return network, network.join("a", ["b"]), network.join("b", ["a"])
-
-
-def test_it_is_a_transport() -> None:
-    _, door, _ = pair()
-    as_promised: Transport = door
-    assert as_promised.present() == {"b"}
 
 
 def test_only_the_newest_record_is_kept_and_read_once() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +11,9 @@ import numpy as np
 import pytest
 
 import colme
-from colme.errors import NodeError
 from colme.graphs import from_edges
 from colme.node.config.node_toml import NodeConfig
-from colme.node.io.status import ask
+from tests.support.node_fleet import every
 from tests.support.node_hub import Hub, HubSwarm, lacking, ring_with_chords
 
 N, RATE = 8, 10.0
@@ -29,29 +27,23 @@ class Scene:
     """Agents that get samples and are asked how they are, in the time of this process."""
 
     def __init__(self, hub: Hub, swarm: HubSwarm):
-        self.hub, self.swarm = hub, swarm
-        self.names = [host.name for host in swarm.hosts]
-        self.sockets = {name: NodeConfig.read(swarm.config(name)).socket for name in self.names}
+        self.hub, self.swarm, self.names = hub, swarm, swarm.names
         self._rng = np.random.default_rng(0)
 
     def statuses(self) -> Statuses:
         """Of all that run and answer."""
-        found = {}
-        for name in self.swarm.processes:
-            with contextlib.suppress(NodeError):  # not yet
-                found[name] = ask(self.sockets[name])
-        return found
+        found = {name: self.swarm.status(name) for name in self.swarm.processes}
+        return {name: status for name, status in found.items() if status["fresh"] >= 0}
 
-    def pass_time(self, seconds: float, look: Callable[[Statuses], object]) -> float:
+    def pass_time(self, seconds: float, look: Callable[[Statuses], object] = lambda _: False) -> float:
         """Let them live until `look` finds what it looks for; the time that it took."""
         start = time.monotonic()
-        for turn in range(round(seconds * RATE)):
+        for _ in every(1 / RATE, round(seconds * RATE)):
             for name, sample in zip(self.names, self._rng.normal(1.0, 1.0, N), strict=True):
                 if name in self.swarm.processes:
                     self.swarm.feed(name, float(sample))
             if look(self.statuses()):
                 break
-            time.sleep(max(0.0, start + (turn + 1) / RATE - time.monotonic()))
         return time.monotonic() - start
 
     def all_fresh(self, found: Statuses) -> bool:
@@ -76,20 +68,14 @@ def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     reason = lacking()
     if reason is not None:
         pytest.skip(reason)
-    graph = from_edges(EDGES, N)
-    with Hub(N) as hub:
-        swarm = HubSwarm(tmp_path, hub, method=colme.CLColME(sigma=1.0), tick_rate=RATE, graph=graph,
-                         preset=getattr(request, "param", "lan"))  # fmt: skip
+    preset = getattr(request, "param", "lan")
+    options = {"method": colme.CLColME(sigma=1.0), "tick_rate": RATE, "graph": from_edges(EDGES, N), "preset": preset}
+    with Hub(N) as hub, HubSwarm(tmp_path, hub, **options) as swarm:
         scene = Scene(hub, swarm)
-        try:
-            for name in scene.names:
-                swarm.start(name)
-            took = scene.pass_time(90.0, scene.all_fresh)
-            assert took < 80.0, "not all heard each other"
-            yield scene
-        finally:
-            for name in list(swarm.processes):
-                swarm.kill(name)
+        for name in scene.names:
+            swarm.start(name)
+        assert scene.pass_time(90.0, scene.all_fresh) < 80.0, "not all heard each other"
+        yield scene
 
 
 @pytest.mark.network
@@ -120,7 +106,7 @@ def test_healthy_edges_stay_fresh_while_half_the_graph_is_away_and_all_are_soon_
     took = scene.pass_time(10.0, scene.all_fresh)
     print(f"healed: all fresh after {took:.2f} s")
     assert took < 3.0
-    scene.pass_time(5.0, lambda _: False)
+    scene.pass_time(5.0)
     last = scene.statuses()
     assert all(status["cut"] == 0 and status["incarnation"] == starts[name] for name, status in last.items())
     means, estimates = (np.array([status[what] for status in last.values()]) for what in ("mean", "estimate"))
@@ -137,9 +123,9 @@ def test_a_partition_heals_on_a_bad_network_in_a_few_seconds(scene: Scene) -> No
     hub.loss, hub.delay = 0.2, 0.05
     times = []
     for _ in range(3):
-        scene.pass_time(3.0, lambda _: False)
+        scene.pass_time(3.0)
         hub.halves = HALF
-        scene.pass_time(15.0, lambda _: False)
+        scene.pass_time(15.0)
         hub.halves = frozenset()
         times.append(scene.pass_time(60.0, scene.all_fresh))
     print("healed with 20 % loss: all fresh after " + ", ".join(f"{took:.2f}" for took in times) + " s")
@@ -150,11 +136,11 @@ def test_a_partition_heals_on_a_bad_network_in_a_few_seconds(scene: Scene) -> No
 def test_two_that_are_killed_on_a_bad_network_come_back(scene: Scene) -> None:
     hub, victims = scene.hub, (scene.names[1], scene.names[6])
     hub.loss, hub.delay = 0.2, 0.05
-    scene.pass_time(3.0, lambda _: False)
+    scene.pass_time(3.0)
     before = scene.statuses()
     for name in victims:
         scene.swarm.kill(name)
-    scene.pass_time(4.0, lambda _: False)
+    scene.pass_time(4.0)
     assert not any(status["cut"] for status in scene.statuses().values())
     for name in victims:
         scene.swarm.start(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
@@ -23,15 +22,13 @@ from rich.console import Console
 import colme
 from colme.cli.node_command import command
 from colme.cli.output import with_picture
-from colme.errors import NodeError
 from colme.graphs import from_edges
 from colme.lockstep import lockstep
 from colme.node.config.node_toml import NodeConfig
 from colme.node.demo import DemoErrors, DemoView, run_demo
-from colme.node.io.status import ask
 from colme.node.security.identity import check_identity
 from colme.support.tables import terminal_table
-from tests.support.node_fleet import MIB, Swarm, environment, until, usage
+from tests.support.node_fleet import MIB, Swarm, environment, every, until, usage
 
 
 def call(*arguments: str) -> Result:
@@ -137,16 +134,13 @@ def test_a_picture_has_everybody_on_one_scale() -> None:
 
 
 def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
-    swarm = Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0)
-    names = [host.name for host in swarm.hosts]
-    configs = [word for name in names for word in ("-c", str(swarm.config(name)))]
-    sockets = [NodeConfig.read(swarm.config(name)).socket for name in names]
-    try:
+    with Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0) as swarm:
+        names = swarm.names
+        configs = [word for name in names for word in ("-c", str(swarm.config(name)))]
+        swarm.start_all(fresh=2)
         for a, name in enumerate(names):
-            swarm.start(name)
             swarm.feed(name, float(a))
-        until(lambda: all(map(os.path.exists, sockets)))
-        until(lambda: all(ask(each)["fresh"] == 2 for each in sockets))
+        until(lambda: all(swarm.status(name)["samples"] == 1 for name in names))
         rows = json.loads(call("status", *configs, "--format", "json").output)
         assert [row["name"] for row in rows] == names and [row["mean"] for row in rows] == [0.0, 1.0, 2.0]
         heard = json.loads(call("neighbors", *configs, "--format", "json").output)
@@ -155,44 +149,29 @@ def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
         assert len(lines) == 6 and lines[0].startswith("name pi-00  samples 1")
         table = call("status", *configs).output
         assert all(name in table for name in names)
-    finally:
-        reports = swarm.stop()
-    assert {report["samples"] for report in reports.values()} == {1}
+        assert {report["samples"] for report in swarm.stop().values()} == {1}
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("lost", ["deleted", "older copy"])
 def test_a_process_without_its_newest_store_is_heard_over_tls(tmp_path: Path, lost: str) -> None:
-    swarm = Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0)
-    names = [host.name for host in swarm.hosts]
-    configs = {name: NodeConfig.read(swarm.config(name)) for name in names}
-    victim, store = names[0], Path(configs[names[0]].store)
+    with Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0) as swarm:
+        victim, *others = swarm.names
+        store = Path(NodeConfig.read(swarm.config(victim)).store)
 
-    def status(name: str) -> dict[str, Any]:
-        """Without anything if it does not answer yet."""
-        with contextlib.suppress(NodeError):
-            return ask(configs[name].socket)
-        return {"fresh": 0, "incarnation": 0, "neighbor_rows": []}
+        def heard() -> bool:
+            """Whether all hear all, and both neighbors the present life of the victim."""
+            rows = [row for name in others for row in swarm.status(name)["neighbor_rows"] if row["name"] == victim]
+            lives = [row["incarnation"] for row in rows if row["fresh"]]
+            return swarm.status(victim)["fresh"] == 2 and lives == [swarm.status(victim)["incarnation"]] * 2
 
-    def all_fresh() -> bool:
-        return all(status(name)["fresh"] == 2 for name in names)
-
-    def heard() -> bool:
-        """Whether both neighbors have heard the present life of the victim."""
-        rows = [row for name in names[1:] for row in status(name)["neighbor_rows"] if row["name"] == victim]
-        return [row["incarnation"] for row in rows if row["fresh"]] == [status(victim)["incarnation"]] * 2
-
-    try:
-        for name in names:
-            swarm.start(name)
-            swarm.feed(name, 1.0)
-        until(all_fresh)
+        swarm.start_all(fresh=2)
         copy = store.read_bytes()
         for _ in range(2):
             swarm.kill(victim)
             swarm.start(victim)
-            until(lambda: all_fresh() and heard())
-        last = status(victim)["incarnation"]
+            until(heard)
+        last = swarm.status(victim)["incarnation"]
         swarm.kill(victim)
         if lost == "deleted":
             store.unlink()
@@ -200,11 +179,8 @@ def test_a_process_without_its_newest_store_is_heard_over_tls(tmp_path: Path, lo
             store.write_bytes(copy)
         until(lambda: time.time() >= last + 1)  # else the clock gives the same incarnation again
         swarm.start(victim)
-        until(lambda: all_fresh() and heard() and status(victim)["incarnation"] > last)
-        assert not [name for name in names if status(name)["refused_by"]]
-    finally:
-        for name in list(swarm.processes):
-            swarm.kill(name)
+        until(lambda: heard() and swarm.status(victim)["incarnation"] > last)
+        assert not [name for name in swarm.names if swarm.status(name)["refused_by"]]
 
 
 @pytest.mark.network
@@ -221,42 +197,31 @@ def test_the_demo_converges_though_one_dies() -> None:
 
 @pytest.mark.network
 def test_twenty_processes_with_mutual_tls_come_close_to_the_simulator_though_five_are_killed(tmp_path: Path) -> None:
-    """The issue's own figure: within 1.5 times the simulator's error for the same samples."""
-    n, rate, seconds = 20, 10.0, 30.0
+    """Within 1.5 times the simulator's error for the same samples."""
+    n, rate, n_steps = 20, 10.0, 300
     method = colme.CLColME(sigma=1.0)
-    swarm = Swarm(tmp_path, n, method=method, preset="local", tick_rate=rate, degree=6, seed=1)
-    names = [host.name for host in swarm.hosts]
-    configs = {name: NodeConfig.read(swarm.config(name)) for name in names}
     truth = np.array([3.0 * (a % 2) for a in range(n)])
-    samples = truth + np.random.default_rng(1).normal(size=(round(seconds * rate), n))
-    victims = names[::4]
-    try:
-        for name in names:
-            swarm.start(name)
-        until(lambda: all(os.path.exists(config.socket) for config in configs.values()))
-        until(lambda: all(ask(config.socket)["fresh"] == 6 for config in configs.values()))
-        began = time.monotonic()
-        for step, row in enumerate(samples):
-            if step == round(0.45 * len(samples)):
-                for name in victims:
+    samples = truth + np.random.default_rng(1).normal(size=(n_steps, n))
+    with Swarm(tmp_path, n, method=method, preset="local", tick_rate=rate, degree=6, seed=1) as swarm:
+        names, victims = swarm.names, swarm.names[::4]
+        swarm.start_all(fresh=6)
+        for step in every(1 / rate, n_steps):
+            for name in victims:
+                if step == round(0.45 * n_steps):
                     swarm.kill(name)
-            if step == round(0.6 * len(samples)):
-                for name in victims:
+                if step == round(0.6 * n_steps):
                     swarm.start(name)
             for a, name in enumerate(names):
                 if name in swarm.processes:
-                    swarm.feed(name, float(row[a]))
+                    swarm.feed(name, float(samples[step, a]))
                 else:
                     samples[step, a] = np.nan
-            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
         time.sleep(1.0)
-    finally:
         reports = swarm.stop()
-    estimates = np.array([reports[name]["estimate"] for name in names])
-    means = np.array([reports[name]["mean"] for name in names])
-    ends = [(a, names.index(each.name)) for a, name in enumerate(names) for each in configs[name].neighbors]
-    graph = from_edges([(a, b) for a, b in ends if a < b], n)
-    simulated = lockstep(method, samples, graph, sigma=1.0)[-1]
+    estimates, means = (np.array([reports[name][what] for name in names]) for what in ("estimate", "mean"))
+    configs = [NodeConfig.read(swarm.config(name)) for name in names]
+    ends = [(a, names.index(each.name)) for a, config in enumerate(configs) for each in config.neighbors]
+    simulated = lockstep(method, samples, from_edges([(a, b) for a, b in ends if a < b], n), sigma=1.0)[-1]
     local, network, simulator = (float(np.sqrt(np.mean((x - truth) ** 2))) for x in (means, estimates, simulated))
     print(f"rms error: local {local:.4f}, network {network:.4f}, simulator {simulator:.4f}")
     assert network < 1.5 * simulator and network < local
@@ -270,24 +235,15 @@ def test_an_agent_takes_little_of_its_device(tmp_path: Path) -> None:
     """Six neighbors at 20 Hz, mutual TLS, a sample at every tick: 3 % of a core, which is printed, and 60 MB are the
     goal."""
     seconds, rate = 60.0, 20.0
-    swarm = Swarm(tmp_path, 7, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=rate)
-    names = [host.name for host in swarm.hosts]
-    sockets = [NodeConfig.read(swarm.config(name)).socket for name in names]
-    try:
-        for name in names:
-            swarm.start(name)
-        until(lambda: all(map(os.path.exists, sockets)))
-        until(lambda: all(ask(each)["fresh"] == 6 for each in sockets))
-        processes = [swarm.processes[name].pid for name in names]
+    with Swarm(tmp_path, 7, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=rate) as swarm:
+        swarm.start_all(fresh=6)
+        processes = [swarm.processes[name].pid for name in swarm.names]
         before, began = [usage(each).cpu for each in processes], time.monotonic()
-        for step in range(round(seconds * rate)):
-            for name in names:
+        for step in every(1 / rate, round(seconds * rate)):
+            for name in swarm.names:
                 swarm.feed(name, step % 2)
-            time.sleep(max(0.0, began + (step + 1) / rate - time.monotonic()))
         found, elapsed = [usage(each) for each in processes], time.monotonic() - began
-        ticks = [ask(each)["tick"] for each in sockets]
-    finally:
-        swarm.stop()
+        ticks = [swarm.status(name)["tick"] for name in swarm.names]
     shares = [100 * (use.cpu - cpu) / elapsed for use, cpu in zip(found, before, strict=True)]
     megabytes = [use.resident * MIB / 1e6 for use in found]
     print(f"{min(shares):.2f} to {max(shares):.2f} % of a core, {min(megabytes):.1f} to {max(megabytes):.1f} MB")

@@ -6,16 +6,13 @@ COLME_SOAK_SECONDS=60 makes it a minute, in which a slow leak cannot be distingu
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import colme
-from colme.node.config.node_toml import NodeConfig
-from colme.node.io.status import ask
-from tests.support.node_fleet import MIB, Swarm, until, usage
+from tests.support.node_fleet import MIB, Swarm, every, until, usage
 
 SECONDS = float(os.environ.get("COLME_SOAK_SECONDS", "600"))
 WARM = 0.2
@@ -28,21 +25,16 @@ MOST = 1.0  # MiB from the warm-up to the end
 
 @pytest.mark.network
 def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
-    swarm = Swarm(tmp_path, N, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=RATE, degree=5, seed=1)
-    names = [host.name for host in swarm.hosts]
-    configs = {name: NodeConfig.read(swarm.config(name)) for name in names}
-    mortals, survivors = names[::4], [name for name in names if name not in names[::4]]
     rng = np.random.default_rng(0)
-    try:
-        for name in names:
-            swarm.start(name)
-        until(lambda: all(os.path.exists(config.socket) for config in configs.values()))
-        until(lambda: all(ask(config.socket)["fresh"] == 5 for config in configs.values()))
-        first_starts = {name: ask(configs[name].socket)["incarnation"] for name in names}
-        seen: list[tuple[float, list[tuple[float, ...]]]] = []
-        start, turn, looked, deaths = time.monotonic(), 0, 0, 0
-        while (now := time.monotonic() - start) < SECONDS:
-            victim = mortals[deaths % len(mortals)]
+    seen: list[tuple[float, list[tuple[float, ...]]]] = []
+    deaths = 0
+    with Swarm(tmp_path, N, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=RATE, degree=5, seed=1) as swarm:
+        names, mortals = swarm.names, swarm.names[::4]
+        survivors = [name for name in names if name not in mortals]
+        swarm.start_all(fresh=5)
+        first_starts = {name: swarm.status(name)["incarnation"] for name in names}
+        for turn in every(1 / RATE, round(SECONDS * RATE)):
+            now, victim = turn / RATE, mortals[deaths % len(mortals)]
             if victim in swarm.processes and now > (deaths + 1) * DEATH:
                 swarm.kill(victim)
             elif victim not in swarm.processes and now > (deaths + 1) * DEATH + RETURN:
@@ -50,16 +42,10 @@ def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
                 deaths += 1
             for name in swarm.processes:
                 swarm.feed(name, float(rng.normal()))
-            if now > looked * LOOK:
+            if turn % round(LOOK * RATE) == 0:
                 seen.append((now, [_looked_at(swarm, name) for name in survivors]))
-                looked += 1
-            turn += 1
-            time.sleep(max(0.0, start + turn / RATE - time.monotonic()))
-        until(lambda: all(ask(config.socket)["fresh"] == 5 for config in configs.values()))
-        last = {name: ask(configs[name].socket) for name in names}
-    finally:
-        for name in list(swarm.processes):
-            swarm.kill(name)
+        until(lambda: all(swarm.status(name)["fresh"] == 5 for name in names))
+        last = {name: swarm.status(name) for name in names}
     assert deaths and {name for name in names if last[name]["incarnation"] > first_starts[name]} <= set(mortals)
     assert not any(status["cut"] for status in last.values())
     assert all(last[name]["samples"] > 0.8 * SECONDS * RATE for name in survivors)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from colme.errors import CheckpointError
-from colme.node.store import APPLICATION, BESIDE, VERSION, AgentStore, DamagedStore, SavedAgent, open_store
+from colme.node.store import BESIDE, VERSION, AgentStore, DamagedStore, SavedAgent, open_store
 from tests.support.store_damage import damaged, outcome, write_store
 
 
@@ -227,8 +227,3 @@ def test_damage_is_noticed(quick_folder: Path, killed: bool) -> None:
 @pytest.mark.parametrize("killed", [False, True])
 def test_1500_damages_are_noticed(quick_folder: Path, killed: bool) -> None:
     print(damages(quick_folder, 1500, killed=killed))
-
-
-def test_the_head_names_us(tmp_path: Path) -> None:
-    AgentStore(tmp_path / "node.db").close()
-    assert (tmp_path / "node.db").read_bytes()[68:72] == APPLICATION.to_bytes(4, "big") == b"cme1"

@@ -177,7 +177,7 @@ class Swarm:
         """What an agent says about itself; nothing was heard if it does not answer yet."""
         with contextlib.suppress(NodeError):
             return ask(NodeConfig.read(self.config(name)).socket)
-        return {"fresh": -1, "incarnation": 0, "neighbor_rows": []}
+        return {"fresh": -1, "samples": -1, "incarnation": 0, "neighbor_rows": []}
 
     def command(self, name: str) -> list[str]:
         return [sys.executable, "-m", "colme", "node", "run", "--config", str(self.config(name))]
