@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,22 +73,29 @@ colme.estimate("a.csv", agent="a", value="x").means
 """
 
 
-def errors_of(script: str, folder: Path) -> list[tuple[int, str]]:
-    """The lines that pyright refuses in strict mode, and why."""
-    (folder / "script.py").write_text(script, encoding="utf-8")
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
+    """The lines that pyright refuses in strict mode, and why, for each script."""
+    folder = tmp_path_factory.mktemp("scripts")
+    scripts = {"right.py": RIGHT, "wrong.py": WRONG}
+    for name, script in scripts.items():
+        (folder / name).write_text(script, encoding="utf-8")
     sources = str(Path(colme.__file__).parents[1])
-    settings = {"typeCheckingMode": "strict", "include": ["script.py"], "extraPaths": [sources]}
+    settings = {"typeCheckingMode": "strict", "include": list(scripts), "extraPaths": [sources]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     command = [sys.executable, "-m", "basedpyright", "-p", str(folder), "--pythonpath", sys.executable, "--outputjson"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    found: list[dict[str, Any]] = json.loads(done.stdout)["generalDiagnostics"]
-    return sorted((each["range"]["start"]["line"], each["message"]) for each in found if each["severity"] == "error")
+    found: dict[str, dict[int, str]] = {name: {} for name in scripts}
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        if each["severity"] == "error":
+            found[Path(each["file"]).name][each["range"]["start"]["line"]] = each["message"]
+    return found
 
 
-def test_what_is_right_is_typed_in_strict_mode(tmp_path: Path) -> None:
-    assert errors_of(RIGHT, tmp_path) == []
+def test_what_is_right_is_typed_in_strict_mode(refused: dict[str, dict[int, str]]) -> None:
+    assert refused["right.py"] == {}
 
 
-def test_what_is_wrong_is_refused(tmp_path: Path) -> None:
-    refused = {line for line, _ in errors_of(WRONG, tmp_path)}
-    assert refused == {line for line, text in enumerate(WRONG.split("\n")) if text.startswith("colme.")}
+def test_what_is_wrong_is_refused(refused: dict[str, dict[int, str]]) -> None:
+    wrong = {line for line, text in enumerate(WRONG.split("\n")) if text.startswith("colme.")}
+    assert set(refused["wrong.py"]) == wrong

@@ -115,7 +115,9 @@ def test_who_comes_late_is_in_the_census() -> None:
 # Replacing
 
 
-@pytest.mark.parametrize(("method", "n_classes"), [(colme.CLColME(), 8), (FLOW, 2)], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "n_classes"), [(colme.CLColME(), 8), pytest.param(FLOW, 2, marks=pytest.mark.slow)], ids=repr
+)
 def test_lost_neighbors_are_replaced_by_twins_and_errors_are_smaller(method: Any, n_classes: int) -> None:
     n, degree, n_steps = 40, 4, 150
     twins = n // n_classes - 1

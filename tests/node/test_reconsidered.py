@@ -79,7 +79,7 @@ def test_wrong_edges_return_hardly_ever() -> None:
     matter of luck, Phi(-tau / 2), as is a return between tau and 2 tau. So there are 1.5 Phi(-tau / 2) or fewer per
     edge, .027 at tau = 4.2, that of alpha = .1 / (2 72)."""
     returned = n_cut = 0
-    for seed in range(4):
+    for seed in range(2):
         samples, _ = two_classes(24, 400, seed)
         fleet = Fleet(colme.CLColME(cut="difference"), random_regular_graph(24, 6, rng=seed), MemoryNetwork(),
                       sigma=SIGMA)  # fmt: skip
@@ -91,7 +91,7 @@ def test_wrong_edges_return_hardly_ever() -> None:
         returned += len(wrong)
         assert all(cut_edge.count > 100 for core in fleet.cores for cut_edge in core.cuts.edges.values())  # asked, kept
         assert all(core.cuts.forgotten == 0 for core in fleet.cores) and fleet.one_sided == 0
-    assert n_cut > 200 and returned <= 0.027 * n_cut
+    assert n_cut > 100 and returned <= 0.027 * n_cut
 
 
 def agents(
