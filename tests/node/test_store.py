@@ -18,7 +18,6 @@ import pytest
 
 from colme.errors import CheckpointError
 from colme.node.store import BESIDE, VERSION, AgentStore, DamagedStore, SavedAgent, open_store
-from tests.support.store_damage import damaged, outcome, write_store
 
 
 def test_incarnations_rise_and_states_stay(tmp_path: Path) -> None:
@@ -205,12 +204,65 @@ def quick_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+ROWS = {"agent": b"state %d " * 500, "introductions": b"%d met", "source": b'{"offset": %d}'}
+
+
+def write_store(folder: Path, *, killed: bool) -> dict[str, SavedAgent | None]:
+    """Write a store `node.db` with four saves, two of them since it was synced, as a stopped or a killed process leaves
+    it; return what is in it."""
+    original = AgentStore(folder / "original.db")
+    for name in ROWS:
+        original.start(name)
+    for k in range(4):
+        original.save_all([(name, k, state.replace(b"%d", b"%d" % k)) for name, state in ROWS.items()])
+        if k == 1:
+            original.sync()
+    found = {name: original.load(name) for name in ROWS}
+    if not killed:
+        original.close()
+    (folder / "whole").mkdir()
+    for path in folder.glob("original.db*"):
+        shutil.copy(path, folder / "whole" / path.name.replace("original", "node"))
+    return found
+
+
+def damage(folder: Path, rng: random.Random) -> str:
+    """Flip a bit in one of the files, larger ones more often, or cut it short, as on a worn-out card; what was done."""
+    files = sorted(path for path in folder.iterdir() if path.stat().st_size)
+    path = rng.choices(files, [each.stat().st_size for each in files])[0]
+    size = path.stat().st_size
+    if rng.random() < 0.1:
+        size = rng.randrange(size)
+        os.truncate(path, size)
+        return f"{path.name} truncated to {size}"
+    raw, bit = bytearray(path.read_bytes()), rng.randrange(8 * size)
+    raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+    return f"bit {bit % 8} of byte {bit // 8} of {path.name} flipped"
+
+
+def outcome(folder: Path, whole: dict[str, SavedAgent | None]) -> str:
+    """What an agent finds in this store: `same`; with a message, `set aside` or `torn` (an older save); or `different`,
+    which must not be."""
+    store = open_store(folder / "node.db")
+    found = {name: store.load(name) for name in ROWS}
+    store.close()
+    if any("set aside as node.db.corrupt-1" in each for each in store.warnings):
+        return "set aside" if not any(found.values()) else "different"
+    if found == whole:
+        return "same"
+    older = {None if row is None else row.epoch for row in found.values()} in ({1}, {2})
+    return "torn" if older and any("torn" in each for each in store.warnings) else "different"
+
+
 def damages(folder: Path, n: int, *, killed: bool) -> Counter[str]:
     """What becomes of n damaged copies of a store: nothing but the same state, or another one with a message."""
-    whole, rng = write_store(folder / "whole", killed=killed), random.Random(f"{n} {killed}")
+    whole, rng = write_store(folder, killed=killed), random.Random(f"{n} {killed}")
     found: Counter[str] = Counter()
     for _ in range(n):
-        what = damaged(folder / "whole", folder / "damaged", rng)
+        shutil.rmtree(folder / "damaged", ignore_errors=True)
+        shutil.copytree(folder / "whole", folder / "damaged")
+        what = damage(folder / "damaged", rng)
         became = outcome(folder / "damaged", whole)
         assert became in ("same", "set aside", "torn"), (what, became)
         found[became] += 1
