@@ -22,7 +22,10 @@ from tools.site.public import ROOT, sections
 from tools.site.reference import command_line, experiment_file, node_file, tag
 
 NAMES = Names(["colme.Local", "colme.graphs.Graph"], {"Local": "colme.Local", "Graph": "colme.graphs.Graph"})
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def site(folder: Path, **pages: str) -> Path:
@@ -78,13 +81,18 @@ def test_aligned_lines_become_definitions() -> None:
     assert "**See also:** [`Local`][colme.Local], [`Graph`][colme.graphs.Graph]" in made
 
 
-def test_a_name_that_fills_its_column_is_still_a_definition() -> None:
-    lines = ["agent       the agent", "time_format how dates are written"]
-    assert split_aligned(lines) == ([], [("agent", "the agent"), ("time_format", "how dates are written")])
-
-
-def test_plain_text_is_no_list_of_definitions() -> None:
-    assert split_aligned(["One sentence", "over two lines."]) is None
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (
+            ["agent       the agent", "time_format how dates are written"],
+            ([], [("agent", "the agent"), ("time_format", "how dates are written")]),
+        ),
+        (["One sentence", "over two lines."], None),
+    ],
+)
+def test_which_lines_are_definitions(lines: list[str], found: object) -> None:
+    assert split_aligned(lines) == found
 
 
 def test_doctests_and_equations_become_code() -> None:
@@ -140,7 +148,7 @@ def test_links_in_code_stay() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_work_in_the_repository(page: Path) -> None:
-    uri = page.relative_to(ROOT / "docs").as_posix() if page.parent != ROOT else "files/README.md"
+    uri = page.relative_to(ROOT / "docs").as_posix() if page.parent != ROOT else f"files/{page.name}"
     dead = []
 
     def look(target: str) -> str:

@@ -24,7 +24,7 @@ import pytest
 import colme
 from colme.errors import NodeError
 from colme.node.core import MOST_SENDERS, Core
-from colme.node.device import Device
+from colme.node.device import RELEASE, Device
 from colme.node.io.journal import Journal
 from colme.node.io.sinks import LinePrinter
 from colme.node.io.sources import GrowingFile, SampleSource
@@ -279,7 +279,9 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None:
+    """With a damaged store at first, which is set aside; and with a file for its estimates at last."""
     (tmp_path / "node.toml").write_text(NODE.format(port=free_port()))
+    (tmp_path / "ann.sqlite").touch()
     first = start(tmp_path)
     assert first.stdin is not None and first.stdout is not None
     first.stdin.write("1\nnonsense\n2\n")
@@ -287,65 +289,50 @@ def test_a_process_saves_when_told_to_stop_and_continues(tmp_path: Path) -> None
     while json.loads(first.stdout.readline())["samples"] < 2:
         pass
     first.send_signal(signal.SIGHUP)  # nothing
-    assert ask(str(tmp_path / "ann.sock"))["bad_lines"] == 1
+    found = ask(str(tmp_path / "ann.sock"))
+    sentence = "ann.sqlite is damaged (it is empty): it was set aside as ann.sqlite.corrupt-1, and a new one begins."
+    assert found["bad_lines"] == 1 and found["incarnation"] >= RELEASE and found["store_warnings"] == [sentence]
     again = start(tmp_path)
     _, words = again.communicate(timeout=30)
     assert again.returncode == 1 and "in use" in words  # it runs already
     first.send_signal(signal.SIGTERM)
     out, words = first.communicate(timeout=30)
-    assert first.returncode == 0 and "'nonsense' is not a number" in words and "saved its state" in words
+    assert first.returncode == 0 and words.splitlines()[0] == sentence
+    assert "'nonsense' is not a number" in words and "saved its state" in words
     assert json.loads(out.splitlines()[-1])["mean"] == 1.5
+    with (tmp_path / "node.toml").open("a") as file:
+        file.write('[estimates]\nto = "file"\naddress = "estimates.jsonl"\n')
     second = start(tmp_path, "--until-end")
     out, words = second.communicate("6\n", timeout=30)
-    last = json.loads(out.splitlines()[-1])
-    assert second.returncode == 0 and re.search(r"ann runs \(incarnation \d+\) with 1 neighbor\.", words)
+    last = json.loads((tmp_path / "estimates.jsonl").read_text().splitlines()[-1])
+    assert second.returncode == 0 and out == ""
+    assert re.search(r"ann runs \(incarnation \d+\) with 1 neighbor\.", words)
     assert (last["samples"], last["mean"]) == (3, 3.0)
 
 
 @pytest.mark.slow
-def test_at_the_limit_of_descriptors_status_answers_and_the_loop_does_not_spin(tmp_path: Path) -> None:
-    """In a process of its own, which uses up its descriptors. Without the one in reserve, no client would be accepted,
-    and the listener would stay ready, so that waiting returns at once."""
+def test_at_the_limit_of_descriptors_status_answers(tmp_path: Path) -> None:
+    """In a process of its own, which uses up its descriptors: one is in reserve, to accept with."""
     script = f"""
-import os, resource, socket, threading, time
-from colme.node.io.status import StatusServer, ask
-server = StatusServer(path={str(tmp_path / "s")!r}, metrics="127.0.0.1:{(port := free_port())}")
+import os, resource, socket
+from colme.node.io.status import StatusServer
+server = StatusServer(path={str(tmp_path / "s")!r})
 clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]  # before there are no descriptors left
-web = socket.socket()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-held = []
 try:
     while True:
-        held.append(os.open(os.devnull, os.O_RDONLY))
+        os.open(os.devnull, os.O_RDONLY)
 except OSError:
     pass
-
-def wait(seconds):
-    end, turns = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        server.wait(end - time.monotonic(), lambda: dict(name="ann"))
-        turns += 1
-    return turns
-
-for client in clients:  # one after the other
+for client in clients:
     client.connect({str(tmp_path / "s")!r})
-    wait(0.05)
+    client.settimeout(30)
+    for _ in range(3):
+        server.wait(0.1, lambda: dict(name="ann"))
     print(client.recv(100).decode().strip())
-server._spare.close()  # as if another thread had been faster
-held.append(os.open(os.devnull, os.O_RDONLY))
-web.connect(("127.0.0.1", {port}))
-print("turns", wait(0.5))
-os.close(held.pop())
-os.close(held.pop())
-web.settimeout(30)
-web.send(b"GET /nothing HTTP/1.1\\r\\n\\r\\n")
-wait(1.5)
-print(web.recv(100).decode().partition("\\r")[0])
 """
     done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True)
-    *answers, turns, web = done.stdout.splitlines()
-    assert [json.loads(answer) for answer in answers] == [{"name": "ann"}] * 2
-    assert int(turns.split()[1]) < 20 and web == "HTTP/1.1 404 Not Found"
+    assert [json.loads(answer) for answer in done.stdout.splitlines()] == [{"name": "ann"}] * 2
 
 
 def test_refusals_are_counted_by_neighbor_and_labels_are_escaped(status_server: VirtualStatusServer) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import threading
 from pathlib import Path
@@ -17,9 +16,7 @@ from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Estimates
 from colme.node.io.mqtt import MqttSink
 from colme.node.io.sinks import LineFile, open_sink, to_line
-from colme.node.io.status import ask, metrics
-from tests.node.test_loop import NODE, start
-from tests.support.node_fleet import free_port, until
+from tests.support.node_fleet import until
 
 REPORT = {"name": "ann", "estimate": 1.5}
 
@@ -141,18 +138,3 @@ def test_a_broker_that_does_not_read_takes_no_memory() -> None:
     assert len(sink._client._out_packet) <= 1
     broker.close()
     sink.close()
-
-
-@pytest.mark.slow
-def test_a_process_writes_its_estimates_where_the_file_says(tmp_path: Path) -> None:
-    path = tmp_path / "node.toml"
-    path.write_text(NODE.format(port=free_port()) + '[estimates]\nto = "file"\naddress = "estimates.jsonl"\n')
-    process = start(tmp_path)
-    estimates = tmp_path / "estimates.jsonl"
-    until(lambda: estimates.exists() and estimates.read_text().count("\n") > 1)
-    found = ask(str(tmp_path / "ann.sock"))
-    assert found["dropped_lines"] == 0 and 'colme_dropped_lines_total{agent="ann"} 0' in metrics(found)
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate("", timeout=30)
-    assert process.returncode == 0 and out == ""
-    assert all(json.loads(line)["name"] == "ann" for line in estimates.read_text().splitlines())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -157,19 +155,6 @@ def test_a_listener_restarted_is_dialed_again(maybe_keys: Path | None, port: int
     until(lambda: bob.present() == {"ann"})
 
 
-def test_a_silent_neighbor_is_dialed_by_a_new_session(port: int, opened: Opened) -> None:
-    """The first session never gets a link: nobody listens where it dials. The next one dials the right port."""
-    limits = Limits(lease=0.2)
-    ann = opened(config("ann", keys=None, port=port, neighbors={"bob": None}, limits=limits))
-    bob = opened(config("bob", keys=None, neighbors={"ann": free_port()}, limits=limits))
-    until(lambda: bob.publish(b"") or bob._dialed["ann"].sessions)  # type: ignore[func-returns-value]
-    first = bob._dialed["ann"].sessions[0]
-    bob._dialed["ann"].endpoint = f"tcp/127.0.0.1:{port}"
-    until(heard(ann, bob, b"after"))
-    until(heard(bob, ann, b"after"))
-    assert first not in bob._dialed["ann"].sessions
-
-
 def both(keys: Path | None, opened: Opened) -> tuple[ZenohTransport, ZenohTransport]:
     """Two neighbors that can both be dialed."""
     ports = {"ann": free_port(), "bob": free_port()}
@@ -201,20 +186,6 @@ def test_if_both_ends_can_dial_one_link_remains_and_no_record_is_heard_twice(key
     until(lambda: ann.links() == {"bob": 1} and bob.links() == {})
     bob.send("ann", b"word")
     until(lambda: ("bob", b"word") in ann.control())
-
-
-def test_a_neighbor_is_dialed_by_the_end_whose_port_is_not_busy(keys: Path, opened: Opened) -> None:
-    """zenoh accepts ten links per second behind connections of nonsense; of bob, who dials ann, ann hears all the same,
-    because she dials bob."""
-    ports = {"ann": free_port(), "bob": free_port()}
-    ann = opened(config("ann", keys=keys, port=ports["ann"], neighbors={"bob": ports["bob"]}))
-    with contextlib.ExitStack() as connections:
-        for _ in range(300):
-            noisy = connections.enter_context(socket.create_connection(("127.0.0.1", ports["ann"])))
-            noisy.sendall(b"nonsense" * 40)
-        bob = opened(config("bob", keys=keys, port=ports["bob"], neighbors={"ann": ports["ann"]}))
-        until(heard(ann, bob, b"to ann"))
-        assert ann.links().get("bob", 0) == 0 and bob.links() == {"ann": 1}, "the nonsense did not keep ann busy"
 
 
 def test_only_members_become_neighbors(port: int, opened: Opened) -> None:
