@@ -108,33 +108,25 @@ def test_what_cannot_be_is_refused(case: str) -> None:
 LOSSY: dict[str, Any] = {"loss": 0.2, "delay": (0.0, 3 * PERIOD), "duplication": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("method", "factor"),
-    [(colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5), (colme.CLColME(cut="difference"), 2.5)],
-    ids=repr,
-)
-def test_on_a_bad_network_errors_are_nearly_those_of_the_simulation(method: Any, factor: float) -> None:
-    """One of the cases of the next test."""
-    compare_with_simulation(method, LOSSY, factor, n_seeds=1, n_steps=200)
+COMPARED = [  # how many seeds and steps, and what the error relative to that of the simulation must not exceed
+    *((method, LOSSY, factor, 1, 200) for method, factor in (
+        (colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CColME(), 2.5), (colme.CLColME(cut="difference"), 2.5))),
+    *(pytest.param(method, how, factor, 3, 300, marks=pytest.mark.slow)
+      for method, lossy in ((colme.CLColME(), 2.5), (FLOW, 1.5), (colme.CLColME(cut="difference"), 2.5),
+                            (colme.CColME(), 2.5))
+      for how, factor in (({}, 1.2), (LOSSY, lossy))),
+]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "how", "factor"),
-    # Without loss what is heard is fresher than in lockstep. With loss the leaning forms do not conserve the mean:
-    # each one-sided exchange moves it by a share of a difference that has shrunk to sigma / t, as have the errors.
-    [(colme.CLColME(), {}, 1.2), (colme.CLColME(), LOSSY, 2.5), (FLOW, {}, 1.2), (FLOW, LOSSY, 1.5),
-     (colme.CLColME(cut="difference"), {}, 1.2), (colme.CLColME(cut="difference"), LOSSY, 2.5),
-     (colme.CColME(), {}, 1.2), (colme.CColME(), LOSSY, 2.5)],
-    ids=repr,
-)  # fmt: skip
-def test_without_a_barrier_errors_are_nearly_those_of_the_simulation(method: Any, how: Any, factor: float) -> None:
-    compare_with_simulation(method, how, factor, n_seeds=3, n_steps=300)
+@pytest.mark.parametrize(("method", "how", "factor", "n_seeds", "n_steps"), COMPARED, ids=repr)
+def test_without_a_barrier_errors_are_nearly_those_of_the_simulation(
+    method: Any, how: Any, factor: float, n_seeds: int, n_steps: int
+) -> None:
+    """Without loss what is heard is fresher than in lockstep. With loss the leaning forms do not conserve the mean:
+    each one-sided exchange moves it by a share of a difference that has shrunk to sigma / t, as have the errors.
 
-
-def compare_with_simulation(method: Any, how: Any, factor: float, *, n_seeds: int, n_steps: int) -> None:
-    """Mean over seeds of the squared error at the end, when classes are apart: every component of about 20 has an error
-    of its own, so the ratio of two such means of the same samples scatters little."""
+    Errors are means over seeds of the squared error at the end, when classes are apart: every component of about 20 has
+    an error of its own, so the ratio of two such means of the same samples scatters little."""
     n, graph = 40, random_regular_graph(40, 6, rng=2)
     errors = np.zeros(3)
     for seed in range(n_seeds):

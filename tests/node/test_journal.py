@@ -42,6 +42,12 @@ class Watched(Fleet):
 SECOND = round(1 / PERIOD)
 
 
+def ann(*neighbors: str) -> Device:
+    """An agent without a fleet."""
+    core = Core(colme.CLColME(), "ann", list(neighbors), n_agents=2, sigma=1.0)
+    return Device(core, MemoryNetwork().join("ann", list(neighbors)))
+
+
 def test_a_neighbor_is_said_to_be_heard_stale_and_heard_again() -> None:
     fleet = Watched()
     bob = fleet.names[1]
@@ -149,7 +155,7 @@ def test_local_agents_without_room_are_mentioned_at_1_2_4_8_samples() -> None:
 
 
 def test_why_a_neighbor_is_silent_is_said_once_per_reason_and_hour() -> None:
-    device = Device(Core(colme.CLColME(), "ann", ["bob"], n_agents=2, sigma=1.0), MemoryNetwork().join("ann", ["bob"]))
+    device = ann("bob")
     reason: list[Reason | None] = [None]
     device.transport.why_silent = lambda name: reason[0]  # type: ignore[method-assign]
     said: list[str] = []
@@ -170,7 +176,7 @@ def test_why_a_neighbor_is_silent_is_said_once_per_reason_and_hour() -> None:
 
 
 def test_the_certificate_is_mentioned_at_30_7_and_1_days_and_when_it_has_expired() -> None:
-    device = Device(Core(colme.CLColME(), "ann", [], n_agents=2, sigma=1.0), MemoryNetwork().join("ann"))
+    device = ann()
     said: list[str] = []
     wall = [0.0]
     journal = Journal(said.append, expires=60 * DAY, wall=lambda: wall[0])
@@ -198,7 +204,7 @@ def test_the_certificate_is_mentioned_at_30_7_and_1_days_and_when_it_has_expired
 
 
 def test_samples_that_end_or_do_not_come_are_mentioned_once() -> None:
-    device = Device(Core(colme.CLColME(), "ann", [], n_agents=2, sigma=1.0), MemoryNetwork().join("ann"))
+    device = ann()
     said: list[str] = []
     empty = Journal(said.append)
     for now in range(200):

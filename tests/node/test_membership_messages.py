@@ -22,9 +22,7 @@ from colme.node.messages.membership import (
     pack_membership,
     unpack_membership,
 )
-from colme.node.messages.membership import (
-    MembershipMessage as Message,
-)
+from colme.node.messages.membership import MembershipMessage as Message
 from tests.support.nodes import PERIOD
 
 SIGMA = 1.0
@@ -104,12 +102,8 @@ def test_a_liar_costs_bounded_work_and_memory() -> None:
         for name, question in asked:
             names = tuple((f"x{rng.getrandbits(40)}", "tcp/127.0.0.1:1") for _ in range(8))
             if name == "b" and question.kind in (FIND_PEERS, INVITE):
-                lies.append(
-                    (
-                        "b",
-                        Message(PEERS if question.kind == FIND_PEERS else ACCEPT, question.token, WIDE, names, 8),
-                    )
-                )
+                kind = PEERS if question.kind == FIND_PEERS else ACCEPT
+                lies.append(("b", Message(kind, question.token, WIDE, names, 8)))
         lies.append((f"y{k}", Message(INVITE, 1, ((50.0, 0.1),), ((f"y{k}", "tcp/127.0.0.1:1"),))))
         asked = turn(core, meet, k * PERIOD, *lies)
         messages += len(asked)
