@@ -182,6 +182,7 @@ def test_five_raspberry_pis(site: Site) -> None:
     assert "pi-1" in said and '"mean": 21.4' in said
 
 
+@pytest.mark.network
 @pytest.mark.skipif(SSHD is None or SSH is None, reason="openssh-server and openssh-client are not installed")
 def test_behind_nat(site: Site) -> None:
     """pi-4 listens on loopback and is dialed through a port that ssh forwards."""
