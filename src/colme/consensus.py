@@ -212,6 +212,8 @@ class Restarts:
         self.gossip = hood.array(np.int32, START, (2,)) if clock.gossip else None
         self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
         self.settled = True  # gossip changed no agent's restart at the last step
+        self.known = self.gossip if self.restarts is None else self.restarts[None]
+        """Rows of last restarts, agent by agent, row `turn` those of now; None where all have the same."""
 
     @property
     def own_restarts(self) -> NDArray[np.int32] | None:
@@ -222,8 +224,3 @@ class Restarts:
     def own_gossip(self) -> NDArray[np.int32] | None:
         """Those of the own agents, a row each."""
         return None if self.gossip is None else self._hood.mine(self.gossip).T
-
-    @property
-    def known(self) -> NDArray[np.int32] | None:
-        """Rows of last restarts, agent by agent, row `turn` those of now; None where all have the same."""
-        return self.restarts[None] if self.restarts is not None else self.gossip

@@ -87,10 +87,6 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
 
     guard: bool = False
 
-    def guarded_state(self, world: World, graph: Graph) -> State:
-        state = super().guarded_state(world, graph)
-        return GuardedState(self, state, world, graph) if self.guard else state
-
     def guarded_agent(self, place: Place) -> Agent:
         agent = super().guarded_agent(place)
         return GuardedAgent(self, agent) if self.guard else agent

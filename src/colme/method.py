@@ -87,23 +87,22 @@ class World:
     def __post_init__(self) -> None:
         if self.hood is None:
             self.hood = Neighborhood(len(self.mean))
+        self.team: Team = self.hood.team
         if self.team.size > 1:  # neighbors at other workers must see the means, too
             self._all_means = self.hood.array(np.float64, math.nan)
             self.hood.mine(self._all_means)[:] = self.mean
             self.mean = self.hood.mine(self._all_means)
+        self.n_agents = len(self.mean)
+        """Own agents: those of this worker, if a team shares the run (`colme._core.team`)."""
         self.reference = ReferenceMeans(self.hood)
+        self.unit = 1.0 if self.sigma is None else float(self.team.greatest(np.max(self.sigma, initial=0.0)))
+        """A scale that all agents know: the largest sigma, or 1 where none is known."""
+        self.looks = "equal" if self.count is None and np.ndim(self.sigma) == 0 else "common"
+        """See `LOOKS`."""
+        self.gaps = None if self.count is None else True
+        """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
         self._first_slot: int | None = None
         self._errors: Errors | None = None
-        self._unit = 1.0 if self.sigma is None else float(self.team.greatest(np.max(self.sigma, initial=0.0)))
-
-    @property
-    def n_agents(self) -> int:
-        """Own agents: those of this worker, if a team shares the run (`colme._core.team`)."""
-        return len(self.mean)
-
-    @property
-    def team(self) -> Team:
-        return self.hood.team
 
     @property
     def errors(self) -> Errors:
@@ -142,21 +141,6 @@ class World:
     def counts(self) -> NDArray[np.int32]:
         """Samples per agent, as an array."""
         return np.full(self.n_agents, self.t, np.int32) if self.count is None else self.count
-
-    @property
-    def unit(self) -> float:
-        """A scale that all agents know: the largest sigma, or 1 where none is known."""
-        return self._unit
-
-    @property
-    def looks(self) -> str:
-        """See `LOOKS`."""
-        return "equal" if self.count is None and np.ndim(self.sigma) == 0 else "common"
-
-    @property
-    def gaps(self) -> bool | None:
-        """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
-        return None if self.count is None else True
 
 
 @dataclass(frozen=True)
@@ -463,10 +447,6 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     def agent(self, place: Place) -> Agent:
         """The per-agent form, before the first step."""
         raise MethodError(f"{type(self).__name__} has no per-agent form. Write agent().")
-
-    def guarded_state(self, world: World, graph: Graph) -> State:
-        """What a simulation runs: the array form, inside a guard if the method has one (`colme.guard`)."""
-        return self.start(world, graph)
 
     def guarded_agent(self, place: Place) -> Agent:
         """What runs in lockstep: the per-agent form, inside a guard if the method has one."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import kernel
-from colme._core.squared_errors import mean_error, page_sums, sum_errors
+from colme._core.squared_errors import mean_error, sum_errors
 from colme._core.team import Neighborhood
 from colme.errors import ColmeError
 
@@ -136,7 +136,7 @@ class Errors:
         self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
         self._truth: NDArray[np.float64] | None = None
         self._class_truth = np.empty(n_classes)
-        self._pages = page_sums(self.hood.n_pages)
+        self._pages = np.zeros((self.hood.n_pages, 3))
 
     def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
         """The true mean of each class, -inf where it has no agent."""

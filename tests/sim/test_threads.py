@@ -13,7 +13,7 @@ import pytest
 
 import colme
 import colme.sim.checkpoint
-from colme._core.team import Block, Neighborhood, Team
+from colme._core.team import Neighborhood, Team
 from colme.errors import CheckpointError, MethodError, RunError
 from colme.sim.threads import run_threads
 from tests.support.in_ranks import METHODS, digest, digests
@@ -143,11 +143,12 @@ def test_blocks_are_whole_pages_that_do_not_depend_on_how_many_workers_there_are
         def __init__(self, rank: int):
             self.rank, self.size = rank, size
 
-    blocks = [Block(n_agents, Member(rank)) for rank in range(size)]
-    assert {block.page for block in blocks} == {Block(n_agents).page} and Block(n_agents).n_all_pages <= 1024
+    blocks = [Neighborhood(n_agents, Member(rank)) for rank in range(size)]
+    whole = Neighborhood(n_agents)
+    assert {block.page for block in blocks} == {whole.page} and whole.n_all_pages <= 1024
     assert [block.first for block in blocks] == blocks[0].ends[:-1] and blocks[0].ends[-1] == n_agents
     assert sum(block.n_own for block in blocks) == n_agents and all(block.first % block.page == 0 for block in blocks)
-    assert sum(block.n_pages for block in blocks) == Block(n_agents).n_all_pages
+    assert sum(block.n_pages for block in blocks) == whole.n_all_pages
 
 
 def test_a_neighborhood_shares_what_each_worker_wrote_for_its_own_agents() -> None:

@@ -594,6 +594,8 @@ class KeptEdges(Edges):
         self.cut_now = np.zeros(graph.n_agents, np.uint8)  # agents that lost an edge at this step
         self._ends, self._wrong_ends = len(graph.indices), wrong  # of edges, at own agents
         self.n_edges, self.n_wrong = (int(each) // 2 for each in team.total([self._ends, wrong]))
+        self.n_right = self.n_edges - self.n_wrong
+        """Edges within a class, as they were at first."""
         self.tally = np.array([wrong, 0, (degrees == 0).sum(), 0], np.int64)
         self.lazy = LazyPruning(graph.n_agents)
         self.table = NeighborTable(
@@ -711,11 +713,6 @@ class KeptEdges(Edges):
     @property
     def lost_share(self) -> float:
         return self.lost / self.n_right if self.n_right else 0.0
-
-    @property
-    def n_right(self) -> int:
-        """Edges within a class, as they were at first."""
-        return self.n_edges - self.n_wrong
 
     @property
     def neighbors(self) -> NDArray[np.uint32]:

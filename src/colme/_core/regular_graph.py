@@ -257,7 +257,9 @@ def random_regular_rows(n: int, d: int, key: int, team: Team = ALONE) -> NDArray
 def _paired_rows(n: int, d: int, key: int, team: Team) -> NDArray[np.uint32]:
     """The configuration model: (n, d) partners, loops and double edges among them."""
     stubs = _shuffled_stubs(n, d, key, team)
-    log_block = _log_block(n)
+    # blocks of 2^13 agents, whose rows fit the cache, while at most 2^12 of them are written to at a time; then larger
+    # ones, up to the 2^16 that 16 bits tell apart
+    log_block = min(16, max(13, (n - 1).bit_length() - 12))
     n_blocks = -(-n >> log_block)
     entries = team.zeros((n * d, 3), np.uint16)
     counts = team.zeros((team.size, n_blocks), np.int64)
@@ -301,12 +303,6 @@ def _bad_agents(rows: NDArray[np.uint32], team: Team) -> NDArray[np.int64]:
         found = np.empty(n_found, np.int64)
         _find_bad(rows, *share, found)
     return found[:n_found]
-
-
-def _log_block(n: int) -> int:
-    """Blocks of 2^13 agents, whose rows fit the cache, while at most 2^12 of them are written to at a time; then larger
-    ones, up to the 2^16 that 16 bits tell apart."""
-    return min(16, max(13, (n - 1).bit_length() - 12))
 
 
 def _share(n: int, team: Team) -> tuple[int, int]:

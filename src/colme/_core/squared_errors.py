@@ -8,7 +8,6 @@ in order. Agents without an estimate (NaN) are left out.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, helper, kernel, lanes_like
 
@@ -17,12 +16,7 @@ u64 = np.uint64
 NOT_KNOWN = np.empty(0)
 """For kernels, a truth that is not known. An array like any other truth, so that nothing is compiled twice."""
 SQUARES, BEYOND, PRESENT = range(3)
-"""What is summed by page: squared errors, agents beyond the tolerance, agents with an estimate."""
-
-
-def page_sums(n_pages: int) -> NDArray[np.float64]:
-    """Room for the sums of so many pages."""
-    return np.zeros((n_pages, 3))
+"""What is summed by page, (pages, 3): squared errors, agents beyond the tolerance, agents with an estimate."""
 
 
 @helper

@@ -71,8 +71,14 @@ class Team:
 ALONE = Team()
 
 
-class Block:
-    """The agents of one worker: `n_own` of `n_agents`, from `first` on, in whole pages."""
+class Neighborhood:
+    """The agents of one worker, `n_own` of `n_agents` from `first` on, in whole pages; and the arrays in which it finds
+    their numbers and those of all their neighbors.
+
+    On one machine arrays hold all agents, at their own numbers, and are shared by all workers of the machine."""
+
+    one_machine = True
+    """All agents are on this machine."""
 
     def __init__(self, n_agents: int, team: Team = ALONE, n_classes: int = 1):
         self.n_agents, self.team = n_agents, team
@@ -85,25 +91,10 @@ class Block:
         """Where the block of each worker begins; one more for the end of the last."""
         self.first = self.ends[team.rank]
         self.n_own = self.ends[team.rank + 1] - self.first
-
-    @property
-    def n_pages(self) -> int:
-        """Pages of this worker."""
-        return -(-self.n_own // self.page)
-
-    @property
-    def own(self) -> slice:
+        self.own = slice(self.first, self.first + self.n_own)
         """The agents of this worker among all."""
-        return slice(self.first, self.first + self.n_own)
-
-
-class Neighborhood(Block):
-    """The arrays in which a worker finds the numbers of its own agents and of all their neighbors.
-
-    On one machine they hold all agents, at their own numbers, and are shared by all workers of the machine."""
-
-    def __init__(self, n_agents: int, team: Team = ALONE, n_classes: int = 1):
-        super().__init__(n_agents, team, n_classes)
+        self.n_pages = -(-self.n_own // self.page)
+        """Pages of this worker."""
         self.n_visible = -(-n_agents // LANES) * LANES
         self.at = self.first
         """The place of the first own agent."""
@@ -154,11 +145,6 @@ class Neighborhood(Block):
     def plan(self, places: NDArray[Any]) -> Any:
         """A plan for the agents at these places, for `fetch`; None where all agents are on this machine."""
         return None
-
-    @property
-    def one_machine(self) -> bool:
-        """All agents are on this machine."""
-        return True
 
     def seen(self, name: str, own: NDArray[Any]) -> NDArray[Any]:
         """Numbers of the own agents as an array of visible ones; `name` tells it from others that are in use."""

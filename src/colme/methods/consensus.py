@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
-from colme._core.squared_errors import NOT_KNOWN, mean_error, page_sums
+from colme._core.squared_errors import NOT_KNOWN, mean_error
 from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
@@ -105,7 +105,7 @@ class ConsensusState(PruningState):
         self.restarts = Restarts(method.clock_rule, world.hood)
         self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
         self.spare: NDArray[Any] = world.hood.array(world.exchange)
-        self._pages = page_sums(world.hood.n_pages)
+        self._pages = np.zeros((world.hood.n_pages, 3))
         self.edges.tighten()
 
     @property

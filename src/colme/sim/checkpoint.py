@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.team import Block
+from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
 from colme.support.files import read_arrays, write_arrays
 from colme.support.saved import COMMON
@@ -25,7 +25,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write_checkpoint(
-    path: Path, block: Block, configuration: dict[str, Any], common: Arrays, own: Arrays, split: dict[str, str]
+    path: Path, block: Neighborhood, configuration: dict[str, Any], common: Arrays, own: Arrays, split: dict[str, str]
 ) -> None:
     """Write what all workers have in common, and each its own arrays."""
     team = block.team
@@ -46,7 +46,7 @@ def write_checkpoint(
                         old.unlink()
 
 
-def read_checkpoint(path: Path, block: Block, configuration: dict[str, Any]) -> Arrays:
+def read_checkpoint(path: Path, block: Neighborhood, configuration: dict[str, Any]) -> Arrays:
     """What a worker needs to continue, whoever wrote it."""
     with together(block):
         head, arrays = read_arrays(path, FORMAT)
@@ -76,7 +76,7 @@ def _check_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> Non
         )
 
 
-def _join(parts: list[tuple[int, int, Arrays]], block: Block, split: dict[str, str]) -> Arrays:
+def _join(parts: list[tuple[int, int, Arrays]], block: Neighborhood, split: dict[str, str]) -> Arrays:
     """The arrays of the own agents, from those of the parts."""
     if [(first, end) for first, end, _ in parts] == [(block.first, block.first + block.n_own)]:
         return parts[0][2]
@@ -110,7 +110,7 @@ _RECORDED = ("t", "steps", "of_method", "of_run")
 
 
 @contextlib.contextmanager
-def together(block: Block) -> Any:
+def together(block: Neighborhood) -> Any:
     """If an error of ours ends the work of one worker, it ends that of all, with the same words."""
     failure: CheckpointError | None = None
     try:

@@ -204,6 +204,8 @@ class Halo(Neighborhood):
     Arrays hold the agents of this machine, then its halo: those of other machines with a neighbor here, by number.
     `refresh` sends the numbers of own agents to the machines that have them in their halo."""
 
+    one_machine = False
+
     def __init__(self, hood: Neighborhood, indices: NDArray[np.uint32]):
         """`indices`: the neighbors of the own agents, by number; they become places."""
         team = hood.team
@@ -234,10 +236,6 @@ class Halo(Neighborhood):
         del place
         self._halo, self._n_machine, self._n_here = halo, n_machine, machine_end - self.machine_first
         self._ranks, self._full = team, Plan(team, halo, n_machine + np.arange(len(halo)), ends)
-
-    @property
-    def one_machine(self) -> bool:
-        return False
 
     def plan(self, places: NDArray[Any]) -> Plan:
         """A plan that brings only those agents of the halo that are at these places, of any rank on this machine."""

@@ -21,6 +21,7 @@ from colme._core.jit import CHUNK
 from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import CheckpointError, RunError
 from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part
+from colme.guard import GuardedState
 from colme.methods import METHODS, State, World
 from colme.metrics import LEVEL, OF_METHOD, OF_RUN, measured
 from colme.moments import Moments
@@ -29,7 +30,7 @@ from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
 from colme.sim.sampling import Sampler
-from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
+from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest, recorded_steps
 from colme.sim.trace import Final, Trace
 from colme.support.saved import from_arrays, splits, to_arrays
 
@@ -63,7 +64,8 @@ class Run:
         checkpoint_every: float = 60.0,
     ):  # fmt: skip
         self.specs, self.spec = list(specs), specs[0]
-        spec, source, steps = self.spec, self.spec.source, self.spec.recorded_steps()
+        spec, source = self.spec, self.spec.source
+        steps = recorded_steps(spec.record, spec.n_steps)
         self.configuration = spec.plain()
         self._methods: list[Any] = as_in_file([each.method for each in specs])
         if team.size > 1:
@@ -81,7 +83,11 @@ class Run:
             each.method.check_loss(source.loss)
         hood = self.hood = team.neighborhood(hood, graph.indices)
         self.world = self._world()
-        self.states: list[State] = [each.method.guarded_state(self.world, graph) for each in specs]
+        self.states: list[State] = []
+        for method in (each.method for each in specs):
+            state = method.start(self.world, graph)
+            guarded = getattr(method, "guard", False)
+            self.states.append(GuardedState(method, state, self.world, graph) if guarded else state)
         self.recorder = Recorder(steps, len(specs))
         self.n_steps = spec.n_steps
         self.sampler = Sampler(self.stream, self.world, self.world.errors, steps)
@@ -147,8 +153,8 @@ class Run:
             due = self._checkpoint is not None and now - saved_at > self._every
             pace = (now - started) / (t - began)
             # workers stop and save at the same step; the first one says when, and when to ask again
-            asked = [stop.is_set(), due and team.rank == 0, _steps_in(ASK_EVERY, pace, team)]
-            stops, saves, wait = team.greatest(asked)
+            steps = ASK_EVERY / max(pace, 1e-9)
+            stops, saves, wait = team.greatest([stop.is_set(), *((due, steps) if team.rank == 0 else (False, 0.0))])
             ask_at = t + 1 if team.size == 1 else t + max(1, int(wait))
             if saves:
                 self.save()
@@ -248,7 +254,7 @@ class Run:
             traces.append(
                 Trace(
                     spec.method, spec.seed, self.recorder.steps, **self.recorder.metrics(number), final=known,
-                    configuration=configuration, spec=spec,
+                    configuration=configuration, _spec=spec,
                 )
             )  # fmt: skip
         return traces
@@ -261,15 +267,17 @@ class Run:
         if team.size > 1:
             graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
         groups = state.edges.groups(graph)  # first, for it needs some memory meanwhile
+        known = state.posterior(LEVEL)
+        probability, lower, upper = (None,) * 3 if known is None else (known[0], known[1] + origin, known[2] + origin)
         final = Final(
             estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
             groups=groups, class_=self.stream.class_, truth=None if truth is None else truth + origin,
-            **_posterior(state, origin),
+            probability=probability, lower=lower, upper=upper,
         )  # fmt: skip
         if team.size == 1:
             return final
-        known = [each.name for each in fields(Final) if isinstance(getattr(final, each.name), np.ndarray)]
-        collected: dict[str, Any] = {name: team.collect(getattr(final, name)) for name in known}
+        names = [each.name for each in fields(Final) if isinstance(getattr(final, each.name), np.ndarray)]
+        collected: dict[str, Any] = {name: team.collect(getattr(final, name)) for name in names}
         degrees, indices = team.collect(graph.degrees), team.collect(self.hood.numbers(graph.indices))
         if degrees is None or indices is None:
             return final
@@ -352,19 +360,6 @@ def _graph_part(graph: Graph, hood: Neighborhood) -> GraphPart:
     totals = GraphTotals(graph.n_agents, graph.n_edges, graph.max_degree, bipartite)
     indptr = graph.indptr[hood.first : hood.first + hood.n_own + 1]
     return GraphPart(indptr - indptr[0], graph.indices[indptr[0] : indptr[-1]].copy(), totals)
-
-
-def _steps_in(seconds: float, pace: float, team: Team) -> float:
-    """Steps in so many seconds, as the first worker sees it."""
-    return seconds / max(pace, 1e-9) if team.rank == 0 else 0.0
-
-
-def _posterior(state: State, origin: float) -> dict[str, NDArray[np.float64]]:
-    """What only methods with posterior intervals know."""
-    known = state.posterior(LEVEL)
-    if known is None:
-        return {}
-    return {"probability": known.probability, "lower": known.lower + origin, "upper": known.upper + origin}
 
 
 def _array_bytes(things: list[Any], seen: set[int]) -> int:

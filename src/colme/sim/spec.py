@@ -92,7 +92,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
             raise RunError(f"steps={shorten(steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
         self._set(steps=steps)
         positive(self.tolerance, "tolerance", "tolerance=0.1", RunError)
-        self.recorded_steps()
+        recorded_steps(self.record, steps)
         one_of(self.precision, EXCHANGE, "precision", RunError)
         super().__post_init__()
         if not 0 <= self.rewire <= 1:
@@ -109,7 +109,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         if graph is None:
             self._set(graph="regular")
         elif isinstance(graph, str):
-            if is_graph_file(graph):
+            if graph not in FAMILIES and is_graph_file(graph):
                 self._set(graph=find_graph(graph, Path()))
             else:
                 one_of(graph, FAMILIES, "graph", RunError)
@@ -141,7 +141,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
     @property
     def graph_file(self) -> str:
         """The path of the file that the graph comes from, "" if it comes from none."""
-        return self.graph if isinstance(self.graph, str) and is_graph_file(self.graph) else ""
+        return self.graph if isinstance(self.graph, str) and self.graph not in FAMILIES else ""
 
     @property
     def regular_degree(self) -> int | None:
@@ -191,10 +191,6 @@ class RunSpec(Setup, frozen=True, kw_only=True):
             return graphs.watts_strogatz_graph(n, degree, self.rewire, rng=rng)
         return graphs.complete_graph(n)
 
-    def recorded_steps(self) -> NDArray[np.int64]:
-        """The steps to record, the last one included."""
-        return recorded_steps(self.record, self.n_steps)
-
     def check(self) -> None:
         """Refuse a method that does not tolerate loss, a graph that does not exist and a method that does not fit it,
         the latter two unless making the graph takes long."""
@@ -208,7 +204,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         Samples, graphs and files are represented by the hash of their contents, a function by its name."""
         from colme import __version__
 
-        known = {"version": __version__} | self.but()
+        known = {"version": __version__} | msgspec.structs.asdict(self)
         if isinstance(self.source, Recording):
             known["source"] = {"recording": digest(*self.source.known)}
         if isinstance(self.graph, Graph):

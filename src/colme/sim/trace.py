@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,12 +98,8 @@ class Trace:
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run, in plain types (`RunSpec.plain`)."""
-    spec: InitVar[RunSpec | None] = None
-    _spec: ClassVar[RunSpec | None] = None
-    """No field: neither a copy nor a file has it, for a graph may be any function."""
-
-    def __post_init__(self, spec: RunSpec | None) -> None:
-        object.__setattr__(self, "_spec", spec)
+    _spec: RunSpec | None = None
+    """Neither a copy nor a file has it, for a graph may be any function."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_spec"}
