@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import colme
 from colme import lab
 from colme.errors import ColmeError, ExperimentError
-from colme.lab.experiments.experiment import Experiment, Head, shipped_experiments
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment, Head, shipped_experiments
 from colme.lab.figures import FIGURES
+from colme.lab.planning import Planned
+from colme.lab.rows import expected_rows
 from colme.lab.runs.store import RunStore, toml_of
-from colme.lab.tables import expected_rows
 from colme.methods import METHODS
 from colme.scenario import Scenario
 from colme.sim.spec import Setup, flat_name

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 
 from colme import lab
-from colme.lab.figures import draw
-from colme.lab.pages.experiment_page import html_of, table_html, write_report
+from colme.lab.experiment_page import html_of, table_html, write_report
+from colme.lab.figures import draw, subject_of
 from colme.lab.results import experiment_of, store_of
-from colme.lab.subject import subject_of
-from colme.lab.tables import final_rows
+from colme.lab.rows import final_rows
 from colme.methods import skeleton
 from tests.support.browser import chromium, complaints, requests_of, resize, until
 

@@ -16,10 +16,9 @@ import xarray
 import colme
 from colme import lab
 from colme.errors import ColmeError, RunError
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.provenance import PACKAGES
-from colme.lab.runs.store import RunStore
-from colme.lab.tables import expected_rows, final_rows, time_table
+from colme.lab.experiment import Experiment
+from colme.lab.rows import expected_rows, final_rows, time_table
+from colme.lab.runs.store import PACKAGES, RunStore
 from colme.methods import Method
 from colme.metrics import METRICS, OF_METHOD
 

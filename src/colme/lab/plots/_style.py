@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from colme.lab.experiments.planning import BENCHMARKS
+from colme.lab.planning import BENCHMARKS
 from colme.methods import METHODS
 
 STYLE = Path(__file__).with_name("colme.mplstyle")

@@ -20,12 +20,12 @@ from typing import Any
 
 from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
 from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
-from colme.lab.runs.perform import RunOutcome, Task, attend, perform
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
+from colme.lab.runs.worker import RunOutcome, Task, attend, perform
 from colme.sim.graph_files import is_graph_file
 from colme.sim.run import check_team
 from colme.sim.simulation import available_cores

@@ -32,8 +32,7 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
-from colme.lab.experiments.planning import Planned, cases_of, plan_method, seeds_of
-from colme.lab.experiments.sweep import convert_fields, located
+from colme.lab.planning import Planned, cases_of, convert_fields, located, plan_method, seeds_of
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
@@ -327,7 +326,7 @@ def find(path: str | Path) -> Path:
 
 def shipped_experiments() -> list[Path]:
     """The files of the experiments that come with colme: in the checkout, else in the installation."""
-    for folder in (Path(__file__).resolve().parents[4], Path(sysconfig.get_path("data")) / "share" / "colme"):
+    for folder in (Path(__file__).resolve().parents[3], Path(sysconfig.get_path("data")) / "share" / "colme"):
         if found := sorted((folder / "experiments").glob("*.toml")):
             return found
     return []
