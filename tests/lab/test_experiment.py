@@ -378,7 +378,6 @@ BAD: dict[str, Case] = {
     # graphs
     "no such graph file": ("graph = 'no.edges'" + BASE, ("x.toml: ", "graph='no.edges'", "no such file", "relative")),
     "unknown kind of graph file": ("graph = 'x.toml'" + BASE, ("x.toml: ", "graph='x.toml'", "must end in one of")),
-    "old key": ("[[published]]\nmethod = 'CL-colME'" + BASE, ("x.toml: published is an unknown key", "[[expected]]")),
     "no such module": ("modules = ['no.py']" + BASE, ("x.toml: ", "no.py", "No such file", "relative to the file")),
 }  # fmt: skip
 

@@ -125,7 +125,7 @@ def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report
     from colme.lab import plots
 
     table = plots.curves(lab.load(results), "mse")
-    assert base64.b64decode(data).decode() == plots.csv_of(table)
+    assert base64.b64decode(data) == plots.csv_of(table)
 
 
 def test_the_page_prints(browser: Any, report: Path) -> None:

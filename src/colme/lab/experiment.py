@@ -161,10 +161,6 @@ class Experiment:
         folder   the folder to which paths in the table are relative"""
         table = _plain(table)
         top = ("scenario", "cases", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
-        if "published" in table:
-            raise ExperimentError(
-                "published is an unknown key: numbers to compare with are expected. Write [[expected]]."
-            )
         for key in table:
             one_of(key, top, "key", ExperimentError)
         for key in ("scenario", "methods"):

@@ -188,7 +188,7 @@ def _figure(each: Drawing, number: int) -> str:
     from colme.lab import plots
 
     svg = plots.as_svg(each.figure, f"{each.name}: {each.caption}")
-    rows = plots.csv_of(each.table).encode()
+    rows = plots.csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()

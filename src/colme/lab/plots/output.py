@@ -22,6 +22,7 @@ from matplotlib.text import Text
 
 from colme.errors import ColmeError, one_of, positive, shorten
 from colme.lab.plots._style import STYLE, STYLE_SIZE
+from colme.support import tables
 from colme.support.files import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
@@ -55,7 +56,7 @@ def save(
     stem = Path(path)
     if stem.suffix in ENDINGS:
         stem = stem.with_suffix("")
-    numbers = csv_of(table).encode()
+    numbers = csv_of(table)
     content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _binary(figure, ".pdf"), ".csv": numbers}
     written = []
     for ending in ENDINGS:
@@ -75,9 +76,9 @@ def write_figure(ax_or_figure: Axes | FigureBase, path: str | os.PathLike[str]) 
     return target
 
 
-def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> str:
+def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> bytes:
     """The numbers behind a figure as CSV."""
-    return _frame(table).to_csv(index=False, lineterminator="\n")
+    return tables.csv_of(dict(_frame(table).items()))
 
 
 def as_svg(ax_or_figure: Axes | FigureBase, label: str) -> str:

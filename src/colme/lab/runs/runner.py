@@ -158,8 +158,9 @@ def carry_out(
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError, high=1024)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
-    if team.size > 1:
-        _check_ranks(plan, team)
+    if team.size > 1:  # refuse, before any work, what ranks cannot share
+        for each in plan.missing:
+            check_team([each.spec], team)
     store = plan.store
     if not plan.missing:
         if store.folder.exists():
@@ -193,12 +194,6 @@ def carry_out(
         raise Stopped
     store.tidy()
     _report_failures(outcomes, plan)
-
-
-def _check_ranks(plan: RunPlan, team: Team) -> None:
-    """Refuse, before any work, what ranks cannot share."""
-    for each in plan.missing:
-        check_team([each.spec], team)
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:
