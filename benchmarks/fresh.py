@@ -112,7 +112,7 @@ def whole_call(name: str, n: int, steps: int) -> tuple[float, float, float]:
     """CPU seconds of graph and set-up alone, of a whole call of `simulate`, and the bytes that this process has had at
     most by the end of the call, its result included, beyond what it had had after a call with few agents. NaN: the
     system does not count them."""
-    from colme.lab.runs.warm_up import warm_up
+    from colme.lab.runs.worker import warm_up
 
     method = METHODS[name]
     warm_up(method, w.scenario(n))

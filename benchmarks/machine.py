@@ -8,7 +8,7 @@ import platform
 import re
 from pathlib import Path
 
-from colme.lab.provenance import versions
+from colme.lab.runs.store import versions
 from colme.sim.simulation import available_cores
 
 GIB = 2.0**30

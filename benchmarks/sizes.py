@@ -67,7 +67,7 @@ def measure(size: Size, tell: Callable[[str], None]) -> Cost:
 
 def _compile() -> None:
     """Few agents in parts compile what many need; the graph's own kernels are compiled by now."""
-    from colme.lab.runs.warm_up import warm_up
+    from colme.lab.runs.worker import warm_up
 
     warm_up(w.CL, w.scenario(100_000))
     small = w.graph_of(640)

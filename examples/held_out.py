@@ -19,7 +19,7 @@ from colme.data.report.output import save_result
 from colme.data.report.result import Result
 from colme.data.report.sentences import headline, sentences
 from colme.lab import plots
-from colme.lab.pages.estimate_page import write_estimate_page
+from colme.lab.estimate_page import write_estimate_page
 
 sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks.held_out import adjusted_rand_index, score

@@ -29,7 +29,7 @@ from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
 from colme.cli.output import emit, say
 from colme.lab import doctor
-from colme.lab.experiments.experiment import Experiment, shipped_experiments
+from colme.lab.experiment import Experiment, shipped_experiments
 from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS

@@ -16,7 +16,7 @@ import pytest
 
 from colme import lab
 from colme.errors import MissingExtra, RunError
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.runs import progress, runner
 from colme.lab.runs.progress import Work, _Watcher, show
 from colme.lab.runs.runner import make_plan

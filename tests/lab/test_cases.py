@@ -12,8 +12,8 @@ import pytest
 import colme
 from colme import lab
 from colme.errors import ExperimentError
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.tables import case_rows
+from colme.lab.experiment import Experiment
+from colme.lab.rows import case_rows
 
 TABLE: dict[str, Any] = {
     "seeds": 2, "steps": 30, "degree": 4, "figures": ["relative"],

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import colme
 from colme import lab
 from colme.errors import ColmeError, ExperimentError
-from colme.lab.experiments.experiment import Experiment, Head, shipped_experiments
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment, Head, shipped_experiments
 from colme.lab.figures import FIGURES
+from colme.lab.planning import Planned
+from colme.lab.rows import expected_rows
 from colme.lab.runs.store import RunStore, toml_of
-from colme.lab.tables import expected_rows
 from colme.methods import METHODS
 from colme.scenario import Scenario
 from colme.sim.spec import Setup, flat_name
@@ -378,7 +378,6 @@ BAD: dict[str, Case] = {
     # graphs
     "no such graph file": ("graph = 'no.edges'" + BASE, ("x.toml: ", "graph='no.edges'", "no such file", "relative")),
     "unknown kind of graph file": ("graph = 'x.toml'" + BASE, ("x.toml: ", "graph='x.toml'", "must end in one of")),
-    "old key": ("[[published]]\nmethod = 'CL-colME'" + BASE, ("x.toml: published is an unknown key", "[[expected]]")),
     "no such module": ("modules = ['no.py']" + BASE, ("x.toml: ", "no.py", "No such file", "relative to the file")),
 }  # fmt: skip
 

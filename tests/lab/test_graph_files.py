@@ -11,7 +11,7 @@ import pytest
 
 from colme import graphs, lab
 from colme.errors import ColmeError
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.sim.graph_files import read_graph
 
 RING = graphs.ring_lattice_graph(12, 2)

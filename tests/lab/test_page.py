@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 
 from colme import lab
-from colme.lab.figures import draw
-from colme.lab.pages.experiment_page import html_of, table_html, write_report
+from colme.lab.experiment_page import html_of, table_html, write_report
+from colme.lab.figures import draw, subject_of
 from colme.lab.results import experiment_of, store_of
-from colme.lab.subject import subject_of
-from colme.lab.tables import final_rows
+from colme.lab.rows import final_rows
 from colme.methods import skeleton
 from tests.support.browser import chromium, complaints, requests_of, resize, until
 
@@ -126,7 +125,7 @@ def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report
     from colme.lab import plots
 
     table = plots.curves(lab.load(results), "mse")
-    assert base64.b64decode(data).decode() == plots.csv_of(table)
+    assert base64.b64decode(data) == plots.csv_of(table)
 
 
 def test_the_page_prints(browser: Any, report: Path) -> None:

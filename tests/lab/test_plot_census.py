@@ -11,7 +11,7 @@ import colme
 from colme import lab
 from colme.errors import ColmeError
 from colme.lab import plots
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.plots.census import PARTS, ExplainedCensus
 
 SCENARIO = colme.Scenario(n_agents=600, means=(0.0, 3.0), sigma=2.0)

@@ -19,7 +19,7 @@ from colme.data.read.table import Names
 from colme.data.report.result import Result
 from colme.errors import ColmeError
 from colme.lab import plots
-from colme.lab.pages.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
+from colme.lab.estimate_page import MOST, chosen_agents, estimate_page, write_estimate_page
 from colme.lab.plots.estimates import (
     ARROWS,
     LISTED,

@@ -19,7 +19,7 @@ import colme
 from colme.errors import ColmeError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph, watts_strogatz_graph
 from colme.lab import plots
-from colme.lab.plots._style import COLORS, DASHES, ink, looks
+from colme.lab.plots._style import COLORS, DASHES, looks
 from colme.lab.plots.spectra import ROUNDS, kesten_mckay
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 1.0), sigma=0.5)
@@ -197,7 +197,6 @@ def test_lines_of_a_figure_differ_in_dashes_and_keep_their_colors() -> None:
     assert len({look.color for look in looks(methods)}) == len(methods)
     assert looks(["C-colME"])[0].color == COLORS["C-colME"].lower() == looks(methods)[1].color
     assert len({look.color for look in looks(["CL-colME"] * 5)}) == 5
-    assert ink("#000000") == "#000000" and ink("#ffffff") != "#ffffff"
 
 
 # Words

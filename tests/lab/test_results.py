@@ -16,12 +16,12 @@ import xarray
 import colme
 from colme import lab
 from colme.errors import ColmeError, RunError
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.provenance import PACKAGES
-from colme.lab.runs.store import RunStore
-from colme.lab.tables import expected_rows, final_rows, time_table
+from colme.lab.experiment import Experiment
+from colme.lab.rows import expected_rows, final_rows, time_table
+from colme.lab.runs.store import PACKAGES, RunStore
 from colme.methods import Method
 from colme.metrics import METRICS, OF_METHOD
+from colme.sim.spec import RunSpec
 
 TOLD_OF_METHOD = [name for name in OF_METHOD if name not in ("n_groups", "coverage", "trust")]
 """CL-colME and local know of no groups and intervals."""
@@ -304,7 +304,7 @@ def test_a_run_tells_what_made_it_and_not_where(folder: Path, sweep: xarray.Data
     for text in heads:
         head = json.loads(text)
         assert set(head) == {"format", "name", "configuration", "versions", "timings", "trace"}
-        assert set(head["configuration"]) == {"scenario", "method", "setup", "seed"}
+        assert set(head["configuration"]) == {"version", *RunSpec.__struct_fields__}
         assert set(head["versions"]) <= {"colme", "python", "system", "machine", *PACKAGES}
         assert head["versions"]["colme"] == colme.__version__ and head["versions"]["numpy"] == np.__version__
         assert set(head["timings"]) == {"seconds", "cpu_seconds", "steps", "warm_up_seconds"}

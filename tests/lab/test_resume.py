@@ -19,7 +19,7 @@ import pytest
 
 from colme import lab
 from colme.errors import RunError
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.runs.runner import make_plan
 from colme.lab.runs.store import RunStore
 from tests.support.napping import SLOW

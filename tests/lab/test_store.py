@@ -22,7 +22,7 @@ import pytest
 import colme
 from colme import lab
 from colme.errors import RunError
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.runs import store as store_module
 from colme.lab.runs.runner import carry_out, make_plan
 from colme.lab.runs.store import RunStore

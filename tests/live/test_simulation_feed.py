@@ -154,12 +154,12 @@ def test_small_groups_have_no_color() -> None:
 
 
 def test_a_page_holds_as_many_frames_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from colme.lab import live_views
+    from colme.lab import watched_run
     from colme.live.page import compressed
 
-    monkeypatch.setattr(live_views, "MOST_RECORDED", 8000)
+    monkeypatch.setattr(watched_run, "MOST_RECORDED", 8000)
     feed = SimulationFeed([colme.CLColME()], SCENARIO, frame_steps(200, 60), degree=4)
-    kept = live_views.fitting_messages(feed)
+    kept = watched_run.fitting_messages(feed)
     heads = [unpack(each)[0] for each in kept]
     steps = [head["t"] for head in heads[1:-1]]
     assert len(compressed(kept)) <= 8000 and 2 < len(steps) < 60

@@ -13,7 +13,7 @@ import pytest
 
 import colme
 from colme.errors import ColmeError, NodeError
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.node.config import node_toml as module
 from colme.node.config.node_toml import NodeConfig, method_of
 from colme.node.config.plan import method_table

@@ -12,7 +12,7 @@ import msgspec
 
 from colme.cli import colme
 from colme.cli.fields import SECTIONS, FieldOption, field_docs
-from colme.lab.experiments.experiment import Expected, Head
+from colme.lab.experiment import Expected, Head
 from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS

@@ -192,7 +192,7 @@ def command(
 
         written.append(plots.write_figure(plots.plot_estimates(result), plot))
     if report is not None:
-        from colme.lab.pages.estimate_page import write_estimate_page
+        from colme.lab.estimate_page import write_estimate_page
 
         written.append(write_estimate_page(result, report, command=command_line(context)))
     if not quiet:

@@ -47,7 +47,7 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from colme.lab.experiments.experiment import Experiment, shipped_experiments
+    from colme.lab.experiment import Experiment, shipped_experiments
 
     rows = []
     for path in shipped_experiments():

@@ -16,7 +16,7 @@ class ExperimentArgument(click.ParamType):  # type: ignore[type-arg]
     name = "experiment"
 
     def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from colme.lab.experiments.experiment import shipped_experiments
+        from colme.lab.experiment import shipped_experiments
 
         names = [CompletionItem(path.stem) for path in shipped_experiments() if path.stem.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *names]  # last item wins in bash, so files come first
@@ -77,7 +77,7 @@ results_option: Any = click.option(
 def source_of(experiment: str, results: str) -> Path | str:
     """What to report on: a folder or a file as given; a name stands for what was run last under it."""
     from colme.errors import ExperimentError, one_of
-    from colme.lab.experiments.experiment import shipped_experiments
+    from colme.lab.experiment import shipped_experiments
 
     path = Path(experiment)
     if path.is_dir() or path.suffix == ".toml":
@@ -94,7 +94,7 @@ def source_of(experiment: str, results: str) -> Path | str:
 
 def known_source(experiment: str, results: str) -> Path | str:
     """What to run: as `source_of`, but a name first of all stands for an experiment that comes with colme."""
-    from colme.lab.experiments.experiment import shipped_experiments
+    from colme.lab.experiment import shipped_experiments
 
     shipped = experiment in {path.stem for path in shipped_experiments()}
     return (

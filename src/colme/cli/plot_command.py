@@ -36,10 +36,9 @@ def command(
       colme plot cl_colme mse density --into paper/figures
       colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
     """
-    from colme.lab.figures import draw, save_figures
+    from colme.lab.figures import draw, save_figures, subject_of
     from colme.lab.plots import fit_to_paper, parse_width
     from colme.lab.results import experiment_of, store_of
-    from colme.lab.subject import subject_of
 
     inches = None if width is None else parse_width(width)
     source = source_of(experiment, results)

@@ -34,8 +34,8 @@ def command(
       colme report cl_colme -o page.html --open
     """
     from colme.cli.output import emit
+    from colme.lab.experiment_page import write_report
     from colme.lab.figures import save_figures
-    from colme.lab.pages.experiment_page import write_report
     from colme.lab.results import experiment_of, store_of
 
     source = source_of(experiment, results)

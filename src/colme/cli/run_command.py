@@ -23,7 +23,7 @@ from colme.cli.parameters import (
     parse_seeds,
     results_option,
 )
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
@@ -93,7 +93,7 @@ def command(
 
 def _launch(ranks: int, experiment: str) -> None:
     """Start the ranks with the arguments of this process, and end as they end."""
-    from colme.lab.runs.ranks import command_of, launch
+    from colme.lab.runs.worker import command_of, launch
 
     given = sys.argv[1:]
     place = next(i for i, each in enumerate(given) if each == "--ranks" or each.startswith("--ranks="))
@@ -110,7 +110,7 @@ def _launch(ranks: int, experiment: str) -> None:
 def _team(ranks: int | None) -> AbstractContextManager[Any]:
     if ranks is None:
         return nullcontext(ALONE)
-    from colme.lab.runs.ranks import ranks_team
+    from colme.lab.runs.worker import ranks_team
 
     return ranks_team()
 
@@ -164,7 +164,7 @@ def _announce(plan: RunPlan) -> None:
 
 def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: bool = False) -> None:
     """Print the final errors, and measured beside expected."""
-    from colme.lab.tables import expected_rows, final_rows, with_statistic
+    from colme.lab.rows import expected_rows, final_rows, with_statistic
 
     data = dataset(experiment, store)
     sections: dict[str, list[dict[str, Any]]] = {"methods": final_rows(data)}

@@ -10,9 +10,9 @@ import click
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
-from colme.lab.experiments.planning import Planned
-from colme.lab.live_views import feed_of, fitting_messages, shown_together
+from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
+from colme.lab.watched_run import feed_of, fitting_messages, shown_together
 from colme.live.page import write_page
 from colme.live.simulation import messages_of
 from colme.metrics import spare_metrics

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colme.lab.experiments.experiment import Experiment
+from colme.lab.experiment import Experiment
 from colme.lab.results import ExperimentSource, load, summary, to_csv, to_frame, to_parquet
 from colme.lab.runs.runner import Stopped, run
 
@@ -36,7 +36,7 @@ def report(source: ExperimentSource, *, results: str = "results", output: str | 
     """
     from pathlib import Path
 
-    from colme.lab.pages.experiment_page import write_report
+    from colme.lab.experiment_page import write_report
     from colme.lab.results import experiment_of, store_of
 
     page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)

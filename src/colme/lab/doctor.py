@@ -25,7 +25,7 @@ from msgspec.structs import replace
 import colme
 from colme._core import jit
 from colme.errors import MissingExtra, install_command
-from colme.lab.runs.warm_up import warm_up
+from colme.lab.runs.worker import warm_up
 from colme.lockstep import lockstep
 from colme.method import Method
 from colme.methods import METHODS

@@ -7,6 +7,7 @@ of the figure. Plotting is imported where it is needed, for names of figures are
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
-from colme.lab.subject import Drawing, Subject, initial_graph, run_shown, step_marks
+from colme.lab.experiment import Experiment
+from colme.lab.planning import REFERENCE, Planned
+from colme.lab.results import dataset
+from colme.lab.runs.store import RunStore
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -116,7 +120,7 @@ def scaling(subject: Subject) -> Drawn:
 def parameter(subject: Subject) -> Drawn:
     """Mean squared error against the first swept number."""
     from colme.lab import plots
-    from colme.lab.lines import lines_of
+    from colme.lab.rows import lines_of
 
     data = subject.data
     numeric = [
@@ -263,8 +267,8 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawn:
     from matplotlib.figure import Figure
 
     from colme.lab import plots
-    from colme.lab.lines import NOT_PARAMETERS, describe, lines_of
-    from colme.lab.plots.over_time import shown
+    from colme.lab.plots.lines import shown
+    from colme.lab.rows import NOT_PARAMETERS, describe, lines_of
 
     data, table = shown(subject.data, metric), plots.curves(subject.data, metric)
     parts: list[tuple[list[str], Any]] = [([], data)]
@@ -327,3 +331,65 @@ def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
     from colme.lab import plots
 
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, the numbers behind it, and its caption."""
+
+    name: str
+    figure: Any
+    table: Any
+    caption: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An experiment with its data: what figures are drawn from."""
+
+    experiment: Experiment
+    store: RunStore
+    data: Any
+
+    @property
+    def picked(self) -> Planned:
+        """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
+
+        def rank(each: Planned) -> tuple[bool, bool]:
+            method = each.spec.method
+            return method.label != REFERENCE, method.baseline
+
+        return min(self.experiment.planned, key=rank)
+
+
+def subject_of(experiment: Experiment, store: RunStore) -> Subject:
+    """The experiment with the data of its finished runs."""
+    return Subject(experiment, store, dataset(experiment, store))
+
+
+def run_shown(subject: Subject) -> str:
+    """The run that a picture shows, in words."""
+    from colme.lab.rows import NOT_PARAMETERS, describe
+
+    each = subject.picked
+    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
+    parameters = each.spec.parameters()
+    words = [describe(name, parameters[name]) for name in swept if name in parameters]
+    return f"Shown: {', '.join([each.label, *words, f'seed {each.spec.seed}'])}."
+
+
+def initial_graph(subject: Subject) -> tuple[Any, str]:
+    """The graph on which the run that pictures show starts, and its description."""
+    from colme.lab.plots.spectra import MOST
+
+    spec = subject.picked.spec.with_fewer_agents(MOST)
+    made = spec.first_graph()
+    kind = f"the graph {Path(spec.graph_file).name}" if spec.graph_file else f"a {spec.graph} graph"
+    return made, f"{kind} of {made.n_agents:,} agents and {made.n_edges:,} edges"
+
+
+def step_marks(subject: Subject) -> dict[str, float]:
+    """name -> step b: the fastest step and the limit of stability on the initial graph."""
+    made, _ = initial_graph(subject)
+    found = spectrum_of(made)
+    return {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
 from colme.metrics import METRICS
 from colme.sim import Trace, simulate
 from colme.support.tables import Row

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from colme.errors import ColmeError, RunError, missing_extra
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
 from colme.lab.runs.store import RunStore
 from colme.metrics import METRICS
 from colme.support.files import write_whole

@@ -7,7 +7,7 @@ import time
 from typing import Any, Self
 
 from colme.errors import ColmeError, RunError, one_of, positive, printable, shorten
-from colme.lab.watched_run import N_FRAMES, WatchedRun
+from colme.lab.watched_run import WATCH_FRAMES, WatchedRun
 from colme.live.broadcast import Broadcast
 from colme.live.messages import end, note, pack
 from colme.live.simulation import SimulationFeed
@@ -25,7 +25,7 @@ class WatchSession:
     It can be paused, made faster and restarted with other values; at its end it waits for a restart. A value that is
     refused changes nothing: `control` raises the sentence, and what runs goes on."""
 
-    def __init__(self, run: WatchedRun, broadcast: Broadcast, *, n_frames: int = N_FRAMES) -> None:
+    def __init__(self, run: WatchedRun, broadcast: Broadcast, *, n_frames: int = WATCH_FRAMES) -> None:
         self.run, self.broadcast = run, broadcast
         self._n_frames = n_frames
         self._changed = threading.Condition()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,19 @@ import msgspec
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.graphs import default_degree
-from colme.lab.experiments.experiment import Experiment, find
-from colme.lab.experiments.planning import REFERENCE
-from colme.lab.experiments.sweep import convert_field
+from colme.lab.experiment import Experiment, find
+from colme.lab.planning import REFERENCE, Planned, convert_field
 from colme.lab.results import experiment_of
-from colme.live.simulation import SimulationFeed
+from colme.live.page import compressed
+from colme.live.replay import MOST_PANELS
+from colme.live.simulation import N_FRAMES, SimulationFeed, messages_of
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.scenario import Scenario, check_seed
 from colme.sim.spec import RunSpec, Setup
 from colme.support.tables import parse_word
 
-N_FRAMES = 400
+WATCH_FRAMES = 400
 """Frames of a run: twenty seconds of them."""
 MOST_ASKED = {"n_agents": 200_000, "steps": 10**6}
 """What a viewer may ask for. The command line may ask for more."""
@@ -84,7 +85,7 @@ class WatchedRun:
     def methods(self) -> tuple[Method, ...]:
         return tuple(method for _, method in self.shown)
 
-    def feed(self, n_frames: int = N_FRAMES) -> SimulationFeed:
+    def feed(self, n_frames: int = WATCH_FRAMES) -> SimulationFeed:
         """The run from its first step on; it is refused here if it cannot run."""
         labels = [label for label, _ in self.shown]
         specs = [msgspec.structs.replace(self.spec, method=method) for method in self.methods]
@@ -354,3 +355,29 @@ def _text(value: Any) -> str:
         text = ",".join(map(_text, value))
         return text if len(text) <= MOST_TEXT else _LONG
     return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+MOST_RECORDED = 2_150_000
+"""Bytes of a recording: with the renderer, and in base64, a page stays below 3 MB."""
+
+
+def shown_together(planned: Sequence[Planned]) -> list[Planned]:
+    """The runs of one view: those of the first seed on the first scenario and graph, at most four methods."""
+    first = planned[0].spec.but("method")
+    return [each for each in planned if each.spec.but("method") == first][:MOST_PANELS]
+
+
+def feed_of(planned: Sequence[Planned], *, frames: int | None = None, title: str = "") -> SimulationFeed:
+    """A feed of runs that have the same samples (`shown_together`)."""
+    labels = [each.label for each in planned]
+    if len(set(labels)) < len(labels):
+        labels = [repr(each.spec.method) for each in planned]
+    return SimulationFeed([each.spec for each in planned], frames or N_FRAMES, title=title, labels=labels)
+
+
+def fitting_messages(feed: SimulationFeed) -> list[bytes]:
+    """The recording of a run, with as many frames as a page of 3 MB can hold."""
+    start, *frames, last = messages_of(feed)
+    while len(compressed([start, *frames, last])) > MOST_RECORDED and len(frames) > 2:
+        frames = [*frames[:-1:2], frames[-1]]
+    return [start, *frames, last]

@@ -4,17 +4,32 @@ Most take an xarray.Dataset over (method, parameters..., seed, t), such as `simu
 touches pyplot or the user's rcParams. In a notebook, show a figure with `plot_over_time(data).figure`.
 """
 
-from colme.lab.plots import _extras as _extras  # first: it says what is missing
+from colme.errors import missing_extra
+
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+    import pandas as _pandas  # noqa: F401
+    import xarray as _xarray  # noqa: F401
+except ImportError as _error:
+    raise missing_extra(_error.name or "matplotlib", "lab", "plotting") from None
+
 from colme.lab.plots._style import STYLE
 from colme.lab.plots.census import PARTS, ExplainedCensus, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.fleet import fleet_table, plot_fleet
 from colme.lab.plots.graph import Separation, plot_graph, separation
-from colme.lab.plots.output import PICTURES, as_svg, csv_of, save, write_figure
-from colme.lab.plots.over_time import OVER_TIME, curves, plot_over_time
-from colme.lab.plots.paper import fit_to_paper, parse_width
-from colme.lab.plots.parameters import parameter_table, plot_parameter
+from colme.lab.plots.lines import (
+    OVER_TIME,
+    curves,
+    parameter_table,
+    plot_over_time,
+    plot_parameter,
+    plot_scaling,
+    plot_time,
+    scaling_table,
+)
+from colme.lab.plots.output import PICTURES, as_svg, csv_of, fit_to_paper, parse_width, save, write_figure
 from colme.lab.plots.spectra import (
     averaging_table,
     plot_averaging,
@@ -23,8 +38,7 @@ from colme.lab.plots.spectra import (
     spectrum_table,
     stability_table,
 )  # fmt: skip
-from colme.lab.plots.times import plot_scaling, plot_time, scaling_table
-from colme.lab.tables import time_table
+from colme.lab.rows import time_table
 
 __all__ = [
     "OVER_TIME", "PARTS", "PICTURES", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",

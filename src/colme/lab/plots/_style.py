@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from colorsys import hls_to_rgb, rgb_to_hls
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from colme.lab.experiments.planning import BENCHMARKS
+from colme.lab.planning import BENCHMARKS
 from colme.methods import METHODS
 
 STYLE = Path(__file__).with_name("colme.mplstyle")
@@ -76,17 +75,6 @@ def shade(color: str, toward_white: float) -> str:
     share, end = abs(toward_white), float(toward_white > 0)
     red, green, blue = ((1 - share) * part + share * end for part in to_rgb(color))
     return to_hex((red, green, blue))
-
-
-def ink(color: str) -> str:
-    """The color, dark enough for small letters on white (contrast 4.5, as WCAG asks)."""
-    hue, lightness, saturation = rgb_to_hls(*to_rgb(color))
-    for darker in range(20):
-        parts = hls_to_rgb(hue, lightness * (1 - 0.05 * darker), saturation)
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        if 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) >= 4.5:
-            return to_hex(parts)
-    return BLACK
 
 
 TITLE, NAME = 64, 26

@@ -11,8 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 
 from colme.errors import ColmeError, shorten, whole
-from colme.lab.lines import number
 from colme.lab.plots._style import canvas, step_axis
+from colme.lab.rows import number
 from colme.methods import Method
 from colme.scenario import Scenario
 from colme.sim.run import Run

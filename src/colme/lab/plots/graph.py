@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError, missing_extra, one_of, whole
 from colme.graphs import Graph
-from colme.lab.lines import number
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
+from colme.lab.rows import number
 from colme.methods import Method
 from colme.scenario import Scenario
 from colme.sim.run import Run

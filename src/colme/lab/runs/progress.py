@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from colme.errors import printable
-from colme.lab.experiments.planning import Planned
+from colme.lab.planning import Planned
 from colme.lab.runs.store import RunStore
 
 LOOK_EVERY = 0.25

@@ -20,12 +20,12 @@ from typing import Any
 
 from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import Planned
+from colme.lab.experiment import Experiment
+from colme.lab.planning import Planned
 from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
-from colme.lab.runs.perform import RunOutcome, Task, attend, perform
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
+from colme.lab.runs.worker import RunOutcome, Task, attend, perform
 from colme.sim.graph_files import is_graph_file
 from colme.sim.run import check_team
 from colme.sim.simulation import available_cores
@@ -158,8 +158,9 @@ def carry_out(
     jobs = available_cores() if jobs is None else whole(jobs, "jobs", "jobs=2", RunError, high=1024)
     positive(checkpoint_every, "checkpoint_every", "checkpoint_every=30", RunError)
     parquet()
-    if team.size > 1:
-        _check_ranks(plan, team)
+    if team.size > 1:  # refuse, before any work, what ranks cannot share
+        for each in plan.missing:
+            check_team([each.spec], team)
     store = plan.store
     if not plan.missing:
         if store.folder.exists():
@@ -193,12 +194,6 @@ def carry_out(
         raise Stopped
     store.tidy()
     _report_failures(outcomes, plan)
-
-
-def _check_ranks(plan: RunPlan, team: Team) -> None:
-    """Refuse, before any work, what ranks cannot share."""
-    for each in plan.missing:
-        check_team([each.spec], team)
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:

@@ -17,13 +17,16 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import colme
 from colme.errors import RunError, missing_extra
 from colme.sim.run import Interrupted
 from colme.support.files import flush, write_text
@@ -34,6 +37,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+PACKAGES = ("numpy", "numba", "llvmlite", "msgspec", "pyarrow", "xarray", "joblib", "matplotlib", "scipy")
+"""The packages that numbers depend on."""
 FORMAT = "colme run 1"
 ASK_EVERY = 0.1
 """Seconds between two attempts to claim a run that another process has."""
@@ -193,3 +198,14 @@ def parquet() -> Any:
     except ImportError:
         raise missing_extra("pyarrow", "lab", "storing runs") from None
     return pyarrow.parquet
+
+
+def versions() -> dict[str, str]:
+    """The versions of colme, Python and the packages that numbers depend on; no host name, no user, no paths."""
+    found = {"colme": colme.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found | {"system": platform.system(), "machine": platform.machine()}

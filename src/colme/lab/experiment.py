@@ -32,8 +32,7 @@ import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
-from colme.lab.experiments.planning import Planned, cases_of, plan_method, seeds_of
-from colme.lab.experiments.sweep import convert_fields, located
+from colme.lab.planning import Planned, cases_of, convert_fields, located, plan_method, seeds_of
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
@@ -162,10 +161,6 @@ class Experiment:
         folder   the folder to which paths in the table are relative"""
         table = _plain(table)
         top = ("scenario", "cases", "methods", *Setup.__struct_fields__, *Head.__struct_fields__)
-        if "published" in table:
-            raise ExperimentError(
-                "published is an unknown key: numbers to compare with are expected. Write [[expected]]."
-            )
         for key in table:
             one_of(key, top, "key", ExperimentError)
         for key in ("scenario", "methods"):
@@ -327,7 +322,7 @@ def find(path: str | Path) -> Path:
 
 def shipped_experiments() -> list[Path]:
     """The files of the experiments that come with colme: in the checkout, else in the installation."""
-    for folder in (Path(__file__).resolve().parents[4], Path(sysconfig.get_path("data")) / "share" / "colme"):
+    for folder in (Path(__file__).resolve().parents[3], Path(sysconfig.get_path("data")) / "share" / "colme"):
         if found := sorted((folder / "experiments").glob("*.toml")):
             return found
     return []

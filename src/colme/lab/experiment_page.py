@@ -11,22 +11,22 @@ import json
 import math
 import shlex
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from colme.lab.experiments.experiment import Experiment
-from colme.lab.experiments.planning import BENCHMARKS, REFERENCE
-from colme.lab.figures import draw
-from colme.lab.live_views import feed_of, fitting_messages
-from colme.lab.provenance import bibliography, versions
+import colme
+from colme.lab.experiment import Experiment
+from colme.lab.figures import Drawing, Subject, draw, run_shown, subject_of
+from colme.lab.planning import BENCHMARKS, REFERENCE
+from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
-from colme.lab.runs.store import RunStore, toml_of
-from colme.lab.subject import Drawing, Subject, run_shown, subject_of
-from colme.lab.tables import case_rows, expected_rows, final_rows, time_table, with_statistic
+from colme.lab.runs.store import RunStore, toml_of, versions
+from colme.lab.watched_run import feed_of, fitting_messages
 from colme.live.page import page
+from colme.methods import Method
 from colme.metrics import METRICS
 from colme.support.files import write_text
 from colme.support.tables import Row, page_table, text_of
@@ -39,6 +39,12 @@ MOST_COMPARED = 6
 """Methods that a headline names, at most."""
 HELPS = 1.005
 """A smaller ratio of errors, which would be printed as 1.00 times, is no gain."""
+SOFTWARE = """@software{{colme,
+  title   = {{colme: collaborative mean estimation}},
+  author  = {{{{The colme developers}}}},
+  version = {{{version}}},
+  year    = {{2026}},
+}}"""
 
 
 def write_report(
@@ -72,7 +78,7 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
     parts += _sections(subject)
     parts += _making_of(subject)
-    template = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
+    template = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(title=escape(experiment.title), body="\n".join(parts))
 
 
@@ -182,7 +188,7 @@ def _figure(each: Drawing, number: int) -> str:
     from colme.lab import plots
 
     svg = plots.as_svg(each.figure, f"{each.name}: {each.caption}")
-    rows = plots.csv_of(each.table).encode()
+    rows = plots.csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()
@@ -279,3 +285,9 @@ def table_html(rows: Sequence[Row], caption: str = "", words: tuple[str, ...] = 
     return note + page_table(
         rows, words, names=NAMES, meanings={name: metric.words for name, metric in METRICS.items()}
     )
+
+
+def bibliography(methods: Iterable[Method]) -> str:
+    """BibTeX of the software and of the papers whose methods were used."""
+    used = dict.fromkeys(citation for method in methods for citation in method.citations)
+    return "\n\n".join([SOFTWARE.format(version=colme.__version__), *used])

@@ -5,23 +5,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
+
+from colme._core.jit import LANES
 from colme._core.team import ALONE, Team
+from colme.confidence import BURN_IN
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
-from colme.lab.provenance import versions
-from colme.lab.runs.store import RunStore, parquet
-from colme.lab.runs.warm_up import warm_up
+from colme.lab.runs.store import RunStore, parquet, versions
+from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
+from colme.scenario import Scenario
+from colme.sim.ranks import RankTeam, mpi
 from colme.sim.run import Interrupted, Progress, Run
+from colme.sim.sampling import Sampler
 from colme.sim.spec import RunSpec
 
 BEAT = 0.25
@@ -76,7 +85,7 @@ def attend(parent: int) -> None:
 def perform(task: Task, team: Any = ALONE) -> RunOutcome:
     """Do one run, unless it is complete by now. Never raises: an error becomes the outcome.
 
-    team    ranks that share the run, of which this is the first (`colme.lab.runs.ranks`)"""
+    team    ranks that share the run, of which this is the first (`colme.lab.runs.worker`)"""
     with _busy if task.parent is not None else contextlib.nullcontext():
         try:
             return _perform(task, team)
@@ -86,21 +95,15 @@ def perform(task: Task, team: Any = ALONE) -> RunOutcome:
             return RunOutcome(task.name, "failed", str(error))
         except MemoryError as error:
             if team.size > 1:
-                _abort(team, error)
+                abort(team, error)
             reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
             return RunOutcome(task.name, "failed", reason)
         except Exception as error:  # a user's own method may raise anything; the other runs must go on
             if team.size > 1:
-                _abort(team, error)
+                abort(team, error)
             place = traceback.extract_tb(error.__traceback__)[-1]
             words = " ".join(f"{type(error).__name__}: {error}".split())
             return RunOutcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
-
-
-def _abort(team: Any, error: BaseException) -> None:
-    from colme.lab.runs.ranks import abort  # it imports this module
-
-    abort(team, error)
 
 
 def _perform(task: Task, team: Any) -> RunOutcome:
@@ -114,8 +117,6 @@ def _perform(task: Task, team: Any) -> RunOutcome:
             if task.anew:
                 checkpoint.unlink(missing_ok=True)
             if team.size > 1:
-                from colme.lab.runs.ranks import hand_out  # it imports this module
-
                 hand_out(team, task, checkpoint)
             head, trace = run_spec(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
@@ -199,3 +200,92 @@ def decode_spec(configuration: dict[str, Any], modules: tuple[str, ...], graph_f
     if spec.plain()["graph"] != configuration["graph"]:
         raise RunError(f"the graph file {Path(graph_file).name} was changed while its runs were waiting. Run again.")
     return spec
+
+
+@contextlib.contextmanager
+def ranks_team() -> Iterator[RankTeam | None]:
+    """The team of all ranks for the first one, which leads; None for the others, once all work is done."""
+    team = RankTeam(mpi().COMM_WORLD)
+    if team.rank > 0:
+        follow(team)
+        yield None
+        return
+    try:
+        yield team
+    finally:
+        team.comm.bcast(None)
+
+
+def follow(team: RankTeam) -> None:
+    """Share the runs that the leader hands out, until it says that there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader stops the run
+    while (message := team.comm.bcast(None)) is not None:
+        task, checkpoint = message
+        try:
+            run_spec(task, Path(checkpoint), None, threading.Event(), team)
+        except (ColmeError, Interrupted):
+            continue  # the leader has it, too, and says so
+        except Exception as error:
+            abort(team, error)
+
+
+def hand_out(team: RankTeam, task: Task, checkpoint: Path) -> None:
+    """Tell the followers which run comes next."""
+    team.comm.bcast((task, str(checkpoint)))
+
+
+def abort(team: RankTeam, error: BaseException) -> NoReturn:
+    """End all ranks, after an error that only one of them has."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    words = "there is not enough memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+    sys.stderr.write(f"Error: rank {team.rank}: {words} ({Path(place.filename).name}, line {place.lineno}). "
+                     "Run the same command to continue from the last checkpoint.\n")  # fmt: skip
+    sys.stderr.flush()
+    team.comm.Abort(1)
+    raise SystemExit(1)
+
+
+def launch(ranks: int, arguments: Sequence[str]) -> int:
+    """Start colme with these arguments in so many ranks on this machine; returns the exit code."""
+    mpi_folder = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=f"{mpi_folder}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise RunError("there is no mpiexec: ranks need an MPI. Try: pip install mpich, or load your cluster's module.")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # mpiexec gets it too, and tells the ranks
+    try:
+        return subprocess.run([found, "-n", str(ranks), sys.executable, "-m", "colme", *arguments]).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def command_of(arguments: Sequence[Any]) -> str:
+    """A command as it is typed."""
+    import shlex
+
+    return shlex.join(["colme", *map(str, arguments)])
+
+
+FEW = 256
+"""Number of agents in the warm-up."""
+STEPS = 12
+
+
+@functools.lru_cache(maxsize=1024)
+def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> None:
+    """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
+    change_at = max(BURN_IN) if method.needs_moments else STEPS // 2
+    n_steps = change_at + STEPS // 2
+    spec = RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)
+    run = Run([spec])
+    # In small parts, step by step: then a change of the means lasts.
+    run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, LANES)
+    for t in range(1, n_steps + 1):
+        run.step(t)
+        if t == change_at:
+            # So far no edge may have been cut. Moving half of the means far away makes sure that some are.
+            run.world.mean[::2] += 1e9 * (1.0 + np.nanmax(np.abs(run.world.mean), initial=0.0))
+            if run.world.moments is not None:  # and noisier
+                run.world.moments.second[::2] *= 1e18
+                run.world.moments.fourth[::2] *= 1e36
+    edges = run.states[0].edges
+    edges.groups(edges.graph())

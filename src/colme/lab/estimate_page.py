@@ -26,7 +26,7 @@ from colme.data.report.sentences import (
     number_format,
     sentences,
 )
-from colme.lab.provenance import versions
+from colme.lab.runs.store import versions
 from colme.support.files import write_text
 from colme.support.tables import safe_name
 
@@ -69,7 +69,7 @@ def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
         *(["<h2>Do it again</h2>", f"<pre>{escape(command)}</pre>"] if command else []),
         f"<footer>Made with colme {escape(versions()['colme'])}.</footer>",
     ]
-    page = string.Template(resources.files("colme.lab.pages").joinpath("report.html").read_text(encoding="utf-8"))
+    page = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(title=escape(str(title)), body="\n".join(parts))
 
 
@@ -124,7 +124,7 @@ def _agents(result: Result) -> list[str]:
     rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
-    fragment = string.Template(resources.files("colme.lab.pages").joinpath("agents.html").read_text(encoding="utf-8"))
+    fragment = string.Template(resources.files("colme.lab").joinpath("agents.html").read_text(encoding="utf-8"))
     return [*parts, fragment.substitute(table=table)]
 
 

@@ -1,1 +1,0 @@
-"""Experiment files: reading, checking, and planning their runs."""

@@ -1,1 +1,0 @@
-"""HTML pages: one about an experiment, one about the estimates of a table."""

@@ -1,0 +1,410 @@
+"""Figures over time, one per metric: a row of `OVER_TIME` says what its axes look like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from numpy.typing import NDArray
+
+from colme.errors import ColmeError, one_of, shorten, whole
+from colme.lab.planning import BENCHMARKS
+from colme.lab.plots._style import GREY, Look, canvas, legend, looks, plain, step_axis, title_of, vertical_marks, wrap
+from colme.lab.rows import NOT_PARAMETERS, check, is_broadcast, lines_of, quartiles, reference_of, time_table
+from colme.metrics import METRICS
+
+RELATIVE = "relative_mse"
+POINTS = 400
+"""Points per line: as many as a figure can show, in small files."""
+SHARED = {"mse": {"local": "local_mse", "oracle": "oracle_mse"}, "error_rate": {"local": "local_error_rate"}}
+"""Metrics that replace the methods `local` and `oracle` where these were not run."""
+
+
+class OverTime(NamedTuple):
+    """How a metric is drawn over time."""
+
+    words: str
+    """The label of the y axis; {tolerance} stands for the tolerance of the runs."""
+    y_axis: Callable[[Axes, pd.DataFrame], None]
+    log: bool = True
+    """Whether the axis of steps is logarithmic."""
+    references: bool = False
+    """Whether local and oracle are drawn even where they were not run."""
+
+
+def _log_axis(ax: Axes, table: pd.DataFrame) -> None:
+    ax.set_yscale("log")
+
+
+def _ratio_axis(ax: Axes, table: pd.DataFrame) -> None:
+    ax.set_yscale("log")
+    ax.axhline(1.0, color=GREY, linewidth=0.8, zorder=1)
+
+
+def _weight_axis(ax: Axes, table: pd.DataFrame) -> None:
+    ax.set_ylim(-0.03, 1.03)
+
+
+def _percent_axis(ax: Axes, table: pd.DataFrame) -> None:
+    """Shares from 0 to 100 %, up to the step after which there is nothing to see."""
+    last = np.fmin(1.2 * table["t"][table["median"] > 0.002].max(), table["t"].max())
+    ax.set_xlim(0, last if last > 0 else 1)
+    ax.set_ylim(0, 1.03)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+
+
+def _share_axis(ax: Axes, table: pd.DataFrame) -> None:
+    """A logarithmic axis for shares that has room for zero at the bottom: linear below the smallest share."""
+    values = table["median"].to_numpy()
+    positive = values[values > 0]
+    smallest = 10.0 ** np.floor(np.log10(positive.min())) if len(positive) else 0.1
+    if (values == 0).any():
+        ax.set_yscale("symlog", linthresh=smallest, linscale=0.45)
+        ax.axhspan(0, smallest, color="#F4F4F4", linewidth=0, zorder=0)
+        ax.set_ylim(0, 1.3)
+        decades = np.arange(np.log10(smallest), 0.5)
+        ax.set_yticks([0, *10.0**decades], ["0", *(f"$10^{{{decade:.0f}}}$" if decade else "1" for decade in decades)])
+        ax.yaxis.set_minor_locator(NullLocator())
+    else:
+        ax.set_yscale("log")
+        ax.set_ylim(smallest, 1.3)
+
+
+OVER_TIME = {
+    "mse": OverTime("mean squared error", _log_axis, references=True),
+    RELATIVE: OverTime("MSE / MSE of the local means", _ratio_axis),
+    "trust": OverTime("weight of the collaborative estimate", _weight_axis),
+    "error_rate": OverTime("share of agents with error > {tolerance}", _share_axis, log=False, references=True),
+    "wrong_edges": OverTime("remaining edges between classes", _percent_axis, log=False),
+}
+
+
+def plot_over_time(data: xarray.Dataset, metric: str = "mse", ax: Axes | None = None) -> Axes:
+    """A metric over time, median and quartiles over the seeds.
+
+    data    an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    metric  "mse" (default), "relative_mse" (relative to that of the local means), "error_rate" (share of agents beyond
+            the tolerance), "wrong_edges" (share of the edges between classes that remain) or "trust" (weight of the
+            collaborative estimate, of methods with a guard)
+    ax      the axes to draw on (default: new ones)
+
+    >>> import colme
+    >>> from colme import lab
+    >>> scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
+    >>> data = colme.simulate([colme.CLColME(), colme.Local()], scenario, steps=50, seeds=[0, 1]).to_xarray()
+    >>> lab.plots.plot_over_time(data).get_ylabel()
+    'mean squared error'
+    >>> lab.plots.plot_over_time(data, "error_rate").get_ylabel()
+    'share of agents with error > 0.1'
+
+    See also: plot_parameter, plot_graph, save, summary
+    """
+    one_of(metric, OVER_TIME, "metric over time")
+    kind, table = OVER_TIME[metric], curves(data, metric)
+    with canvas(ax) as ax:
+        step_axis(ax, table["t"].min(), table["t"].max(), log=kind.log)
+        kind.y_axis(ax, table)
+        ax.set_ylabel(kind.words.format(tolerance=_tolerance(data)))
+        draw_lines(ax, table)
+        title_of(ax, data)
+    return ax
+
+
+def curves(data: xarray.Dataset, metric: str, *, points: int = POINTS) -> pd.DataFrame:
+    """Quartiles over the seeds: one row per line and step, with columns line, method, t, low, median, high.
+
+    A line is a method, with the values of its parameters where they vary and make a difference. At most about `points`
+    steps per line are kept, evenly on the axis of steps; nothing is averaged over time."""
+    whole(points, "points", "points=400", low=2)
+    kind = OVER_TIME.get(metric)
+    data = shown(data, metric)
+    found = lines_of(check(data, metric, "t"))
+    for name, shared in SHARED.get(metric, {}).items() if kind is not None and kind.references else ():
+        if name not in data["method"].values and shared in data and data[shared].notnull().any():
+            found += reference_of(data[shared], name)
+    tables = []
+    for line in found:
+        low, median, high = quartiles(line.values)
+        t = line.values["t"].values
+        kept = _thin(t, ~np.isnan(median), points, log=kind is None or kind.log)
+        columns = {"t": t[kept], "low": low[kept], "median": median[kept], "high": high[kept]}
+        tables.append(pd.DataFrame({"line": line.label, "method": line.method} | columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
+    """The dataset with this metric, of the methods that have it: local means relative to themselves, the edges of
+    baselines and the trust of methods without a guard are nothing to see."""
+    check(data, "mse" if metric == RELATIVE else metric, "t")
+    methods = list(data["method"].values)
+    kept = methods
+    if metric == RELATIVE:
+        data = data.assign({RELATIVE: data["mse"] / data["local_mse"]})
+        kept = [name for name in methods if name != "local"]
+    elif metric == "wrong_edges":
+        kept = [name for name in methods if name not in BENCHMARKS]
+    elif metric == "trust":
+        guarded = data["trust"].notnull().any([dim for dim in data["trust"].dims if dim != "method"])
+        kept = [name for name, has in zip(methods, guarded.values, strict=True) if has]
+    return data.sel({"method": kept or methods})
+
+
+def _thin(t: NDArray[Any], there: NDArray[np.bool_], points: int, *, log: bool) -> NDArray[np.int64]:
+    """Places of at most `points` of the steps that are there, the first and last among them."""
+    places = np.flatnonzero(there)
+    if len(places) <= points:
+        return places
+    scale = np.log(t[places]) if log and t[places[0]] > 0 else t[places].astype(float)
+    nearest = np.searchsorted(scale, np.linspace(scale[0], scale[-1], points) - 1e-12)
+    return places[np.unique(np.minimum(nearest, len(places) - 1))]
+
+
+def draw_lines(ax: Axes, table: pd.DataFrame) -> None:
+    """Median lines in quartile bands; equal lines are drawn once, under all their names."""
+    merged: list[tuple[list[str], Look, pd.DataFrame]] = []
+    groups = [(str(name), rows) for name, rows in table.groupby("line", sort=False)]
+    # looks are given before equal lines are merged: a line keeps its own in all figures of an experiment
+    for (name, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
+        numbers = rows[["t", "low", "median", "high"]].reset_index(drop=True)
+        same = next((other for other in merged if other[2].equals(numbers)), None)
+        if same is None:
+            merged.append(([name], look, numbers))
+        else:
+            same[0].append(name)
+    for names, look, rows in merged:
+        t, low, median, high = (rows[column].to_numpy() for column in ("t", "low", "median", "high"))
+        draw_line(ax, look, t, median, low, high, join(names))
+    legend(ax)
+
+
+def draw_line(
+    ax: Axes, look: Look, x: Any, median: Any, low: Any, high: Any, name: str, marker: str | None = None
+) -> None:
+    """One median line in its band, which ends where the median is zero: there it would show single agents only."""
+    ax.fill_between(x, low, high, where=np.asarray(median) > 0, color=look.color, alpha=0.16, linewidth=0)
+    marker = "o" if len(x) == 1 else marker  # a line of one point is nothing to see
+    ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=look.width, marker=marker, label=name)
+
+
+def join(names: list[str]) -> str:
+    """a, b and c; a common ending after the method is written once."""
+    heads, tails = zip(*(name.partition(", ")[::2] for name in names), strict=True)
+    if len(names) > 1 and len(set(tails)) == 1 and tails[0]:
+        return f"{join(list(heads))}, {tails[0]}"
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def _tolerance(data: xarray.Dataset) -> str:
+    """What `simulate` wrote into the attributes, if it is there."""
+    try:
+        if "tolerance" in data.attrs:
+            return f"{float(data.attrs['tolerance']):g}"
+        return f"{float(json.loads(data.attrs['configuration'])['tolerance']):g}"
+    except (KeyError, TypeError, ValueError):
+        return "the tolerance"
+
+
+def parameter_table(
+    data: xarray.Dataset, parameter: str, metric: str = "mse", at: Sequence[int] | None = None
+) -> pd.DataFrame:
+    """The metric at the last recorded steps that are not after those asked for (default: the last of all).
+
+    Columns line, method, t, value (of the parameter; missing for a method that does not have it), low, median, high."""
+    array = check(data, metric, "t")
+    one_of(parameter, [str(dim) for dim in array.dims if dim not in NOT_PARAMETERS], "parameter")
+    steps = array["t"].values
+    asked = [int(steps[-1])] if at is None else list(at)
+    if not asked or min(asked) < steps[0]:
+        raise ColmeError(
+            f"at={shorten(at)}: steps must not be before the first recorded, {steps[0]}. Try at=[{steps[-1]}]."
+        )
+    found = lines_of(array, keep=parameter)
+    for name, shared in SHARED.get(metric, {}).items() if len(asked) == 1 else ():  # at several steps they would crowd
+        if name not in data["method"].values and shared in data and data[shared].notnull().any():
+            found += reference_of(data[shared], name, keep=parameter)
+    rows: list[tuple[Any, ...]] = []
+    for line in found:
+        constant = line.values.sizes[parameter] > 1 and is_broadcast(line.values, parameter)
+        for step in asked:
+            moment = line.values.isel(t=int(np.searchsorted(steps, step, side="right")) - 1)
+            tried = moment[parameter].values
+            for k, found_quartiles in enumerate(quartiles(moment).T):
+                if not np.isnan(found_quartiles[0]) and (k == 0 or not constant):
+                    value = None if constant else tried[k]
+                    rows.append((line.label, line.method, int(moment["t"]), value, *found_quartiles))
+    if not rows:
+        raise ColmeError(f"{metric} is NaN at steps {asked}: there is nothing to draw. Choose other steps.")
+    return pd.DataFrame(rows, columns=["line", "method", "t", "value", "low", "median", "high"])
+
+
+def plot_parameter(
+    data: xarray.Dataset,
+    parameter: str,
+    metric: str = "mse",
+    at: Sequence[int] | None = None,
+    *,
+    marks: Mapping[str, float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A metric at given steps against a parameter; `marks` are vertical lines named in the legend. Methods without the
+    parameter are horizontal lines.
+
+    data       an xarray.Dataset: what `lab.run` or `to_xarray` returns
+    parameter  the name of a dimension
+    metric     the name of a metric
+    at         steps (default: the last one)
+    marks      name -> value of the parameter
+    ax         the axes to draw on (default: new ones)
+
+    >>> import tempfile
+    >>> from colme import lab
+    >>> table = {
+    ...     "seeds": 2, "steps": 50, "record": "log", "scenario": {"n_agents": 50, "means": [0.0, 1.0]},
+    ...     "methods": [{"method": "cl-colme", "delta": [0.01, 0.1]}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = lab.run(table, results=folder, jobs=1)
+    >>> lab.plots.plot_parameter(data, "delta").get_xlabel()
+    'delta'
+
+    See also: plot_over_time, run
+    """
+    table = parameter_table(data, parameter, metric, at)
+    tried = data[parameter].values
+    numeric = tried.dtype.kind in "iuf"
+    with canvas(ax) as ax:
+        x_of = {value: value if numeric else place for place, value in enumerate(tried)}
+        ends = (tried.min(), tried.max()) if numeric else (-0.3, len(tried) - 0.7)
+        several = table["t"].nunique() > 1
+        groups = [(line, t, rows) for (line, t), rows in table.groupby(["line", "t"], sort=False)]
+        for (line, t, rows), look in zip(groups, looks([rows["method"].iloc[0] for *_, rows in groups]), strict=True):
+            low, median, high = (rows[column].to_numpy() for column in ("low", "median", "high"))
+            name = f"{line}, t = {plain(t)}" if several else str(line)
+            if rows["value"].isna().all():
+                x: Any = np.array(ends)
+                median = np.repeat(median, 2)
+                ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
+            else:
+                x = np.array([x_of[value] for value in rows["value"]])
+                marker = None if rows["method"].iloc[0] in BENCHMARKS else "o"
+                draw_line(ax, look, x, median, low, high, name, marker=marker)
+        _scales(ax, table, tried if numeric else None, ends)
+        if not numeric:
+            ax.set_xticks(range(len(tried)), [str(value) for value in tried])
+        vertical_marks(ax, marks or {})
+        ax.set_xlabel(parameter.replace("_", " "))
+        ax.set_ylabel(
+            (METRICS[metric].axis if metric in METRICS else metric)
+            + ("" if several else f" at t = {plain(table['t'].iloc[0])}")
+        )
+        legend(ax)
+        title_of(ax, data)
+    return ax
+
+
+def _scales(ax: Axes, table: pd.DataFrame, tried: Any, ends: tuple[float, float]) -> None:
+    """Logarithmic where the numbers span more than a factor of ten."""
+    if tried is not None and tried.min() > 0 and tried.max() > 12 * tried.min():
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(plain)
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_xlim(ends[0] / 1.1, ends[1] * 1.1)
+    elif tried is not None:
+        air = 0.03 * (ends[1] - ends[0]) or 0.5
+        ax.set_xlim(ends[0] - air, ends[1] + air)
+    if table["median"].min() > 0 and table["median"].max() > 10 * table["median"].min():
+        ax.set_yscale("log")
+    elif table["low"].min() >= 0:
+        ax.set_ylim(bottom=0)
+
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
+    """CPU time per run as bars, quartiles over the seeds as whiskers, and the ratio to the first line of CL-colME."""
+    check(data, "cpu_seconds")
+    table = time_table(data)
+    unit, name = (1e3, "milliseconds") if table["median"].max() < 0.5 else (1.0, "seconds")
+    with canvas(ax, size=(5.2, 0.75 + 0.3 * len(table))) as ax:
+        place = np.arange(len(table))
+        low, median, high = (unit * table[column].to_numpy() for column in ("low", "median", "high"))
+        methods = list(dict.fromkeys(table["method"]))
+        colors = dict(zip(methods, (look.color for look in looks(methods)), strict=True))
+        ax.barh(place, median, height=0.62, color=[colors[method] for method in table["method"]], alpha=0.85)
+        ax.errorbar(median, place, xerr=[median - low, high - median], fmt="none", ecolor="#222222", elinewidth=0.9,
+                    capsize=2.2)  # fmt: skip
+        for y, end, ratio in zip(place, high, table["ratio"], strict=True):
+            words = "" if np.isnan(ratio) else relative(ratio)
+            ax.annotate(words, (end, y), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        ax.set_yticks(place, [wrap(line) for line in table["line"]], parse_math=False)
+        ax.invert_yaxis()
+        ax.tick_params(axis="y", length=0)
+        ax.grid(False, axis="y")
+        ax.spines["left"].set_visible(False)
+        ax.set_xlim(0, 1.13 * high.max())
+        meaning = f"\n({TIMES}: relative to {table.attrs['reference']})" if table["ratio"].notna().any() else ""
+        ax.set_xlabel(f"CPU {name} per run{meaning}")
+        title_of(ax, data)
+    return ax
+
+
+def relative(ratio: float) -> str:
+    """1.23 followed by a multiplication sign."""
+    return f"{ratio:.2f}{TIMES}" if ratio < 9.995 else f"{ratio:.3g}{TIMES}"
+
+
+def scaling_table(data: xarray.Dataset) -> pd.DataFrame:
+    """CPU nanoseconds per agent and step against n_agents: columns line, method, n_agents, low, median, high."""
+    seconds = check(data, "cpu_seconds", "n_agents")
+    recorded = [name for name in METRICS if name in data and "t" in data[name].dims]
+    if not recorded:
+        raise ColmeError(
+            f"data has {', '.join(map(str, data.data_vars))}: some metric over t is needed to know the number of "
+            "steps. Keep mse."
+        )
+    present = data[recorded[0]].notnull()
+    for name in recorded[1:]:
+        present = present | data[name].notnull()
+    last = data["t"].where(present).max("t")
+    cost = (1e9 * seconds / (data["n_agents"] * last)).transpose(*seconds.dims)
+    rows = []
+    for line in lines_of(cost, keep="n_agents"):
+        for agents, *values in zip(line.values["n_agents"].values, *quartiles(line.values), strict=True):
+            if not np.isnan(values[0]):
+                rows.append((line.label, line.method, agents, *values))
+    return pd.DataFrame(rows, columns=["line", "method", "n_agents", "low", "median", "high"])
+
+
+def plot_scaling(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
+    """Nanoseconds per agent and step against the number of agents: flat where cost is proportional to size."""
+    table = scaling_table(data)
+    with canvas(ax) as ax:
+        ax.set_xscale("log")
+        groups = [(str(line), rows) for line, rows in table.groupby("line", sort=False)]
+        for (line, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
+            x, low, median, high = (rows[column].to_numpy() for column in ("n_agents", "low", "median", "high"))
+            draw_line(ax, look, x, median, low, high, line, marker="o")
+        sizes = np.unique(table["n_agents"])
+        if len(sizes) <= 6:
+            ax.set_xticks(sizes)
+            ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(plain)
+        ax.set_xlabel("agents")
+        ax.set_ylabel("CPU nanoseconds per agent and step")
+        if table["median"].max() > 10 * table["median"].min():
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.yaxis.set_major_formatter(plain)
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            ax.set_ylim(0, 1.1 * table["high"].max())
+        legend(ax)
+        title_of(ax, data)
+    return ax
