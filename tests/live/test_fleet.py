@@ -15,12 +15,21 @@ from numpy.typing import NDArray
 
 import colme
 from colme.graphs import complete_graph
-from colme.live.fleet.feed import MOST_AGENTS, MOST_EDGES, MOST_HEARSAY, MOST_ROWS, FleetFeed
-from colme.live.fleet.statements import LONGEST_KEY, Answer, Statement
-from colme.live.groups import GroupNumbers
-from colme.live.messages import LONGEST_NAME, unpack
+from colme.live.fleet_feed import (
+    LONGEST_KEY,
+    MOST_AGENTS,
+    MOST_EDGES,
+    MOST_HEARSAY,
+    MOST_ROWS,
+    Answer,
+    FleetFeed,
+    Statement,
+)
+from colme.live.growing import GroupNumbers
+from colme.live.messages import LONGEST_NAME
 from colme.node.io.status import status_of
 from colme.node.net.memory import MemoryNetwork
+from tests.support.live_messages import unpack
 from tests.support.nodes import Fleet
 
 Message = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -34,14 +43,17 @@ class Watched:
     def __init__(self, **statuses: Any):
         self.statuses: dict[str, Any] = statuses
         self.now = 100.0
-        self.feed = FleetFeed(self._answers, title="a fleet", clock=lambda: self.now)
+        self.feed = FleetFeed(title="a fleet", clock=lambda: self.now)
 
     def _answers(self) -> Iterator[Answer]:
         for name, status in self.statuses.items():
             yield Answer(name, None if status is None else Statement.parse(status))
 
+    def poll_bytes(self) -> list[bytes]:
+        return self.feed.messages(self._answers())
+
     def poll(self) -> list[Message]:
-        return [unpack(message) for message in self.feed.messages()]
+        return list(map(unpack, self.poll_bytes()))
 
     def frame(self) -> Message:
         return self.poll()[-1]
@@ -232,7 +244,7 @@ def test_local_agents_have_an_edge_to_their_gateway_and_the_group_that_it_says()
 
 def test_of_two_answers_for_one_name_the_first_counts() -> None:
     answers = [Answer("ann", None), Answer("ann", Statement.parse(status(2.0))), Answer("ann", Statement.parse({}))]
-    frame = unpack(FleetFeed(lambda: answers).messages()[-1])
+    frame = unpack(FleetFeed().messages(answers)[-1])
     assert frame[1]["mean"].tolist() == [2.0] and frame[1]["state"].tolist() == [1]
 
 
@@ -252,7 +264,7 @@ def test_names_of_peers_are_short_text() -> None:
 
 
 def test_markup_in_a_name_is_only_part_of_a_json_string() -> None:
-    start = Watched(ann=status(0.0, [MARKUP])).feed.messages()[0]
+    start = Watched(ann=status(0.0, [MARKUP])).poll_bytes()[0]
     head = start[4 : 4 + int.from_bytes(start[:4], "little")]
     assert MARKUP in json.loads(head)["names"]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from colme.errors import ColmeError
-from colme.live.messages import LONGEST_NAME, Codes, from_codes, join, pack, short_name, split, to_codes, unpack
+from colme.live.messages import LONGEST_NAME, Codes, join, pack, short_name, to_codes
+from tests.support.live_messages import from_codes, split, unpack
 
 NUMBERS = hnp.arrays(
     np.float64, st.integers(0, 40), elements=st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf])

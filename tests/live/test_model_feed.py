@@ -16,11 +16,12 @@ from colme.errors import ColmeError
 from colme.graphs import random_regular_graph
 from colme.live import model_feed
 from colme.live import widget as widget_module
-from colme.live.groups import GroupNumbers
-from colme.live.messages import head_of, unpack
+from colme.live.growing import GroupNumbers
+from colme.live.messages import head_of
 from colme.live.model_feed import ModelFeed
-from colme.live.widget import LiveWidget, messages_in
+from colme.live.widget import LiveWidget
 from tests.online.test_model import two_classes
+from tests.support.live_messages import messages_in, unpack
 
 Message = tuple[dict[str, Any], dict[str, Any]]
 LONGEST = 60.0

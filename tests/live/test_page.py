@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import colme
-from colme.live.messages import end, pack, split, to_codes
+from colme.live.messages import end, pack, to_codes
 from colme.live.page import asset, page, write_page
 from colme.live.simulation import SimulationFeed, frame_steps, messages_of
 from tests.support.browser import chromium, complaints, requests_of, resize, until
+from tests.support.live_messages import split
 
 SCENARIO = colme.Scenario(n_agents=300, means=(0.0, 1.0), sigma=0.7)
 METHOD = colme.CLColME(delta=0.1, level="agent", step=0.05, clock="global")

@@ -18,12 +18,12 @@ from colme import CLColME, Local, Oracle, Scenario, simulate
 from colme.errors import ColmeError
 from colme.graphs import gnp_random_graph, random_regular_graph
 from colme.live import widget as widget_module
-from colme.live.messages import unpack
 from colme.live.replay import replay
 from colme.live.widget import LiveWidget
 from colme.metrics import METRICS
 from colme.recording import Recording
 from colme.sim.trace import Trace, Traces
+from tests.support.live_messages import unpack
 
 WORLD = Scenario(n_agents=60, means=(0.0, 2.0), sigma=1.0)
 

@@ -8,10 +8,10 @@ import pytest
 import colme
 from colme.errors import RunError
 from colme.live import simulation
-from colme.live.groups import MOST_GROUPS, OTHERS, GroupNumbers
-from colme.live.messages import unpack
+from colme.live.growing import MOST_GROUPS, OTHERS, GroupNumbers
 from colme.live.simulation import SimulationFeed, frame_steps, messages_of
 from colme.methods import Method
+from tests.support.live_messages import unpack
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5)
 METHODS = [

@@ -13,8 +13,7 @@ import pytest
 import colme
 from colme.live import server as server_module
 from colme.live.broadcast import Broadcast
-from colme.live.fleet.feed import FleetFeed
-from colme.live.fleet.statements import Answer, Statement
+from colme.live.fleet_feed import Answer, FleetFeed, Statement
 from colme.live.messages import note, pack
 from colme.live.server import FOLDER, LiveServer
 from colme.live.simulation import SimulationFeed, frame_steps
@@ -216,11 +215,11 @@ def test_names_of_a_fleet_are_text(browser: Any) -> None:
                   "neighbors": 4, "neighbor_rows": rows, "cut_names": [HOSTILE + "2"], "refused": {}}  # fmt: skip
         return [Answer("pi-0", Statement.parse(status)), Answer("gone", None)]
 
-    broadcast, fleet = Broadcast(), FleetFeed(poll, title=HOSTILE, clock=itertools.count().__next__)
+    broadcast, fleet = Broadcast(), FleetFeed(title=HOSTILE, clock=itertools.count().__next__)
     with LiveServer(broadcast) as server:
         requests_of(browser), complaints(browser)
         for _ in range(3):
-            for message in fleet.messages():
+            for message in fleet.messages(poll()):
                 broadcast.publish(message)
         browser.get(server.url)
         until(browser, f"{VIEW} return view.film.frames.length === 3 && view.table.textContent.includes('pi-0')")

@@ -13,7 +13,8 @@ import pytest
 from colme.errors import ColmeError, MissingExtra
 from colme.live import widget as widget_module
 from colme.live.messages import end, head_of, pack
-from colme.live.widget import LiveWidget, messages_in
+from colme.live.widget import LiveWidget
+from tests.support.live_messages import messages_in
 
 
 @pytest.fixture(autouse=True)

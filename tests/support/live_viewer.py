@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from numpy.typing import NDArray
 
 from colme.live.broadcast import Broadcast
-from colme.live.messages import unpack
+from tests.support.live_messages import unpack
 
 PATIENCE = 60.0
 """Seconds after which a test gives up."""

@@ -441,8 +441,7 @@ def _watch_in_browser(
     """Serve the page until SIGTERM, Ctrl-C, or so many updates."""
     import signal
 
-    from colme.live.fleet.reports import ReportReader
-    from colme.live.fleet.watch import watch_fleet
+    from colme.live.fleet import ReportReader, watch_fleet
     from colme.node.config.node_toml import NodeConfig
 
     sockets: dict[str, str] = {}

@@ -20,23 +20,19 @@ A recording is the start, its frames and the end, each behind its length in four
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme.errors import ColmeError
+from colme.support.tables import plain
+
+if TYPE_CHECKING:
+    from colme.method import Method
 
 VERSION = 1
 _ALIGN = 8
-_TYPES: dict[str, np.dtype[Any]] = {
-    "u1": np.dtype("<u1"),
-    "u2": np.dtype("<u2"),
-    "u4": np.dtype("<u4"),
-    "f8": np.dtype("<f8"),
-}
 LONGEST_NAME = 120
 """Characters of a name that are sent; the rest is left out."""
 
@@ -63,14 +59,6 @@ def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
     return Codes(np.where(known, np.rint(place * (top - 1)), top).astype(kind), low, high)
 
 
-def from_codes(codes: Codes) -> NDArray[np.float64]:
-    """The numbers that the renderer reads."""
-    top = 256**codes.values.dtype.itemsize - 1
-    numbers: NDArray[np.float64] = codes.low + codes.values / (top - 1) * (codes.high - codes.low)
-    numbers[codes.values == top] = np.nan
-    return numbers
-
-
 def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = None) -> bytes:
     """A message. NaN and infinity in the head become null."""
     listed, parts = [], []
@@ -79,10 +67,17 @@ def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = 
         kind = f"{values.dtype.kind}{values.dtype.itemsize}"
         entry: list[Any] = [name, kind, int(values.size)]
         listed.append([*entry, array.low, array.high] if isinstance(array, Codes) else entry)
-        parts.append(np.ascontiguousarray(values, _TYPES[kind]).tobytes())
-    text = json.dumps(_plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
+        parts.append(np.ascontiguousarray(values, f"<{kind}").tobytes())
+    text = json.dumps(
+        plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False, default=np.generic.item
+    ).encode()
     text += b" " * (-(4 + len(text)) % _ALIGN)
     return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
+
+
+def bits(values: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Truth values as the renderer reads them."""
+    return np.packbits(values, bitorder="little")
 
 
 def head_of(message: bytes) -> dict[str, Any]:
@@ -91,33 +86,24 @@ def head_of(message: bytes) -> dict[str, Any]:
     return head
 
 
-def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Head and arrays of a message, codes as numbers: what the renderer makes of it."""
-    at = 4 + int.from_bytes(message[:4], "little")
-    head = json.loads(message[4:at])
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, kind, size, *ends in head.pop("arrays"):
-        values = np.frombuffer(message, _TYPES[kind], size, at)
-        arrays[name] = from_codes(Codes(values, *ends)) if ends else values
-        at += values.nbytes + -values.nbytes % _ALIGN
-    return head, arrays
-
-
 def join(messages: Iterable[bytes]) -> bytes:
     """A recording of messages."""
     return b"".join(len(each).to_bytes(4, "little") + each for each in messages)
 
 
-def split(recording: bytes) -> Iterator[bytes]:
-    """The messages of a recording."""
-    at = 0
-    while at < len(recording):
-        length = int.from_bytes(recording[at : at + 4], "little")
-        at += 4
-        if at + length > len(recording):
-            raise ColmeError("the recording is torn: it ends within a message. Make it again.")
-        yield recording[at : at + length]
-        at += length
+def start(
+    arrays: dict[str, NDArray[Any] | Codes], *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
+    log: bool = False, last: int | None = None, window: tuple[float, float] | None = None, **more: Any,
+) -> bytes:  # fmt: skip
+    """What is shown: `n_agents` agents over a time in units, up to the `last` one, if it is known; `more` is added to
+    the head."""
+    head = {"kind": "start", "version": VERSION, "title": title, "unit": unit, "log": log, "last": last}
+    return pack(head | {"n_agents": n_agents, "window": window, "panels": panels} | more, arrays)
+
+
+def panel_of(method: Method, label: str = "", *, graph: bool) -> dict[str, Any]:
+    """The panel of a method in a start; `graph`: whether it has edges to show."""
+    return {"label": label or method.label, "color": method.color, "graph": graph, "cuts": method.cuts_edges}
 
 
 def note(text: str) -> bytes:
@@ -132,14 +118,3 @@ def short_name(name: str) -> str:
     """A name as it is sent: of bounded length, and without characters that JSON in UTF-8 cannot hold."""
     clean = name.encode("utf-8", "replace").decode()
     return clean if len(clean) <= LONGEST_NAME else clean[: LONGEST_NAME - 1] + "…"
-
-
-def _plain(value: Any) -> Any:
-    """The value with None in place of numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,6 @@ made anew and the view begins again: a start with another `run`.
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 import weakref
@@ -18,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import positive
-from colme.live.groups import GroupNumbers
-from colme.live.messages import VERSION, Codes, end, note, pack, short_name, to_codes
+from colme.live.growing import GrowingLists
+from colme.live.messages import Codes, bits, end, note, pack, panel_of, short_name, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
 from colme.support.columns import Label
 
@@ -41,14 +40,7 @@ class ModelFeed:
     def __init__(self, model: CollaborativeMean):
         self._model = weakref.ref(model)
         self._t, self._seen = -1, (-1, -1)  # samples, and agents, that were shown last
-        self._begin()
-
-    def _begin(self) -> None:
-        self._run = secrets.token_hex(8)
-        self._places: dict[Label, int] = {}
-        self._edges: dict[tuple[int, int], int] = {}
-        self._groups = GroupNumbers()
-        self._sent = (-1, -1)  # agents and edges in the last start
+        self._lists = GrowingLists()
 
     @property
     def gone(self) -> bool:
@@ -66,25 +58,25 @@ class ModelFeed:
         at = self._placed(first.columns["agent"])
         alive = None if first.edges is None else self._alive(at[first.edges])
         if self._crowded(len(at), alive):
-            self._begin()
+            self._lists = GrowingLists()
             at = self._placed(first.columns["agent"])
             alive = None if first.edges is None else self._alive(at[first.edges])
-        messages = []
-        if self._sent != (len(self._places), len(self._edges)):
-            self._sent = len(self._places), len(self._edges)
-            messages.append(self._start(model, first.n_agents, alive is not None))
-        if self._t > 0:
-            messages.append(self._frame(first, model.level, at, alive))
-        return messages
+        method = model.method
+        start = self._lists.start(
+            title=f"{method.label}, online", unit="samples", n_agents=first.n_agents,
+            panels=[panel_of(method, graph=alive is not None)],
+            names=[short_name(str(label)) for label in self._lists.agents],
+        )  # fmt: skip
+        return [*start, self._frame(first, model.level, at, alive)] if self._t > 0 else start
 
     def _placed(self, labels: list[Label]) -> NDArray[np.int64]:
         """The places of agents, new ones at the end."""
-        places = self._places
+        places = self._lists.agents
         return np.array([places.setdefault(label, len(places)) for label in labels], np.int64)
 
     def _alive(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which edges of the list are among these pairs of places; new ones go to its end, as long as there is room."""
-        edges, found = self._edges, []
+        edges, found = self._lists.edges, []
         for a, b in np.sort(pairs, axis=1).tolist():
             place = edges.setdefault((a, b), len(edges)) if len(edges) < MOST_EDGES else edges.get((a, b))
             if place is not None:
@@ -95,23 +87,12 @@ class ModelFeed:
 
     def _crowded(self, n_present: int, alive: NDArray[np.bool_] | None) -> bool:
         """Most of the list is past."""
-        if len(self._places) > 2 * n_present + ROOM:
+        if len(self._lists.agents) > 2 * n_present + ROOM:
             return True
         return alive is not None and len(alive) == MOST_EDGES and 2 * int(alive.sum()) < MOST_EDGES
 
-    def _start(self, model: CollaborativeMean, n_agents: int, graph: bool) -> bytes:
-        method = model.method
-        head = {
-            "kind": "start", "version": VERSION, "title": f"{method.label}, online", "unit": "samples", "log": False,
-            "last": None, "n_agents": n_agents, "window": None, "run": self._run,
-            "panels": [{"label": method.label, "color": method.color, "graph": graph, "cuts": method.cuts_edges}],
-            "names": [short_name(str(label)) for label in self._places],
-        }  # fmt: skip
-        edges = np.array(list(self._edges), np.uint32).reshape(-1)
-        return pack(head, {"edges": edges})
-
     def _frame(self, first: FirstAgents, level: float, at: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> bytes:
-        n, columns = len(self._places), first.columns
+        n, columns = len(self._lists.agents), first.columns
 
         def spread(values: Any, rest: float = np.nan) -> NDArray[np.float64]:
             """Numbers of agents, by place."""
@@ -125,12 +106,12 @@ class ModelFeed:
             "mean": to_codes(spread(columns["mean"])),
             "count": spread(np.minimum(columns["n"], 2**32 - 1), 0.0).astype(np.uint32),
             "0/estimate": to_codes(spread(estimate)),
-            "0/group": self._groups.renumber(group),
+            "0/group": self._lists.groups.renumber(group),
             "0/below": to_codes(spread(estimate - columns["lower"])),
             "0/above": to_codes(spread(columns["upper"] - estimate)),
         }
         if alive is not None:
-            arrays["0/alive"] = np.packbits(alive, bitorder="little")
+            arrays["0/alive"] = bits(alive)
         n_groups = len(np.unique(columns["group"]))
         panel = {"level": level, "metrics": {"trust": first.trust, "n_groups": n_groups}}
         return pack({"kind": "frame", "t": self._t, "panels": [panel]}, arrays)

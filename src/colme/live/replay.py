@@ -11,6 +11,7 @@ import numpy as np
 
 from colme.errors import ColmeError
 from colme.live.messages import end, note
+from colme.live.page import write_page
 from colme.live.simulation import SimulationFeed
 from colme.methods import Method
 from colme.sim.spec import RunSpec
@@ -31,10 +32,7 @@ def replay_widget(traces: Sequence[Trace], *, frames: int, height: int) -> Any:
 
 def write_replay(traces: Sequence[Trace], path: str | os.PathLike[str], *, frames: int) -> Path:
     """Write a page that shows the traces of the first seed."""
-    from colme.live.page import write_page
-
-    page: Path = write_page(Path(path), replay(traces, frames=frames))
-    return page
+    return write_page(path, replay(traces, frames=frames))
 
 
 def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:
@@ -50,9 +48,7 @@ def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:
 
 
 def _messages(feed: SimulationFeed, traces: list[Trace]) -> Iterator[bytes]:
-    yield feed.start()
-    while not feed.done:
-        yield feed.next_frame()
+    yield from feed.messages()
     if not _ended_alike(feed, traces):
         yield note(
             "This run did not end as the trace did: the samples or the graph were changed since, a graph does not "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from colme.errors import RunError, whole
 from colme.graphs import Graph
-from colme.live.groups import GroupNumbers
-from colme.live.messages import VERSION, Codes, end, pack, to_codes
+from colme.live.growing import GroupNumbers
+from colme.live.messages import Codes, bits, end, pack, panel_of, start, to_codes
 from colme.methods import State
 from colme.metrics import LEVEL, OF_METHOD, OF_RUN
 from colme.recording import Recording
@@ -76,25 +76,29 @@ class SimulationFeed:
     def start(self, **more: Any) -> bytes:
         """The first message; `more` is added to its head."""
         run, part = self.run, self.agents
-        head = {
-            "kind": "start", "version": VERSION, "title": self.title, "unit": "step", "log": True,
-            "last": self.steps[-1], "n_agents": self.graph.n_agents, "window": self.window,
-            "panels": [
-                {"label": label, "color": method.color, "graph": not method.baseline, "cuts": method.cuts_edges}
-                for label, method in zip(self.labels, (spec.method for spec in run.specs), strict=True)
-            ],
-        }  # fmt: skip
+        panels = [
+            panel_of(spec.method, label, graph=not spec.method.baseline)
+            for label, spec in zip(self.labels, run.specs, strict=True)
+        ]
         arrays: dict[str, NDArray[Any] | Codes] = {"edges": self.edges.astype(np.uint32).reshape(-1)}
         if part is not None:
             arrays["agent"] = part.astype(np.uint32)
         if run.stream.class_ is not None:
             arrays["class"] = _part(run.stream.class_, part).astype(np.uint32)
-        arrays |= self._truth(1)
-        return pack(head | more, arrays)
+        return start(
+            arrays | self._truth(1), title=self.title, unit="step", log=True, last=self.steps[-1],
+            n_agents=self.graph.n_agents, window=self.window, panels=panels, **more,
+        )  # fmt: skip
 
     def _truth(self, t: int) -> dict[str, NDArray[Any] | Codes]:
         truth = self.run.stream.truth(t)
         return {} if truth is None else {"truth": to_codes(_part(truth, self.agents) + self.run.stream.origin)}
+
+    def messages(self) -> Iterator[bytes]:
+        """The start and all frames."""
+        yield self.start()
+        while not self.done:
+            yield self.next_frame()
 
     def next_frame(self) -> bytes:
         """Advance to the next step that is shown, and show it."""
@@ -128,7 +132,7 @@ class SimulationFeed:
         groups = self._groups[k].renumber(state.edges.groups(graph))
         arrays["group"] = _part(groups, part)
         if len(self.edges) and not state.method.baseline:
-            arrays["alive"] = np.packbits(self._alive(graph), bitorder="little")
+            arrays["alive"] = bits(self._alive(graph))
         panel: dict[str, Any] = {}
         known, radius = state.posterior(LEVEL), state.radius
         if known is not None:
@@ -164,9 +168,7 @@ class SimulationFeed:
 
 def messages_of(feed: SimulationFeed) -> Iterator[bytes]:
     """The whole recording of a run, message by message."""
-    yield feed.start()
-    while not feed.done:
-        yield feed.next_frame()
+    yield from feed.messages()
     yield end()
 
 

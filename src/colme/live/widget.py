@@ -10,15 +10,14 @@ all messages, unless none came after the first recording. Nothing is lost, and t
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from colme.errors import missing_extra, whole
 from colme.live.broadcast import Broadcast
-from colme.live.messages import head_of, split
-from colme.live.page import asset, compressed
+from colme.live.messages import head_of
+from colme.live.page import asset, compressed, write_page
 
 try:
     import anywidget
@@ -85,10 +84,7 @@ class LiveWidget(anywidget.AnyWidget):
 
     def save(self, path: str | Path) -> Path:
         """Write what is shown as a page of its own, which any browser can open."""
-        from colme.live.page import write_page
-
-        page: Path = write_page(Path(path), self.messages)
-        return page
+        return write_page(path, self.messages)
 
     def close(self) -> None:
         with self._lock:
@@ -110,8 +106,3 @@ class LiveWidget(anywidget.AnyWidget):
         with self._lock:
             if isinstance(content, dict) and content.get("kind") == "ready" and self._added:
                 self.send({"kind": "messages"}, buffers=self._kept.messages())
-
-
-def messages_in(recording: bytes) -> list[bytes]:
-    """The messages of a widget's recording."""
-    return list(split(zlib.decompress(recording)))

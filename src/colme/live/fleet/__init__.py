@@ -1,1 +1,0 @@
-"""The feed of a fleet: what nodes say when they are asked, or report."""
