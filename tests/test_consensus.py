@@ -184,7 +184,7 @@ def test_pure_descent_tends_to_the_average_of_the_first_samples(method: Any) -> 
     samples = np.random.default_rng(3).normal(size=(200, 30))
     graph = random_regular_graph(30, 4, rng=1)
     run = Case(method(clock="constant", alpha=1.0, gamma=1e-9)).run
-    estimates = run(samples, graph=graph, classes=np.zeros(30), exchange=np.float64)
+    estimates = run(samples, graph=graph, classes=np.zeros(30), precision="double")
     np.testing.assert_allclose(estimates[-1], samples[0].mean(), atol=1e-12)
     own, other = (estimates[:, ends] for ends in graph.edges().T)
     energy = ((own - other) ** 2).sum(axis=1)

@@ -27,7 +27,7 @@ def docstring(name: str) -> str:
 
 
 def test_the_list_has_no_name_twice() -> None:
-    assert len(set(NAMES)) == len(NAMES) > 100
+    assert len(set(NAMES)) == len(NAMES) > 0
 
 
 @pytest.mark.parametrize("module", COMPLETE)

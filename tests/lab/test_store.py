@@ -458,21 +458,16 @@ TIMED = (
     FORBID
     + """
 from colme import lab
-from colme.lab.runs import perform as _perform
+from colme.lab.runs import worker
 
-honest_prepare = _perform._prepare
+honest_warm_up = worker.warm_up
 
-def prepare(*arguments):  # the first thing that is timed
-    forbid()
-    return honest_prepare(*arguments)
-
-honest_run = _perform.run_setting
-
-def run_setting(*arguments):
+def warm_up(*arguments):  # what follows is timed
     forbid(False)
-    return honest_run(*arguments)
+    honest_warm_up(*arguments)
+    forbid()
 
-_perform._prepare, _perform.run_setting = prepare, run_setting
+worker.warm_up = warm_up
 lab.run(json.loads(sys.argv[1]), results=sys.argv[2], jobs=1)
 print("compiled" if compiled_before else "nothing")
 """

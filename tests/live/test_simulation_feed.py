@@ -11,7 +11,7 @@ from colme.live import simulation
 from colme.live.growing import MOST_GROUPS, OTHERS, GroupNumbers
 from colme.live.simulation import SimulationFeed, frame_steps, messages_of
 from colme.methods import Method
-from tests.support.live_messages import unpack
+from tests.support.live_messages import feed_of, unpack
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5)
 METHODS = [
@@ -32,7 +32,7 @@ def frames_of(feed: SimulationFeed) -> list[tuple[dict, dict]]:
 def test_frames_are_moments_of_the_trace(method: Method, skip_rate: float) -> None:
     scenario = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5, skip_rate=skip_rate)
     steps = frame_steps(60, 8)
-    frames = frames_of(SimulationFeed([method], scenario, steps, seed=5, degree=4))
+    frames = frames_of(feed_of([method], scenario, 60, 8, seed=5, degree=4))
     assert [head["t"] for head, _ in frames] == steps.tolist()
     for head, columns in (frames[3], frames[-1]):
         trace = colme.simulate(method, scenario, degree=4, steps=head["t"], seed=5)
@@ -56,11 +56,10 @@ def test_radii_are_those_that_agents_compute_for_themselves() -> None:
     from colme.lockstep import agents_of
     from colme.method import NeighborState
 
-    steps = np.array([20])
     for method in (colme.CLColME(), colme.CColME(cut="difference"), colme.ColME(),
                    colme.BColME(statistics=("mean", "deviation"))):  # fmt: skip
-        feed = SimulationFeed([method], SCENARIO, steps, seed=1, degree=4)
-        ((head, columns),) = frames_of(feed)
+        feed = feed_of([method], SCENARIO, 20, seed=1, degree=4)
+        *_, (head, columns) = frames_of(feed)
         state = feed.run.states[0]
         agents = agents_of(
             method, feed.graph, sigma=0.5, width=None, kurtosis=3.0, classes=None, exchange=np.float32, gaps=False
@@ -76,7 +75,7 @@ def test_radii_are_those_that_agents_compute_for_themselves() -> None:
 
 
 def test_two_methods_see_the_same_samples() -> None:
-    both = SimulationFeed([colme.CLColME(), colme.Local()], SCENARIO, frame_steps(30, 5), seed=2, degree=4)
+    both = feed_of([colme.CLColME(), colme.Local()], SCENARIO, 30, 5, seed=2, degree=4)
     frames = frames_of(both)
     for head, columns in frames:
         assert np.array_equal(columns["1/estimate"], columns["mean"])
@@ -85,7 +84,7 @@ def test_two_methods_see_the_same_samples() -> None:
 
 def test_your_own_samples_can_be_shown() -> None:
     samples = np.random.default_rng(0).normal(5.0, 1.0, (30, 40))
-    feed = SimulationFeed([colme.CLColME(sigma=1.0)], colme.Recording(samples), frame_steps(30, 4))
+    feed = feed_of([colme.CLColME(sigma=1.0)], colme.Recording(samples), 30, 4)
     start, columns = unpack(feed.start())
     assert "truth" not in columns and "class" not in columns
     low, high = start["window"]
@@ -99,7 +98,7 @@ def test_of_many_agents_a_part_is_shown_and_all_are_counted(monkeypatch: pytest.
     monkeypatch.setattr(simulation, "PART", 100)
     scenario = colme.Scenario(n_agents=1000, means=(0.0, 2.0), sigma=0.5)
     method = colme.CLColME(level="agent")
-    feed = SimulationFeed([method], scenario, frame_steps(40, 4), degree=6)
+    feed = feed_of([method], scenario, 40, 4, degree=6)
     _, start = unpack(feed.start())
     agents, edges = start["agent"].astype(int), start["edges"].reshape(-1, 2).astype(int)
     assert len(agents) == 100 and len(edges) > 99
@@ -117,7 +116,7 @@ def test_of_many_agents_a_part_is_shown_and_all_are_counted(monkeypatch: pytest.
 
 def test_a_dense_graph_is_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "MOST_EDGES", 300)
-    feed = SimulationFeed([colme.CLColME()], SCENARIO, frame_steps(10, 3), graph=colme.graphs.complete_graph(60))
+    feed = feed_of([colme.CLColME()], SCENARIO, 10, 3, graph=colme.graphs.complete_graph(60))
     _, start = unpack(feed.start())
     assert len(start["edges"]) == 600
     assert len(frames_of(feed)[-1][1]["0/estimate"]) == 60
@@ -133,7 +132,7 @@ def test_a_page_has_at_least_two_frames(n_frames: object) -> None:
 def test_the_first_and_the_last_step_are_shown(n_steps: int) -> None:
     steps = frame_steps(n_steps, 120)
     assert steps[0] == 1 and steps[-1] == n_steps and (np.diff(steps) > 0).all()
-    assert len(frames_of(SimulationFeed([colme.Local()], SCENARIO, frame_steps(min(n_steps, 3))))) == min(n_steps, 3)
+    assert len(frames_of(feed_of([colme.Local()], SCENARIO, min(n_steps, 3)))) == min(n_steps, 3)
 
 
 def test_groups_keep_their_numbers() -> None:
@@ -158,7 +157,7 @@ def test_a_page_holds_as_many_frames_as_fit(monkeypatch: pytest.MonkeyPatch) -> 
     from colme.live.page import compressed
 
     monkeypatch.setattr(watched_run, "MOST_RECORDED", 8000)
-    feed = SimulationFeed([colme.CLColME()], SCENARIO, frame_steps(200, 60), degree=4)
+    feed = feed_of([colme.CLColME()], SCENARIO, 200, 60, degree=4)
     kept = watched_run.fitting_messages(feed)
     heads = [unpack(each)[0] for each in kept]
     steps = [head["t"] for head in heads[1:-1]]

@@ -16,8 +16,9 @@ from colme.live.broadcast import Broadcast
 from colme.live.fleet_feed import Answer, FleetFeed, Statement
 from colme.live.messages import note, pack
 from colme.live.server import FOLDER, LiveServer
-from colme.live.simulation import SimulationFeed, frame_steps
+from colme.live.simulation import SimulationFeed
 from tests.support.browser import chromium, complaints, requests_of, resize, until
+from tests.support.live_messages import feed_of
 
 VIEW = "const view = document.querySelector('.colme-live').colme;"
 STATUS = "document.querySelector('.colme-status').textContent"
@@ -35,7 +36,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def feed(n_frames: int = 40) -> SimulationFeed:
     scenario = colme.Scenario(n_agents=30, means=(0.0, 1.0))
-    return SimulationFeed([colme.CLColME()], scenario, frame_steps(10 * n_frames, n_frames), degree=4)
+    return feed_of([colme.CLColME()], scenario, 10 * n_frames, n_frames, degree=4)
 
 
 def publish(broadcast: Broadcast, some: SimulationFeed, n: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 import colme
 from colme.live.page import asset, compressed
-from colme.live.simulation import SimulationFeed, frame_steps
+from colme.live.simulation import frame_steps
 from tests.support.browser import chromium, complaints, requests_of, until
+from tests.support.live_messages import feed_of
 
 MODEL = """
 class Model {
@@ -38,7 +39,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def test_a_view_in_a_notebook_shows_the_recording_then_what_comes(browser: Any, tmp_path: Path) -> None:
     scenario = colme.Scenario(n_agents=50, means=(0.0, 1.0))
-    feed = SimulationFeed([colme.CLColME()], scenario, frame_steps(50, 6), degree=4)
+    feed = feed_of([colme.CLColME()], scenario, 50, 6, degree=4)
     first = [feed.start(), feed.next_frame(), feed.next_frame()]
     later = [feed.next_frame(), feed.next_frame()]
     recording = base64.b64encode(compressed(first)).decode()

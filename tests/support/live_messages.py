@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.live.messages import Codes
+from colme.live.simulation import N_FRAMES, SimulationFeed
+from colme.methods import Method
+from colme.sim.spec import RunSpec
 
 
 def from_codes(codes: Codes) -> NDArray[np.float64]:
@@ -44,3 +47,11 @@ def split(recording: bytes) -> Iterator[bytes]:
 def messages_in(recording: bytes) -> list[bytes]:
     """The messages of a widget's recording."""
     return list(split(zlib.decompress(recording)))
+
+
+def feed_of(
+    methods: Sequence[Method], source: Any, steps: int, n_frames: int = N_FRAMES, *, title: str = "", **fields: Any
+) -> SimulationFeed:
+    """The feed of these methods on the same samples."""
+    specs = [RunSpec(method=method, source=source, steps=steps, **fields) for method in methods]
+    return SimulationFeed(specs, n_frames, title=title)
