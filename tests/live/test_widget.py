@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -165,11 +164,10 @@ def test_an_impossible_height_is_refused(height: Any) -> None:
 
 def test_save_writes_a_page_of_all_messages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pages: list[tuple[Path, list[bytes]]] = []
-    stub = ModuleType("colme.live.page")
-    vars(stub)["write_page"] = lambda path, messages: pages.append((path, list(messages))) or path
-    monkeypatch.setitem(sys.modules, "colme.live.page", stub)
+    write = lambda path, messages: pages.append((path, list(messages))) or path  # noqa: E731
+    monkeypatch.setattr(widget_module, "write_page", write)
     given = [start(), frame(1), end()]
-    assert LiveWidget(given).save(str(tmp_path / "page.html")) == tmp_path / "page.html"
+    assert LiveWidget(given).save(tmp_path / "page.html") == tmp_path / "page.html"
     assert pages == [(tmp_path / "page.html", given)]
 
 
