@@ -113,16 +113,6 @@ class Graph:
         _find_components(self.indptr, self.indices, component, np.zeros(n, np.uint8), np.empty(n + 1, np.uint32))
         return component
 
-    def explore(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The component of every agent, and of every component that is bipartite and whose edges all have the same sum
-        of their ends' degrees, that sum (0 without edges, -1 for other components)."""
-        n = self.n_agents
-        component, degree_sum = np.full(n, -1, np.int64), np.zeros(n, np.int64)
-        found = _explore(
-            self.indptr, self.indices, component, np.zeros(n, np.int8), np.empty(n, np.int64), degree_sum
-        )  # fmt: skip
-        return component, degree_sum[:found]
-
     def kept(self, mask: NDArray[np.bool_]) -> Graph:
         """The rows without the neighbors where the mask is False; it treats both directions of an edge alike."""
         ends = np.concatenate([[0], np.cumsum(mask)])
@@ -202,38 +192,12 @@ def _find_components(indptr, indices, component, known, queue):
         found += 1
 
 
-@kernel
-def _explore(indptr, indices, component, side, waiting, degree_sum):
-    """The component of every agent (-1 before), and its side if its component is bipartite. degree_sum[c], all 0
-    before: D_a + D_b of every edge of component c, or -1 if edges differ or lie within a side. Returns how many."""
-    found = 0
-    for root in range(component.size):
-        if component[root] >= 0:
-            continue
-        component[root], side[root] = found, 1
-        waiting[0] = root
-        size = 1
-        while size > 0:
-            size -= 1
-            a = waiting[size]
-            for k in range(indptr[a], indptr[a + 1]):
-                b = indices[k]
-                total = indptr[a + 1] - indptr[a] + indptr[b + 1] - indptr[b]
-                if component[b] < 0:
-                    component[b], side[b] = found, -side[a]
-                    waiting[size] = b
-                    size += 1
-                if side[a] == side[b] or 0 != degree_sum[found] != total:
-                    degree_sum[found] = -1
-                else:
-                    degree_sum[found] = total
-        found += 1
-    return found
-
-
-def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
-    """Whether some component is bipartite, has edges, and all its agents have the maximal degree of the graph, whose
-    rows the workers of the team, all on one machine, share.
+def has_bipartite_component(
+    indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE, *,
+    excluded: NDArray[np.bool_] | None = None,
+) -> bool:  # fmt: skip
+    """Whether some component is bipartite, has edges and none of the excluded agents, by default those of less than the
+    maximal degree. The workers of the team, all on one machine, share the rows of the graph.
 
     A large random graph has an odd cycle that a search from any agent finds after about sqrt(n) agents. All agents that
     are linked to it are out of question; the workers find them in a few passes. The first one searches what is left."""
@@ -244,7 +208,7 @@ def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint3
     if most == 0:
         return False
     known = team.zeros((n,), np.uint8)
-    known[first:end] = degrees != most
+    known[first:end] = degrees != most if excluded is None else excluded[first:end]
     team.wait()
     queue = np.empty(n if team.rank == 0 else 0, np.uint32)  # mostly never touched
     if team.any(team.rank == 0 and _search(indptr, indices, 1, known, queue)):

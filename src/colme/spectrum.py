@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import kernel
-from colme.consensus import metropolis_weight
+from colme._core.jit import at, kernel
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph, GraphTotals, has_bipartite_component
 
@@ -83,13 +82,13 @@ class MetropolisSpectrum:
 
 
 @kernel
-def _metropolis_times(indptr, indices, x, out):
-    """out = (I - W) x, for W with Metropolis' weights."""
+def _times(indptr, indices, weight, x, out):
+    """out = the matrix times x whose quadratic form is the weighted sum over edges of (x_a - x_b)^2; a weight per slot
+    of the rows, or one for all."""
     for a in range(x.size):
-        total, degree = 0.0, indptr[a + 1] - indptr[a]
+        total = 0.0
         for k in range(indptr[a], indptr[a + 1]):
-            b = indices[k]
-            total += metropolis_weight(degree, indptr[b + 1] - indptr[b]) * (x[a] - x[b])
+            total += at(weight, k) * (x[a] - x[indices[k]])
         out[a] = total
 
 
@@ -106,25 +105,9 @@ def _quadratic_form(indptr, indices, x):
     return total, n_edges
 
 
-@kernel
-def _laplacian_times(indptr, indices, x, out):
-    for a in range(x.size):
-        total = 0.0
-        for k in range(indptr[a], indptr[a + 1]):
-            total += x[a] - x[indices[k]]
-        out[a] = total
-
-
-@kernel
-def _largest_degree_sum(indptr, indices):
-    """max over edges of D_a + D_b: an upper bound of lambda_max (Anderson & Morley 1985)."""
-    most = 0
-    for a in range(indptr.size - 1):
-        degree = indptr[a + 1] - indptr[a]
-        for k in range(indptr[a], indptr[a + 1]):
-            b = indices[k]
-            most = max(most, degree + indptr[b + 1] - indptr[b])
-    return most
+def _degree_sums(graph: Graph) -> NDArray[np.int64]:
+    """D_a + D_b of each edge, in both rows. The largest bounds lambda_max from above (Anderson & Morley 1985)."""
+    return np.repeat(graph.degrees, graph.degrees) + graph.degrees[graph.indices]
 
 
 def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
@@ -133,7 +116,9 @@ def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
         return graph.bipartite and largest == 2 * graph.max_degree
     if largest == 2 * graph.max_degree:
         return has_bipartite_component(graph.indptr, graph.indices)
-    return bool((graph.explore()[1] == largest).any())
+    excluded = graph.degrees == 0
+    excluded[np.repeat(np.arange(graph.n_agents), graph.degrees)[_degree_sums(graph) != largest]] = True
+    return has_bipartite_component(graph.indptr, graph.indices, excluded=excluded)
 
 
 def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
@@ -167,6 +152,12 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     adjacency, degree = graph.adjacency(), graph.degrees.astype(float)
     weights = np.where(adjacency, 1.0 / (np.maximum(degree[:, None], degree[None, :]) + 1.0), 0.0)
     return weights + np.diag(1.0 - weights.sum(axis=1))
+
+
+def _metropolis_weights(graph: Graph) -> NDArray[np.float64]:
+    """Metropolis' weight of each slot of the rows."""
+    degree = graph.degrees.astype(float)
+    return 1.0 / (np.maximum(np.repeat(degree, graph.degrees), degree[graph.indices]) + 1.0)
 
 
 def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
@@ -210,7 +201,7 @@ def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
     if graph.n_agents <= DENSE:
         values = np.linalg.eigvalsh(metropolis_matrix(graph))
         return MetropolisSpectrum(float(values[-1 - n_components]), float(values[0]), n_components)
-    low, high = _both_ends(graph, component, _metropolis_times)
+    low, high = _both_ends(graph, component, _metropolis_weights(graph))
     return MetropolisSpectrum(1.0 - low, 1.0 - high, n_components)
 
 
@@ -238,13 +229,13 @@ def spectrum(graph: Graph) -> Spectrum:
         values = np.linalg.eigvalsh(laplacian_matrix(graph))
         # the kernel has one dimension per component
         return Spectrum(float(values[n_components]), float(values[-1]), n_components)
-    low, high = _both_ends(graph, component, _laplacian_times)
+    low, high = _both_ends(graph, component, 1.0)
     return Spectrum(low, high, n_components)
 
 
-def _both_ends(graph: Graph, component: NDArray[np.int64], times: Callable[..., None]) -> tuple[float, float]:
-    """The smallest positive and the largest eigenvalue of a matrix whose kernel is that of the Laplacian, by Lanczos'
-    method; `times(indptr, indices, x, out)` multiplies with it."""
+def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple[float, float]:
+    """The smallest positive and the largest eigenvalue of the Laplacian with these weights of edges, by Lanczos'
+    method."""
     sizes = np.bincount(component)
 
     def project(v: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -253,7 +244,7 @@ def _both_ends(graph: Graph, component: NDArray[np.int64], times: Callable[..., 
 
     n_steps = max(60, min(300, 2**27 // graph.n_agents))  # the basis takes at most 1 GiB
     low = high = error = 0.0
-    for low, high, error_low, error_high in _lanczos(graph, n_steps, project, times):
+    for low, high, error_low, error_high in _lanczos(graph, n_steps, project, weight):
         error = max(error_low / max(low, 1e-300), error_high / high)
         if error < 1e-3:
             break
@@ -271,7 +262,7 @@ def _lanczos(
     graph: Graph,
     n_steps: int,
     project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
-    times: Callable[..., None] = _laplacian_times,
+    weight: Any = 1.0,
 ) -> Iterator[tuple[float, float, float, float]]:
     """After each step: the smallest and largest Ritz value, and how far at most an eigenvalue is from each.
 
@@ -286,7 +277,7 @@ def _lanczos(
     product = np.empty(n)
     for k in range(min(n_steps, n)):
         current = basis[k % n_rows]
-        times(graph.indptr, graph.indices, current, product)
+        _times(graph.indptr, graph.indices, weight, current, product)
         diagonal.append(float(current @ product))
         w = product - diagonal[-1] * current
         if off:
@@ -317,7 +308,7 @@ def check_step(graph: Graph | GraphTotals, step: float) -> None:
             )
         return
     if step * bound >= 2.0 and graph.degrees.min() < graph.max_degree:
-        bound = _largest_degree_sum(graph.indptr, graph.indices)
+        bound = int(_degree_sums(graph).max())
     if step * bound < 2.0:
         return
     if _is_attained(graph, bound):
