@@ -22,10 +22,7 @@ VALUES: dict[str, tuple[dict[str, Any], Any]] = {
     "rounds": ({}, 5), "fits": ({}, "own"),
 }  # fmt: skip
 """For each field: what goes with it, and a value other than its default (None: the opposite)."""
-FIELDS = [
-    (method, field) for method in METHODS if method().online_rule for field in msgspec.structs.fields(method)
-    if field.name != "rebuild"  # how fast an array form computes its weights, not which ones
-]  # fmt: skip
+FIELDS = [(method, field) for method in METHODS if method().online_rule for field in msgspec.structs.fields(method)]
 
 
 def learned(method: Method, sigma: float | None) -> bytes:

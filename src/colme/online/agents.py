@@ -266,7 +266,7 @@ class AgentTable:
 
 class AgentView(Mapping[Label, T]):
     """A read-only mapping from labels to answers, always up to date. One agent is looked up alone; `items` and `values`
-    compute all at once."""
+    compute all at once, as of the call."""
 
     def __init__(self, table: Callable[[], AgentTable], lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
         """`table` returns the agents as of now; `answer` what is asked about the agents in these slots."""
@@ -289,34 +289,19 @@ class AgentView(Mapping[Label, T]):
             return iter(table.labels_of(table.present))
 
     def items(self) -> ItemsView[Label, T]:
-        return _Items(self)
+        return self._now().items()
 
     def values(self) -> ValuesView[T]:
-        return _Values(self)
+        return self._now().values()
 
-    def everything(self) -> list[tuple[Label, T]]:
-        """All items, as of now."""
+    def _now(self) -> dict[Label, T]:
         with self._lock:
             table = self._table()
             present = table.present.copy()
-            return list(zip(table.labels_of(present), self._answer(present), strict=True))
+            return dict(zip(table.labels_of(present), self._answer(present), strict=True))
 
     def __repr__(self) -> str:
-        return repr(dict(self.everything()))
-
-
-class _Items(ItemsView[Label, T]):
-    _mapping: AgentView[T]
-
-    def __iter__(self) -> Iterator[tuple[Label, T]]:
-        return iter(self._mapping.everything())
-
-
-class _Values(ValuesView[T]):
-    _mapping: AgentView[T]
-
-    def __iter__(self) -> Iterator[T]:
-        return (value for _, value in self._mapping.everything())
+        return repr(self._now())
 
 
 def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -> NDArray[np.float64]:

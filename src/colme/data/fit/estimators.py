@@ -180,13 +180,21 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> Fit:
         found = agents.prior.fit(agents.mean, agents.noise)
-        kept = found.spread / (found.spread + agents.noise)
-        away = agents.mean - found.mean
-        spread = mean_above_zero(found.spread, found.spread_error)  # the true spread may be larger than a small one
-        believed = spread / (spread + agents.noise)
-        from_spread = np.square((1.0 - believed) * (found.spread_error / (spread + agents.noise)))
-        variance = believed * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)
-        return PlainFit(found.mean + kept * away, 1.0 - kept, variance)
+        believed = mean_above_zero(found.spread, found.spread_error)
+        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.spread_error)
+
+
+def _shrunk(
+    agents: AgentStatistics, place: Floats, variance: Floats, spread: Any, believed: Any, error: Any
+) -> PlainFit:  # fmt: skip
+    """Means shrunk towards prior means, which have this variance. The true spread may be larger than a small one, so
+    the errors are those of the spread that is believed, with this standard error."""
+    kept = spread / (spread + agents.noise)
+    away = agents.mean - place
+    share = believed / (believed + agents.noise)
+    from_spread = np.square((1.0 - share) * (error / (believed + agents.noise)))
+    wide = share * agents.noise + np.square(1.0 - kept) * variance + from_spread * np.square(away)
+    return PlainFit(place + kept * away, 1.0 - kept, wide)
 
 
 class Spreads(NamedTuple):
@@ -217,15 +225,9 @@ class Close(Estimator, frozen=True, kw_only=True):
         found: Spreads | None = agents.cache[self.name]
         if found is None:
             return Shrinkage(variance=self.variance).fit(agents)
-        kept = found.spread / (found.spread + agents.noise)
-        away = agents.mean - found.mean
-        z = found.spread / np.maximum(found.error, 1e-300)
-        # the true spread may be larger than a small one: the mean of a normal variable that is positive
-        spread = found.spread + found.error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
-        believed = spread / (spread + agents.noise)
-        from_spread = np.square((1.0 - believed) * (found.error / (spread + agents.noise)))
-        variance = believed * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)
-        return PlainFit(found.mean + kept * away, 1.0 - kept, variance)
+        z = found.spread / np.maximum(found.error, 1e-300)  # as in `mean_above_zero`
+        believed = found.spread + found.error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
+        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.error)
 
 
 def _scale(agents: AgentStatistics) -> Floats:
