@@ -250,8 +250,8 @@ def to_csv(data: Any, path: str | os.PathLike[str]) -> None:
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     lab.to_csv(data, pathlib.Path(folder, "errors.csv"))
-    ...     pathlib.Path(folder, "errors.csv").read_text().splitlines()[0][:17]
-    'method,seed,t,mse'
+    ...     pathlib.Path(folder, "errors.csv").read_text().splitlines()[0][:18]
+    '"method","seed","t'
 
     See also: to_frame, to_parquet
     """
