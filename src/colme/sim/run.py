@@ -251,12 +251,12 @@ class Run:
         for number, (spec, state) in enumerate(zip(self.specs, self.states, strict=True)):
             known: Any = self._final(state) if final else None
             configuration = self.configuration | {"method": self._methods[number]}
-            traces.append(
-                Trace(
-                    spec.method, spec.seed, self.recorder.steps, **self.recorder.metrics(number), final=known,
-                    configuration=configuration, _spec=spec,
-                )
+            trace = Trace(
+                spec.method, spec.seed, self.recorder.steps, **self.recorder.metrics(number), final=known,
+                configuration=configuration,
             )  # fmt: skip
+            object.__setattr__(trace, "_spec", spec)
+            traces.append(trace)
         return traces
 
     def _final(self, state: State) -> Final:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,8 +98,8 @@ class Trace:
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run, in plain types (`RunSpec.plain`)."""
-    _spec: RunSpec | None = None
-    """Neither a copy nor a file has it, for a graph may be any function."""
+    _spec: ClassVar[RunSpec | None] = None
+    """No field: neither a copy nor a file has it, for a graph may be any function. The run sets it."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_spec"}
