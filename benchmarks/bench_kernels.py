@@ -12,10 +12,9 @@ from benchmarks.roofline import FORMS, Gather, name_of
 from colme._core.edges import KeptEdges, _check_all, _sort_into_buckets
 from colme.graphs import random_regular_graph
 from colme.methods import CLColME, World
-from colme.metrics import Errors
 from colme.samples import ScenarioStream
 from colme.sim.run import Run
-from colme.sim.sampling import Sampler
+from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import recorded_steps
 
 SIZES = pytest.mark.parametrize("n", [5000, 100_000], ids=lambda n: f"{n} agents")
@@ -42,8 +41,9 @@ def bench_sampling(benchmark: Any, n: int) -> None:
     """Samples, means and their errors, as many steps as are seen at once; a fresh look each time."""
     stream = ScenarioStream(w.scenario(n), 0)
     assert stream.class_ is not None
-    world = World(stream.class_, stream.sigma, stream.width, np.zeros(n), None)
-    seen = Sampler(stream, world, Errors(stream.class_, 0.1), recorded_steps("all", 2 * T))
+    errors = Errors(stream.class_, 0.1)
+    world = World(stream.class_, stream.sigma, stream.width, np.zeros(n), None, errors=errors)
+    seen = Sampler(stream, world, recorded_steps("all", 2 * T))
 
     def see() -> None:
         seen._from = seen._to = 1

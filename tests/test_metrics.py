@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import colme
 from colme.errors import ColmeError
-from colme.metrics import METRICS, OF_METHOD, OF_RUN, Errors, oracle_variance
-from colme.sim.sampling import FEW_CLASSES
+from colme.metrics import METRICS, OF_METHOD, OF_RUN, oracle_variance
+from colme.sim.sampling import FEW_CLASSES, Errors
 from tests.support.examples import examples
 from tests.support.sampled import sampled
 

@@ -202,25 +202,18 @@ def return_flows(table, flows):
 class Restarts:
     """When the averaging of each agent of an array last restarted."""
 
-    saved = ("common", "own_restarts", "own_gossip", "turn", "settled")
+    saved = ("common", "own_known", "turn", "settled")
 
     def __init__(self, clock: Clock, hood: Neighborhood):
         self.clock, self._hood = clock, hood
         self.common = START  # of all agents, where it is the same
-        own = clock.own and not clock.common and not clock.gossip
-        self.restarts = hood.array(np.int32, START) if own else None
-        self.gossip = hood.array(np.int32, START, (2,)) if clock.gossip else None
-        self.turn = 0  # gossip[turn] is what agents know now, the other what they told before
+        self.turn = 0  # the row of `known` that holds what agents know now; with gossip, the other is what they told
         self.settled = True  # gossip changed no agent's restart at the last step
-        self.known = self.gossip if self.restarts is None else self.restarts[None]
-        """Rows of last restarts, agent by agent, row `turn` those of now; None where all have the same."""
+        rows = 2 if clock.gossip else int(clock.own and not clock.common)
+        self.known = hood.array(np.int32, START, (rows,)) if rows else None
+        """Rows of last restarts, agent by agent; None where all have the same."""
 
     @property
-    def own_restarts(self) -> NDArray[np.int32] | None:
-        """Those of the own agents."""
-        return None if self.restarts is None else self._hood.mine(self.restarts)
-
-    @property
-    def own_gossip(self) -> NDArray[np.int32] | None:
+    def own_known(self) -> NDArray[np.int32] | None:
         """Those of the own agents, a row each."""
-        return None if self.gossip is None else self._hood.mine(self.gossip).T
+        return None if self.known is None else self._hood.mine(self.known).T

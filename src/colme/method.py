@@ -27,7 +27,7 @@ from colme._core.edges import Edges, Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
 from colme.errors import ColmeError, MethodError
 from colme.graphs import Graph
-from colme.metrics import Errors, measured
+from colme.metrics import measured
 from colme.moments import Moments
 from colme.samples import running_mean
 from colme.support.structs import Configuration
@@ -82,6 +82,7 @@ class World:
     t: int = 0
     moments: Moments | None = None  # of the samples, where a method needs them
     draw: Callable[[int], NDArray[np.float64]] | None = None  # the samples of a step
+    errors: Any = None  # what measures errors against the true means (`colme.sim.sampling.Errors`)
     hood: Neighborhood = None  # type: ignore[assignment]  # where to find numbers of neighbors; None: here are all agents
 
     def __post_init__(self) -> None:
@@ -102,14 +103,6 @@ class World:
         self.gaps = None if self.count is None else True
         """True if some agent may have no sample yet; None, which kernels compile away, if that cannot be."""
         self._first_slot: int | None = None
-        self._errors: Errors | None = None
-
-    @property
-    def errors(self) -> Errors:
-        """What measures errors against the true means."""
-        if self._errors is None:  # a cached_property locks in Python 3.11, and the team's workers wait for one another
-            self._errors = Errors(self.class_, self.tolerance, self.hood)
-        return self._errors
 
     @property
     def seen_mean(self) -> NDArray[np.float64]:

@@ -1,6 +1,9 @@
 """The metrics that a run records at each step: errors against the true means, edges, groups, coverage.
 
-Agents without an estimate (NaN) are left out of the errors. The sums are those of `colme._core.squared_errors`.
+Every kernel that measures errors sums their squares by the loop below. Within a chunk of agents sums run in 64 lanes
+that are then added pairwise: the compiler may use vector registers, yet the result has the same bits on every machine.
+Chunks are added to their page (`colme._core.team`) in order, and pages in order. Agents without an estimate (NaN) are
+left out.
 """
 
 from __future__ import annotations
@@ -9,12 +12,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colme._core.jit import kernel
-from colme._core.squared_errors import mean_error, sum_errors
-from colme._core.team import Neighborhood
+from colme._core.jit import CHUNK, LANES, helper, kernel, lanes_like
 from colme.errors import ColmeError
+
+u64 = np.uint64
 
 LEVEL = 0.9
 """Of the intervals whose coverage is recorded."""
@@ -81,19 +83,6 @@ def spare_metrics(rank: int) -> tuple[str, ...]:
     return tuple(name for name, metric in METRICS.items() if metric.spare == rank)
 
 
-@kernel
-def _sum_by_class(mean, count, class_, page, totals):
-    """totals[k, :, c] = sum of all samples of class c among the agents of page k, how many they are, and of how many
-    agents."""
-    totals[:] = 0.0
-    for a in range(mean.size):
-        if count[a] > 0:
-            k, c = a // page, class_[a]
-            totals[k, 0, c] += count[a] * mean[a]
-            totals[k, 1, c] += count[a]
-            totals[k, 2, c] += 1.0
-
-
 def oracle_variance(sigma: float, t: int, class_size: int) -> float:
     """The oracle's exact mean squared error: sigma^2 / (t |class|) for t samples from each agent of the class.
 
@@ -124,42 +113,89 @@ def measured(state: Any, world: Any) -> list[float]:
     return list(values.values())
 
 
-class Errors:
-    """What errors are measured against: the classes, their true means, the tolerance."""
+NOT_KNOWN = np.empty(0)
+"""For kernels, a truth that is not known. An array like any other truth, so that nothing is compiled twice."""
+SQUARES, BEYOND, PRESENT = range(3)
+"""What is summed by page, (pages, 3): squared errors, agents beyond the tolerance, agents with an estimate."""
 
-    def __init__(self, class_: NDArray[Any], tolerance: float, hood: Neighborhood | None = None):
-        self.hood = Neighborhood(len(class_)) if hood is None else hood
-        self.class_, self.tolerance, team = class_, tolerance, self.hood.team
-        n_classes = int(team.greatest(class_.max(initial=0))) + 1
-        self._member = np.full(n_classes, -1)  # some own agent of each class
-        self._member[class_] = np.arange(len(class_))
-        self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
-        self._truth: NDArray[np.float64] | None = None
-        self._class_truth = np.empty(n_classes)
-        self._pages = np.zeros((self.hood.n_pages, 3))
 
-    def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The true mean of each class, -inf where it has no agent."""
-        if truth is not self._truth:
-            own = np.full(len(self._member), -np.inf)
-            own[self._member >= 0] = truth[self._member[self._member >= 0]]
-            self._truth, self._class_truth = truth, self.hood.team.greatest(own)
-        return self._class_truth
+@helper
+def clear(squares):
+    """Begin a sum: all lanes are zero."""
+    for lane in range(u64(LANES)):
+        squares[lane] = 0.0
 
-    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
-        """(mean squared error, error rate)."""
-        sum_errors(estimate, truth, self.tolerance, self.hood.page, self._pages)
-        return mean_error(self.hood.team.gather(self._pages))
 
-    def means(
-        self, mean: NDArray[np.float64], count: NDArray[np.int32], truth: NDArray[np.float64], out: NDArray[np.float64]
-    ) -> None:  # fmt: skip
-        """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
-        and the oracle's mean squared error."""
-        out[:2] = self.estimates(mean, truth)
-        totals = np.empty((self.hood.n_pages, 3, len(self.class_size)))
-        _sum_by_class(mean, count, self.class_, self.hood.page, totals)
-        total, samples, agents = self.hood.team.gather(totals).sum(axis=0)
-        there = agents > 0.0
-        error = total[there] / samples[there] - self.class_truth(truth)[there]
-        out[2] = (agents[there] * error**2).sum() / agents.sum() if there.any() else np.nan
+@helper
+def add_squared_errors(squares, values, first, truth, first_truth, size, tolerance):
+    """Add the squared errors of a block of at most 64 agents, values[first:] against truth[first_truth:], to the lanes.
+
+    Returns how many errors are beyond the tolerance, and how many agents have a value; both 0 where the truth is
+    not known."""
+    beyond = present = 0
+    if truth.size > 0:
+        for lane in range(size):
+            error = values[first + u64(lane)] - truth[first_truth + u64(lane)]
+            there = error == error
+            squares[lane] += error * error if there else 0.0
+            beyond += 1 if abs(error) > tolerance else 0
+            present += 1 if there else 0
+    return beyond, present
+
+
+@helper
+def total(squares):
+    """The sum of the lanes, which are used up: the second half is added to the first, and so on."""
+    half = u64(LANES // 2)
+    while half > u64(0):
+        for lane in range(half):
+            squares[lane] += squares[lane + half]
+        half >>= u64(1)
+    return squares[0]
+
+
+@helper
+def add_to_page(pages, page, base, squares, beyond, present):
+    """Add the lanes of the chunk that begins at agent `base`, and its counts, to its page of `page` agents."""
+    k = base // u64(page)
+    pages[k, SQUARES] += total(squares)
+    pages[k, BEYOND] += beyond
+    pages[k, PRESENT] += present
+
+
+@helper
+def error_of(pages):
+    """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
+    squares = beyond = present = 0.0
+    for k in range(pages.shape[0]):
+        squares += pages[k, SQUARES]
+        beyond += pages[k, BEYOND]
+        present += pages[k, PRESENT]
+    if present == 0.0:
+        return np.nan, np.nan
+    return squares / present, beyond / present
+
+
+@kernel
+def mean_error(pages):
+    """`error_of`, from Python."""
+    return error_of(pages)
+
+
+@kernel
+def sum_errors(estimate, truth, tolerance, page, pages):
+    """pages = the sums of these estimates, by page."""
+    n = u64(estimate.size)
+    squares = lanes_like(estimate)
+    pages[:] = 0.0
+    for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
+        base = u64(chunk) << u64(10)
+        clear(squares)
+        beyond = present = 0
+        for block in range((min(u64(CHUNK), n - base) + u64(63)) >> u64(6)):
+            start = base + (u64(block) << u64(6))
+            more_beyond, more = add_squared_errors(
+                squares, estimate, start, truth, start, min(u64(64), n - start), tolerance
+            )  # fmt: skip
+            beyond, present = beyond + more_beyond, present + more
+        add_to_page(pages, page, base, squares, beyond, present)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 import colme
 from colme.methods import World
-from colme.metrics import Errors
 from colme.samples import ScenarioStream, Stream
-from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Sampler, finish_errors, update_means
+from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Errors, Sampler, finish_errors, update_means
 from tests.support.sampled import sampled
 
 Array = NDArray[np.float64]
@@ -130,8 +129,9 @@ def streams() -> dict[str, Stream]:
 
 def sampler_of(stream: Stream, block: int, recorded: NDArray[np.int64]) -> Sampler:
     assert stream.class_ is not None
-    world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, tolerance=0.3)
-    return Sampler(stream, world, Errors(stream.class_, 0.3), recorded, block)
+    errors = Errors(stream.class_, 0.3)
+    world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, errors=errors)
+    return Sampler(stream, world, recorded, block)
 
 
 @pytest.mark.parametrize("block", [64, 128, 7 * N, BLOCK])
@@ -149,14 +149,14 @@ def test_a_run_sees_what_numpy_works_out_from_the_samples(kind: str, block: int)
         last = int(rng.integers(t + 1, STEPS + 1))
         n_steps = seen.sample(t + 1, last)
         assert 1 <= n_steps <= min(seen.most, last - t)
-        means, errors = seen.means(t + 1, n_steps), seen.errors(t + 1, n_steps)
+        means, errors = seen.means(t + 1, n_steps), seen.metrics(t + 1, n_steps)
         assert np.array_equal(means, expected[t : t + n_steps])
         for row in range(n_steps):
             truth = stream.truth(t + 1 + row)
             if truth is None:
                 assert np.isnan(errors[row]).all()
             elif t + 1 + row in recorded:
-                wanted = plain_metrics(expected[t + row], truth, seen.judge.class_, 0.3)
+                wanted = plain_metrics(expected[t + row], truth, seen.world.errors.class_, 0.3)
                 np.testing.assert_allclose(errors[row], wanted, **CLOSE)
         t += n_steps
         seen.world.t, seen.world.mean = t, means[-1]
@@ -170,7 +170,7 @@ def test_looking_back_gives_the_bits_of_having_looked(kind: str, block: int) -> 
         while (done := there.world.t) < t:
             n_steps = there.sample(done + 1, t)
             there.world.t, there.world.mean = done + n_steps, there.means(done + 1, n_steps)[-1]
-            errors = there.errors(done + 1, n_steps)[-1].copy()
+            errors = there.metrics(done + 1, n_steps)[-1].copy()
         back = sampler_of(streams()[kind], block, np.array([STEPS]))
         back.world.t = t
         back.world.mean[:] = there.world.mean

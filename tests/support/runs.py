@@ -20,5 +20,5 @@ def run_of(
     specs = [RunSpec(method=method, source=source, **fields) for method in methods]
     run = Run(specs, team=team, checkpoint=checkpoint)
     if block != BLOCK:
-        run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, block)
+        run.sampler = Sampler(run.stream, run.world, run.recorder.steps, block)
     return run

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.squared_errors import NOT_KNOWN
-from colme.metrics import Errors
-from colme.sim.sampling import finish_errors, update_means
+from colme.metrics import NOT_KNOWN
+from colme.sim.sampling import Errors, finish_errors, update_means
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from colme._core.edges import CUT, ISOLATED, LOST, WRONG, block_of, bucket, check_candidates, slack_needed
 from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, lanes_like, read_eight
-from colme._core.squared_errors import add_squared_errors, add_to_page, clear, error_of
 from colme.consensus import (
     START,
     add_pull,
@@ -32,7 +31,17 @@ from colme.consensus import (
     return_flows,
     with_flows,
 )  # fmt: skip
-from colme.metrics import ERROR_RATE, ISOLATED_AGENTS, LOST_EDGES, MSE, WRONG_EDGES
+from colme.metrics import (
+    ERROR_RATE,
+    ISOLATED_AGENTS,
+    LOST_EDGES,
+    MSE,
+    WRONG_EDGES,
+    add_squared_errors,
+    add_to_page,
+    clear,
+    error_of,
+)
 
 f64, u32, u64 = np.float64, np.uint32, np.uint64
 
@@ -99,7 +108,7 @@ class Target(NamedTuple):
     page: int
     """Agents of a page."""
     pages: NDArray[np.float64]
-    """Gets the sums of each page (`colme._core.squared_errors`)."""
+    """Gets the sums of each page (`colme.metrics`)."""
 
 
 @equation

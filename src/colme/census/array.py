@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from colme._core.edges import Edges
 from colme._core.jit import at, helper, kernel
-from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import Neighborhood
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
@@ -30,6 +29,7 @@ from colme.census.variance_function import CONSTANT, is_constant
 from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
+from colme.metrics import NOT_KNOWN
 from colme.samples import running_mean
 from colme.spectrum import stable_step
 from colme.support.saved import COMMON

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from colme._core.jit import LANES, helper, kernel, lanes_like, select
 from colme._core.normal import cumulative, exponential, normal_cdf, normal_density, normal_quantile
-from colme._core.squared_errors import NOT_KNOWN
 from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
 from colme.census.mixture import (
@@ -36,6 +35,7 @@ from colme.census.mixture import (
 )
 from colme.census.uncertainty import added_variance
 from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
+from colme.metrics import NOT_KNOWN
 
 u64 = np.uint64
 

@@ -39,12 +39,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
-from colme._core.squared_errors import NOT_KNOWN, mean_error
 from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
 from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
-from colme.metrics import ERROR_RATE, ISOLATED_AGENTS, LOST_EDGES, MSE, NUMBERS, OF_METHOD, WRONG_EDGES
+from colme.metrics import (
+    ERROR_RATE,
+    ISOLATED_AGENTS,
+    LOST_EDGES,
+    MSE,
+    NOT_KNOWN,
+    NUMBERS,
+    OF_METHOD,
+    WRONG_EDGES,
+    mean_error,
+)
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):

@@ -23,13 +23,13 @@ from colme.errors import CheckpointError, RunError
 from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part
 from colme.guard import GuardedState
 from colme.methods import METHODS, State, World
-from colme.metrics import LEVEL, OF_METHOD, OF_RUN, measured
+from colme.metrics import LEVEL, METRICS, OF_METHOD, OF_RUN, measured
 from colme.moments import Moments
 from colme.recording import Recording
 from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
-from colme.sim.sampling import Sampler
+from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest, recorded_steps
 from colme.sim.trace import Final, Trace
 from colme.support.saved import from_arrays, splits, to_arrays
@@ -90,7 +90,7 @@ class Run:
             self.states.append(GuardedState(method, state, self.world, graph) if guarded else state)
         self.recorder = Recorder(steps, len(specs))
         self.n_steps = spec.n_steps
-        self.sampler = Sampler(self.stream, self.world, self.world.errors, steps)
+        self.sampler = Sampler(self.stream, self.world, steps)
         self._tables = np.full((len(specs), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
         if checkpoint is not None and team.size > 1:
@@ -113,8 +113,9 @@ class Run:
 
     def _world(self) -> World:
         spec, stream, n = self.spec, self.stream, self.stream.n_agents
+        class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
         return World(
-            class_=np.zeros(n, np.uint16) if stream.class_ is None else stream.class_,
+            class_=class_,
             sigma=stream.sigma,
             width=stream.width,
             mean=np.full(n, np.nan),
@@ -127,6 +128,7 @@ class Run:
             seed=spec.seed,
             moments=Moments(n) if any(each.method.needs_moments for each in self.specs) else None,
             draw=self._samples_of,
+            errors=Errors(class_, spec.tolerance, self.hood),
             hood=self.hood,
         )
 
@@ -173,15 +175,12 @@ class Run:
         """Steps `first`, which must follow the last one, to `last`, or as far as samples are ready."""
         world, sampler = self.world, self.sampler
         n_steps = sampler.sample(first, last)
-        means, due = sampler.means(first, n_steps), self.recorder.due(first, n_steps)
-        recorded = np.zeros(n_steps, np.bool_)
-        recorded[due] = True
+        means, recorded = sampler.means(first, n_steps), sampler.recorded(first, n_steps)
         for table, state in zip(self._tables, self.states, strict=True):
-            world.t, world.mean, world.recorded = first, means[0], len(due) > 0
+            world.t, world.mean, world.recorded = first, means[0], bool(recorded.any())
             state.advance(world, means, recorded, table[:n_steps])
         world.t, world.mean = first + n_steps - 1, means[-1]
-        if len(due):
-            self.recorder.write(due, self._tables, sampler.errors(first, n_steps))
+        self.recorder.write(recorded, self._tables[:, :n_steps], sampler.metrics(first, n_steps))
 
     def _samples_of(self, t: int) -> NDArray[np.float64]:
         """What every agent sees at step t."""
@@ -240,20 +239,22 @@ class Run:
         for number, state in enumerate(self.states):
             from_arrays(state, f"state{number}", arrays)
             state.restored()
-        if len(self.recorder.due(self.world.t, 1)):  # it ended here, at a step that only its end made it record
+        if self.world.t in self.recorder.left:  # it ends here, at a step that only its end makes it record
             of_run = self.sampler.measure_again()
-            for table, state in zip(self._tables, self.states, strict=True):
-                table[0] = measured(state, self.world)
-            self.recorder.write(np.zeros(1, np.int64), self._tables, of_run)
+            of_method = np.array([[measured(state, self.world)] for state in self.states])
+            self.recorder.write(np.ones(1, np.bool_), of_method, of_run)
 
     def _traces(self, *, final: bool) -> list[Trace]:
         traces = []
-        for number, (spec, state) in enumerate(zip(self.specs, self.states, strict=True)):
+        for spec, state, method, table in zip(
+            self.specs, self.states, self._methods, self.recorder.of_method, strict=True
+        ):  # fmt: skip
             known: Any = self._final(state) if final else None
-            configuration = self.configuration | {"method": self._methods[number]}
+            columns: Any = dict(zip(METRICS, [*table.T.copy(), *self.recorder.of_run.T.copy()], strict=True))
+            columns["isolated"] = columns["isolated"].astype(np.int64)
+            configuration = self.configuration | {"method": method}
             trace = Trace(
-                spec.method, spec.seed, self.recorder.steps, **self.recorder.metrics(number), final=known,
-                configuration=configuration,
+                spec.method, spec.seed, self.recorder.steps, **columns, final=known, configuration=configuration
             )  # fmt: skip
             object.__setattr__(trace, "_spec", spec)
             traces.append(trace)
@@ -296,17 +297,17 @@ class Recorder:
         self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
         self.filled = 0
 
-    def due(self, first: int, n_steps: int) -> NDArray[np.int64]:
-        """Which of the steps first, first + 1, .. are to be recorded next, counted from 0."""
-        return self.steps[self.filled : self.steps.searchsorted(first + n_steps)] - first
+    @property
+    def left(self) -> NDArray[np.int64]:
+        """The steps that are still to be recorded."""
+        return self.steps[self.filled :]
 
-    def write(self, rows: NDArray[np.int64], of_method: NDArray[np.float64], of_run: NDArray[np.float64]) -> None:
-        """The steps that were due, from the metrics of all steps."""
-        start, end = self.filled, self.filled + len(rows)
-        if len(rows) == len(of_run):  # all of them
-            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, : len(rows)], of_run
-        else:
-            self.of_method[:, start:end], self.of_run[start:end] = of_method[:, rows], of_run[rows]
+    def write(
+        self, recorded: NDArray[np.bool_], of_method: NDArray[np.float64], of_run: NDArray[np.float64]
+    ) -> None:  # fmt: skip
+        """From the metrics of the next steps, those that are recorded."""
+        start, end = self.filled, self.filled + int(recorded.sum())
+        self.of_method[:, start:end], self.of_run[start:end] = of_method[:, recorded], of_run[recorded]
         self.filled = end
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
@@ -321,12 +322,6 @@ class Recorder:
         self.of_method[:, :k] = arrays["of_method"][:, wanted]
         self.of_run[:k] = arrays["of_run"][wanted]
         self.filled = k
-
-    def metrics(self, number: int) -> dict[str, NDArray[Any]]:
-        """All metrics of a method by name."""
-        columns = [*self.of_method[number].T.copy(), *self.of_run.T.copy()]
-        table = dict(zip(OF_METHOD + OF_RUN, columns, strict=True))
-        return table | {"isolated": table["isolated"].astype(np.int64)}
 
 
 def check_team(specs: Sequence[RunSpec], team: Team) -> None:

@@ -7,14 +7,25 @@ methods make these steps. Many agents sample one step, in parts that fit the cac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, chunk_like, kernel, lanes_like
-from colme._core.squared_errors import NOT_KNOWN, add_squared_errors, add_to_page, clear, error_of, total
+from colme._core.team import Neighborhood
 from colme.methods import World
-from colme.metrics import OF_RUN, Errors
+from colme.metrics import (
+    NOT_KNOWN,
+    OF_RUN,
+    add_squared_errors,
+    add_to_page,
+    clear,
+    error_of,
+    mean_error,
+    sum_errors,
+    total,
+)  # fmt: skip
 from colme.samples import Stream, observe_some, running_mean
 
 u32, u64 = np.uint32, np.uint64
@@ -31,10 +42,10 @@ FEW_CLASSES = 4
 
 
 @kernel
-def update_means(samples, means, before, t, wanted, truth, tolerance, class_, first, page, errors, totals):
+def update_means(samples, means, before, t, recorded, truth, tolerance, class_, first, page, errors, totals):
     """means[i] = local means of step t + i, from samples[i] and the means `before`, which may all be the same arrays.
 
-    Where `wanted`, adds to the sums of step t + i, by page of `page` agents (`colme._core.squared_errors`): squared
+    Where `recorded`, adds to the sums of step t + i, by page of `page` agents (`colme.metrics`): squared
     errors and counts to errors[k, i], means by class to totals[k, i]. Agents may come in parts, of whole chunks; the
     first one of this part is agent `first` of the block."""
     n, n_classes = u64(means.shape[1]), u64(totals.shape[2])
@@ -48,7 +59,7 @@ def update_means(samples, means, before, t, wanted, truth, tolerance, class_, fi
                 own[k] = running_mean(old[base + u64(k)], samples[i, base + u64(k)], t + i)
             for k in range(size):
                 means[i, base + u64(k)] = own[k]
-            if truth.size == 0 or not wanted[i]:
+            if truth.size == 0 or not recorded[i]:
                 continue
             many, present = 0, 0
             at_page = (u64(first) + base) // u64(page)
@@ -91,23 +102,75 @@ def finish_errors(errors, totals, class_truth, class_size, out):
         out[i, 2] = square / n
 
 
-class Sampler:
-    """Gives the world its local means, for as many steps at once as pays, and the recorder their errors."""
+@kernel
+def _sum_by_class(mean, count, class_, page, totals):
+    """totals[k, :, c] = sum of all samples of class c among the agents of page k, how many they are, and of how many
+    agents."""
+    totals[:] = 0.0
+    for a in range(mean.size):
+        if count[a] > 0:
+            k, c = a // page, class_[a]
+            totals[k, 0, c] += count[a] * mean[a]
+            totals[k, 1, c] += count[a]
+            totals[k, 2, c] += 1.0
 
-    def __init__(self, stream: Stream, world: World, judge: Errors, recorded: NDArray[np.int64], block: int = BLOCK):
-        n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
-        self.stream, self.world, self.judge = stream, world, judge
-        self._recorded = recorded
+
+class Errors:
+    """What errors are measured against: the classes, their true means, the tolerance."""
+
+    def __init__(self, class_: NDArray[Any], tolerance: float, hood: Neighborhood | None = None):
+        self.hood = Neighborhood(len(class_)) if hood is None else hood
+        self.class_, self.tolerance, team = class_, tolerance, self.hood.team
+        n_classes = int(team.greatest(class_.max(initial=0))) + 1
+        self._member = np.full(n_classes, -1)  # some own agent of each class
+        self._member[class_] = np.arange(len(class_))
+        self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
+        self._truth: NDArray[np.float64] | None = None
+        self._class_truth = np.empty(n_classes)
+        self._pages = np.zeros((self.hood.n_pages, 3))
+
+    def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The true mean of each class, -inf where it has no agent."""
+        if truth is not self._truth:
+            own = np.full(len(self._member), -np.inf)
+            own[self._member >= 0] = truth[self._member[self._member >= 0]]
+            self._truth, self._class_truth = truth, self.hood.team.greatest(own)
+        return self._class_truth
+
+    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
+        """(mean squared error, error rate)."""
+        sum_errors(estimate, truth, self.tolerance, self.hood.page, self._pages)
+        return mean_error(self.hood.team.gather(self._pages))
+
+    def means(
+        self, mean: NDArray[np.float64], count: NDArray[np.int32], truth: NDArray[np.float64], out: NDArray[np.float64]
+    ) -> None:  # fmt: skip
+        """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
+        and the oracle's mean squared error."""
+        out[:2] = self.estimates(mean, truth)
+        totals = np.empty((self.hood.n_pages, 3, len(self.class_size)))
+        _sum_by_class(mean, count, self.class_, self.hood.page, totals)
+        total, samples, agents = self.hood.team.gather(totals).sum(axis=0)
+        there = agents > 0.0
+        error = total[there] / samples[there] - self.class_truth(truth)[there]
+        out[2] = (agents[there] * error**2).sum() / agents.sum() if there.any() else np.nan
+
+
+class Sampler:
+    """Gives the world its local means, for as many steps at once as pays, and their errors to be recorded."""
+
+    def __init__(self, stream: Stream, world: World, recorded: NDArray[np.int64], block: int = BLOCK):
+        n, n_pages, n_classes = world.n_agents, world.hood.n_pages, len(world.errors.class_size)
+        self.stream, self.world, self._recorded = stream, world, recorded
         # moments are kept of one step only, and so are the means that other workers see
         ahead = stream.complete and world.moments is None and world.team.size == 1
-        self.most = max(1, min(STRETCH, n_steps, block // max(n, 1))) if ahead else 1
+        self.most = max(1, min(STRETCH, int(recorded[-1]), block // max(n, 1))) if ahead else 1
         """Steps that are sampled at once."""
         part = max(CHUNK, min(PART, block) // CHUNK * CHUNK)
         self._lines = np.empty((self.most, n if self.most > 1 else min(n, part)))
         self._before = world.mean
-        n_pages = world.hood.n_pages
         self._page_errors, self._totals = np.empty((n_pages, self.most, 3)), np.empty((n_pages, self.most, n_classes))
-        self._errors = np.full((self.most, len(OF_RUN)), np.nan)
+        self._metrics = np.full((self.most, len(OF_RUN)), np.nan)
         self._from = self._to = 1  # the steps that have been sampled, the last one excluded
 
     def sample(self, first: int, last: int) -> int:
@@ -116,9 +179,7 @@ class Sampler:
             self.world.truth = self.stream.truth(first)
             self._to = int(min(first + self.most, self._recorded[-1] + 1, self.stream.steady_until(first)))
             self._from = first
-            if self.world.count is not None:
-                self._sample_with_gaps(first)
-            elif self.most > 1:
+            if self.most > 1:
                 self._sample_ahead(first, self._to - first)
             else:
                 self._sample_in_parts(first)
@@ -131,56 +192,50 @@ class Sampler:
             return self.world.mean[None, :]
         return self._lines[first - self._from : first - self._from + n_steps]
 
-    def errors(self, first: int, n_steps: int) -> NDArray[np.float64]:
+    def metrics(self, first: int, n_steps: int) -> NDArray[np.float64]:
         """The metrics of the run at these steps, where they are recorded."""
-        return self._errors[first - self._from : first - self._from + n_steps]
+        return self._metrics[first - self._from : first - self._from + n_steps]
 
-    def _sample_ahead(self, t: int, n_steps: int) -> None:
-        self._before[:] = self.world.mean
-        lines, whole = self._lines[:n_steps], slice(None)
-        self.stream.fill(lines, t)
-        self._begin()
-        wanted = self._wanted(t, n_steps)
-        self._update_means(lines, lines, self._before, t, wanted, whole)
-        self._finish_errors(wanted)
-
-    def _sample_in_parts(self, t: int) -> None:
-        mean, wanted = self.world.mean, self._wanted(t, 1)
-        self._begin()
-        for part, samples in self._parts():
-            self.stream.fill(samples, t, part.start)
-            self._follow_moments(samples[0], part, t - 1)
-            self._update_means(samples, mean[None, part], mean[part], t, wanted, part)
-        self._finish_errors(wanted)
-
-    def _sample_with_gaps(self, t: int) -> None:
-        world = self.world
-        assert world.count is not None
-        for part, samples in self._parts():
-            self.stream.fill(samples, t, part.start)
-            self._follow_moments(samples[0], part, world.count[part])
-            observe_some(world.mean[part], world.count[part], samples[0])
-        if self._wanted(t, 1)[0]:
-            self._measure_with_gaps()
-
-    def _follow_moments(self, samples: NDArray[np.float64], part: slice, count: int | NDArray[np.int32]) -> None:
-        """Where a method needs them; means and counts are still those of the step before."""
-        if self.world.moments is not None:
-            self.world.moments.observe(samples, self.world.mean[part], count, part.start)
+    def recorded(self, first: int, n_steps: int) -> NDArray[np.bool_]:
+        """Which of the steps first, first + 1, .. are recorded."""
+        begin, end = self._recorded.searchsorted((first, first + n_steps))
+        recorded = np.zeros(n_steps, np.bool_)
+        recorded[self._recorded[begin:end] - first] = True
+        return recorded
 
     def measure_again(self) -> NDArray[np.float64]:
-        """The errors of the present means, at a step that was not to be recorded when it was sampled."""
-        world = self.world
+        """The metrics of the present means, at a step that was not to be recorded when it was sampled."""
+        world, recorded = self.world, np.ones(1, np.bool_)
         world.truth = self.stream.truth(world.t)
-        if world.count is not None:
-            self._measure_with_gaps()
-        else:
-            self._begin()
+        if world.count is None:
+            self._clear()
             for part, samples in self._parts():  # the first sample is the mean
                 samples[0] = world.mean[part]
-                self._update_means(samples, samples, world.mean[part], 1, np.ones(1, bool), part)
-            self._finish_errors(np.ones(1, bool))
-        return self._errors[:1]
+                self._update_means(samples, samples, world.mean[part], 1, recorded, part)
+        self._measure(recorded)
+        return self._metrics[:1]
+
+    def _sample_ahead(self, t: int, n_steps: int) -> None:
+        lines, recorded = self._lines[:n_steps], self.recorded(t, n_steps)
+        self._before[:] = self.world.mean
+        self.stream.fill(lines, t)
+        self._clear()
+        self._update_means(lines, lines, self._before, t, recorded, slice(0, None))
+        self._measure(recorded)
+
+    def _sample_in_parts(self, t: int) -> None:
+        world, recorded = self.world, self.recorded(t, 1)
+        self._clear()
+        for part, samples in self._parts():
+            self.stream.fill(samples, t, part.start)
+            mean, before = world.mean[part], t - 1 if world.count is None else world.count[part]
+            if world.moments is not None:
+                world.moments.observe(samples[0], mean, before, part.start)
+            if world.count is None:
+                self._update_means(samples, mean[None, :], mean, t, recorded, part)
+            else:
+                observe_some(mean, before, samples[0])
+        self._measure(recorded)
 
     def _parts(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Parts of the agents, and room for a sample of each."""
@@ -189,34 +244,28 @@ class Sampler:
             part = slice(start, min(start + width, n))
             yield part, self._lines[:1, : part.stop - start]
 
-    def _wanted(self, t: int, n_steps: int) -> NDArray[np.bool_]:
-        """Which of the steps t, t + 1, .. are recorded."""
-        first, last = self._recorded.searchsorted((t, t + n_steps))
-        wanted = np.zeros(n_steps, bool)
-        wanted[self._recorded[first:last] - t] = True
-        return wanted
-
-    def _begin(self) -> None:
-        for sums in (self._page_errors, self._totals):
-            sums.fill(0)
+    def _clear(self) -> None:
+        self._page_errors.fill(0)
+        self._totals.fill(0)
 
     def _update_means(
         self, samples: NDArray[np.float64], means: NDArray[np.float64], before: NDArray[np.float64], t: int,
-        wanted: NDArray[np.bool_], part: slice,
+        recorded: NDArray[np.bool_], part: slice,
     ) -> None:  # fmt: skip
-        truth, judge = self.world.truth, self.judge
+        truth, errors = self.world.truth, self.world.errors
         update_means(
-            samples, means, before, t, wanted, NOT_KNOWN if truth is None else truth[part], judge.tolerance,
-            judge.class_[part], part.start or 0, self.world.hood.page, self._page_errors, self._totals,
+            samples, means, before, t, recorded, NOT_KNOWN if truth is None else truth[part], errors.tolerance,
+            errors.class_[part], part.start, self.world.hood.page, self._page_errors, self._totals,
         )  # fmt: skip
 
-    def _finish_errors(self, wanted: NDArray[np.bool_]) -> None:
-        if self.world.truth is not None and wanted.any():
-            class_truth, team = self.judge.class_truth(self.world.truth), self.world.team
-            errors, totals = team.gather(self._page_errors), team.gather(self._totals)
-            finish_errors(errors, totals, class_truth, self.judge.class_size, self._errors)
-
-    def _measure_with_gaps(self) -> None:
-        world = self.world
-        if world.truth is not None and world.count is not None:
-            self.judge.means(world.mean, world.count, world.truth, self._errors[0])
+    def _measure(self, recorded: NDArray[np.bool_]) -> None:
+        world, errors, gather = self.world, self.world.errors, self.world.team.gather
+        if world.truth is None or not recorded.any():
+            return
+        if world.count is not None:
+            errors.means(world.mean, world.count, world.truth, self._metrics[0])
+        else:
+            class_truth = errors.class_truth(world.truth)
+            finish_errors(
+                gather(self._page_errors), gather(self._totals), class_truth, errors.class_size, self._metrics
+            )  # fmt: skip

@@ -158,7 +158,16 @@ class RunSpec(Setup, frozen=True, kw_only=True):
 
     def first_graph(self) -> Graph:
         """The graph on which every method begins under this seed."""
-        made = self._made_graph()
+        n, made = self.n_agents, self.graph
+        if callable(made) and not isinstance(made, Graph):
+            made = made(np.random.default_rng(self.graph_key))
+        elif self.graph_file:
+            made = read_graph(self.graph_file, n)
+        elif self.regular_degree is not None:
+            made = random_regular_graph(n, self.regular_degree, rng=self.graph_key)
+        elif isinstance(made, str):
+            degree = min(DEFAULT_DEGREE, n - 1) if self.degree is None else self.degree
+            made = _of_family(made, n, degree, self.rewire, np.random.default_rng(self.graph_key))
         if not isinstance(made, Graph):
             raise RunError(
                 f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph. "
@@ -170,26 +179,6 @@ class RunSpec(Setup, frozen=True, kw_only=True):
                 "Make the graph with as many agents as the samples have."
             )
         return made
-
-    def _made_graph(self) -> Any:
-        n, graph = self.n_agents, self.graph
-        if isinstance(graph, Graph):
-            return graph
-        if self.regular_degree is not None:
-            return random_regular_graph(n, self.regular_degree, rng=self.graph_key)
-        if self.graph_file:
-            return read_graph(self.graph_file, n)
-        rng = np.random.default_rng(self.graph_key)
-        if callable(graph):
-            return graph(rng)
-        degree = min(DEFAULT_DEGREE, n - 1) if self.degree is None else self.degree
-        if graph == "gnp":
-            return graphs.gnp_random_graph(n, degree / max(n - 1, 1), rng=rng)
-        if graph == "ring":
-            return graphs.ring_lattice_graph(n, degree)
-        if graph == "small-world":
-            return graphs.watts_strogatz_graph(n, degree, self.rewire, rng=rng)
-        return graphs.complete_graph(n)
 
     def check(self) -> None:
         """Refuse a method that does not tolerate loss, a graph that does not exist and a method that does not fit it,
@@ -248,6 +237,16 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         flat = msgspec.structs.asdict(self.source) | {name: getattr(self, name) for name in Setup.__struct_fields__}
         flat["graph"] = Path(self.graph_file).name or self.graph
         return flat | {flat_name(name): value for name, value in msgspec.structs.asdict(self.method).items()}
+
+
+def _of_family(name: str, n: int, degree: int, rewire: float, rng: np.random.Generator) -> Graph:
+    if name == "gnp":
+        return graphs.gnp_random_graph(n, degree / max(n - 1, 1), rng=rng)
+    if name == "ring":
+        return graphs.ring_lattice_graph(n, degree)
+    if name == "small-world":
+        return graphs.watts_strogatz_graph(n, degree, rewire, rng=rng)
+    return graphs.complete_graph(n)
 
 
 class RunFields(TypedDict, total=False):

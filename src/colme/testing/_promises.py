@@ -103,7 +103,7 @@ def _run(method: Method, source: Scenario | Recording, graph: Graph, n_steps: in
     spec = RunSpec(method=method, source=source, graph=graph, steps=n_steps, seed=seed, precision=precision)
     run = Run([spec], checkpoint=checkpoint)
     if block != BLOCK:
-        run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, block)
+        run.sampler = Sampler(run.stream, run.world, run.recorder.steps, block)
     return run
 
 

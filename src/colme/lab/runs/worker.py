@@ -278,7 +278,7 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
     spec = RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)
     run = Run([spec])
     # In small parts, step by step: then a change of the means lasts.
-    run.sampler = Sampler(run.stream, run.world, run.world.errors, run.recorder.steps, LANES)
+    run.sampler = Sampler(run.stream, run.world, run.recorder.steps, LANES)
     for t in range(1, n_steps + 1):
         run.step(t)
         if t == change_at:
