@@ -460,10 +460,6 @@ class LazyPruning:
         self.worn_out = True  # that is so for some worker
         self._plan: Any = None  # for the means of candidates at other machines
 
-    @property
-    def candidates(self) -> Candidates:
-        return Candidates(self.edges, self.ends, self.threshold, self.skin)
-
     def check(
         self, table: NeighborTable, mean: NDArray[np.float64], radius: float, reference: ReferenceMeans, t: int | None
     ) -> None:  # fmt: skip

@@ -129,22 +129,12 @@ def key_of(seed: int) -> tuple[int, int]:
     return seed & _LOW, (seed >> 32) & _LOW
 
 
-def counters(first: int, n: int) -> NDArray[np.uint64]:
-    """First counter words of the blocks that hold agents first..first+n-1 (first a multiple of 64): 16 a block."""
-    n_blocks = -(-n // 64)
-    return np.arange(first // 4, first // 4 + 16 * n_blocks, dtype=u64)
-
-
-def by_agent(words: tuple[NDArray[Any], ...], n: int) -> NDArray[Any]:
-    """Put the four outputs of each counter where agents 64 B + 16 k + l expect them."""
-    return np.stack([w.reshape(-1, 16) for w in words], axis=1).reshape(-1)[:n]
-
-
 def words_numpy(seed: int, stream: int, t: int, *, first: int, n: int) -> NDArray[np.uint32]:
     """The NumPy form of `words`: the same bits, some ten times slower."""
-    c = counters(first, n)
-    zero = np.zeros_like(c)
-    return by_agent(philox(c, zero + u64(t), zero + u64(stream), zero, *key_of(seed)), n)
+    counter = np.arange(first // 4, first // 4 + 16 * -(-n // 64), dtype=u64)  # 16 per block of 64 agents
+    zero = np.zeros_like(counter)
+    words = philox(counter, zero + u64(t), zero + u64(stream), zero, *key_of(seed))
+    return np.stack([word.reshape(-1, 16) for word in words], axis=1).reshape(-1)[:n]
 
 
 def words(seed: int, stream: int, t: int, *, first: int = 0, n: int) -> NDArray[np.uint32]:

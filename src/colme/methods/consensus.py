@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
+from colme._core.edges import Candidates
 from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
@@ -184,34 +185,26 @@ class ConsensusState(PruningState):
         out: NDArray[np.float64], *, pruned: bool,
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
-        edges, lazy, restarts = self.edges, self.edges.lazy, self.restarts
-        truth = NOT_KNOWN if world.truth is None or not (world.recorded or world.team.size == 1) else world.truth
+        edges, lazy, restarts, shared = self.edges, self.edges.lazy, self.restarts, world.team.size > 1
+        truth = NOT_KNOWN if world.truth is None or (shared and not world.recorded) else world.truth
+        displacements = np.zeros(1) if shared else world.reference.displacements(means, world.t)
+        rebuild = shared and edges.any_cut  # a worker does not see which neighbors at others lost an edge
         if edges.tighten(self.flows):
             self.rows_moved()
         done, lazy.checks_left, restarts.common, restarts.turn, restarts.settled = run_steps(
-            edges.table, lazy.candidates, lazy.checks_left,
+            edges.table, Candidates(lazy.edges, lazy.ends, lazy.threshold, lazy.skin), lazy.checks_left,
             Averaging(
-                self.weights, self._rebuilds, self.flows, self.step_size, world.gaps,
+                self.weights, rebuild, self.flows, self.step_size, world.gaps,
                 self.heard[:0] if self.flows is None else self.flows[:0],
             ),
             restarts.clock, ClockState(restarts.known, restarts.common, restarts.turn, restarts.settled),
             EstimateArrays(self.estimate, self.heard, self.spare),
             Target(truth, world.tolerance, world.hood.page, self._pages),
-            Steps(means, self._displacements(world, means), radii), row, world.t + row, pruned, out,
+            Steps(means, displacements, radii), row, world.t + row, pruned, out,
         )  # fmt: skip
         if done % 2:
             self.heard, self.spare = self.spare, self.heard
         return done
-
-    @staticmethod
-    def _displacements(world: World, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where a kernel makes many steps; a team has pruned already."""
-        return np.zeros(1) if world.team.size > 1 else world.reference.displacements(means, world.t)
-
-    @property
-    def _rebuilds(self) -> bool:
-        """All weights are to be computed: a worker does not see which neighbors at others lost an edge."""
-        return self.edges.hood.team.size > 1 and self.edges.any_cut
 
     def rows_moved(self) -> None:
         """The neighbor table has been compacted: its rows are in another order."""
