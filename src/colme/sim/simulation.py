@@ -118,7 +118,7 @@ def simulate(
         [RunSpec(method=each, source=source, **{**fields, "seed": seed}) for each in methods]  # type: ignore[arg-type]
         for seed in _seeds(fields.get("seed"), seeds)
     ]
-    folder = _checkpoint_folder(checkpoint, seeds is not None)
+    folder = None if checkpoint is None else _checkpoint_folder(Path(checkpoint), seeds is not None)
 
     def prepare(of_seed: list[RunSpec], team: Team = ALONE) -> Run:
         path = folder / f"seed-{of_seed[0].seed}.npz" if folder and seeds is not None else folder
@@ -129,7 +129,7 @@ def simulate(
         results = _run_in_ranks(prepare, specs, progress, n_steps, ranks)
     else:
         n_jobs = min(len(specs), n_jobs or max(1, available_cores() // (threads or 1)))
-        with _reporter(progress, n_steps) as tell:
+        with _reporter(progress, n_steps) if progress else contextlib.nullcontext() as tell:
             results = _run_all(prepare, specs, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
@@ -160,7 +160,8 @@ def _run_in_ranks(
     from colme.sim.ranks import RankTeam, stop_on_interrupt
 
     team = RankTeam(ranks)
-    with _reporter(progress if team.rank == 0 else None, n_steps) as tell, stop_on_interrupt() as stop:
+    reporter = _reporter(progress, n_steps) if progress and team.rank == 0 else contextlib.nullcontext()
+    with reporter as tell, stop_on_interrupt() as stop:
         try:
             return [prepare(of_seed, team).go(tell, stop) for of_seed in specs]
         except Interrupted:
@@ -218,10 +219,7 @@ def _seeds(seed: int | None, seeds: Iterable[int] | None) -> list[int]:
     return every
 
 
-def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) -> Path | None:
-    if checkpoint is None:
-        return None
-    path = Path(checkpoint)
+def _checkpoint_folder(path: Path, many: bool) -> Path:
     if many and path.is_file():
         raise RunError(f"checkpoint={path}: with seeds= it must be a folder, and this is a file. Try {path}.d.")
     if not many and path.is_dir():
@@ -236,40 +234,31 @@ def _checkpoint_folder(checkpoint: str | os.PathLike[str] | None, many: bool) ->
 
 
 @contextlib.contextmanager
-def _reporter(
-    progress: Callable[[Progress], None] | bool | None, total: int
-) -> Iterator[Callable[[Progress], None] | None]:
+def _reporter(progress: Callable[[Progress], None] | bool, total: int) -> Iterator[Callable[[Progress], None]]:
     """The progress callback, never called twice at once; True becomes a bar on stderr."""
     lock = threading.Lock()
-    if progress is None or progress is False:
-        yield None
-    elif callable(progress):
-        report = progress
+    with contextlib.ExitStack() as stack:
+        report = progress if callable(progress) else _bar(total, stack)
 
         def tell(news: Progress) -> None:
             with lock:
                 report(news)
 
         yield tell
-    else:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
 
-        done: dict[int, int] = {}
-        columns = (
-            TextColumn("simulating"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("steps"),
-            TimeRemainingColumn(),
-        )
-        with Bar(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task("", total=total)
 
-            def advance(news: Progress) -> None:
-                with lock:
-                    done[news.seed] = news.step
-                    bar.update(task, completed=sum(done.values()))
+def _bar(total: int, stack: contextlib.ExitStack) -> Callable[[Progress], None]:
+    """A progress bar on stderr that is shown until the stack is closed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
-            yield advance
+    columns = TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn()
+    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True)))
+    task, done = bar.add_task("", total=total), dict[int, int]()
+
+    def report(news: Progress) -> None:
+        done[news.seed] = news.step
+        bar.update(task, completed=sum(done.values()))
+
+    return report

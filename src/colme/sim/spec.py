@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypedDict
 
 import msgspec
 import numpy as np
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from colme import graphs
@@ -76,7 +77,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         if not isinstance(self.method, Method):
             raise RunError(f"method={shorten(self.method)}: it must be a method. Try colme.CLColME().")
         if isinstance(self.source, np.ndarray):
-            self._set(source=Recording(self.source))
+            force_setattr(self, "source", Recording(self.source))
         elif not isinstance(self.source, Scenario | Recording):
             raise RunError(
                 f"source={shorten(self.source)}: samples come from a Scenario, a Recording or an array (steps, "
@@ -90,7 +91,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
             raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
         if steps > MOST_STEPS:
             raise RunError(f"steps={shorten(steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
-        self._set(steps=steps)
+        force_setattr(self, "steps", steps)
         positive(self.tolerance, "tolerance", "tolerance=0.1", RunError)
         recorded_steps(self.record, steps)
         one_of(self.precision, EXCHANGE, "precision", RunError)
@@ -98,19 +99,15 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         if not 0 <= self.rewire <= 1:
             raise RunError(f"rewire={self.rewire}: a share is between 0 and 1. Try rewire=0.1.")
 
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            msgspec.structs.force_setattr(self, name, value)
-
     def _check_graph(self) -> None:
         graph = self.graph
         if self.degree is not None:
             whole(self.degree, "degree", "degree=10", RunError, low=0)
         if graph is None:
-            self._set(graph="regular")
+            force_setattr(self, "graph", "regular")
         elif isinstance(graph, str):
             if graph not in FAMILIES and is_graph_file(graph):
-                self._set(graph=find_graph(graph, Path()))
+                force_setattr(self, "graph", find_graph(graph, Path()))
             else:
                 one_of(graph, FAMILIES, "graph", RunError)
         elif self.degree is not None:
@@ -118,7 +115,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
                 f"degree={self.degree} and graph={graph!r} are both given: a graph has its degrees. Leave one out."
             )
         elif hasattr(graph, "number_of_nodes"):
-            self._set(graph=graphs.from_networkx(graph))
+            force_setattr(self, "graph", graphs.from_networkx(graph))
         elif not (isinstance(graph, Graph) or callable(graph)):
             raise RunError(
                 f"graph={shorten(graph)}: it must be a graph of colme or networkx, a function of an rng that makes "
@@ -148,7 +145,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         """The degree of the random regular graph; None for any other graph."""
         if not isinstance(self.graph, str) or self.graph != "regular":
             return None
-        return default_degree(self.n_agents) if self.degree is None else self.degree
+        return default_degree(self.source.n_agents) if self.degree is None else self.degree
 
     @property
     def graph_key(self) -> int:
@@ -158,7 +155,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
 
     def first_graph(self) -> Graph:
         """The graph on which every method begins under this seed."""
-        n, made = self.n_agents, self.graph
+        n, made = self.source.n_agents, self.graph
         if callable(made) and not isinstance(made, Graph):
             made = made(np.random.default_rng(self.graph_key))
         elif self.graph_file:
@@ -173,9 +170,9 @@ class RunSpec(Setup, frozen=True, kw_only=True):
                 f"graph(rng) returned {type(made).__name__}: it must return a colme.Graph. "
                 "Try lambda rng: colme.graphs.gnp_random_graph(1000, 0.01, rng=rng)."
             )
-        if made.n_agents != self.n_agents:
+        if made.n_agents != n:
             raise RunError(
-                f"the graph has {made.n_agents} agents and the samples {self.n_agents}: they must be the same. "
+                f"the graph has {made.n_agents} agents and the samples {n}: they must be the same. "
                 "Make the graph with as many agents as the samples have."
             )
         return made
