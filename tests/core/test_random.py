@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,14 @@ SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 0x0123456789ABCDEF, 2**64 - 1)
 FAR = 4.5
 """Standard deviations: two-sided probability 7e-6, so that all tests of this file together fail by chance once in 1000
 choices of their seeds (which are fixed)."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> Iterator[None]:
+    """Also few words come from the kernel, which `words` else leaves to NumPy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random, "FEW", 0)
+        yield
 
 
 def philox_by_hand(counter: Sequence[int], key: Sequence[int]) -> tuple[int, ...]:
@@ -85,12 +93,6 @@ def test_compiled_philox_gives_the_known_answers_of_random123() -> None:
         assert tuple(map(int, compiled(*counter, *key))) == answer
 
 
-@examples(30)
-@given(st.tuples(*[st.integers(0, MAX)] * 4), st.tuples(*[st.integers(0, MAX)] * 2))
-def test_philox_equals_the_rounds_of_the_paper(counter: tuple[int, ...], key: tuple[int, int]) -> None:
-    assert tuple(map(int, random.philox(*counter, *key))) == philox_by_hand(counter, key)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_agent_64B_16k_l_owns_word_k_of_counter_16B_l(seed: int) -> None:
     t, first = 77, 192
@@ -102,15 +104,6 @@ def test_agent_64B_16k_l_owns_word_k_of_counter_16B_l(seed: int) -> None:
 
 
 # Words: two forms, any shard
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 48, 63, 64, 65, 127, 128, 1000])
-def test_kernel_and_numpy_give_the_same_words(n: int, seed: int) -> None:
-    for first, t, stream in itertools.product((0, 64, 64 * 1001), (0, 1, 2**31 - 1), (VALUE, GRAPH)):
-        compiled = words(seed, stream, t, first=first, n=n)
-        assert compiled.dtype == np.uint32
-        np.testing.assert_array_equal(compiled, words_numpy(seed, stream, t, first=first, n=n))
 
 
 @examples(30)
@@ -135,20 +128,6 @@ def test_shards_equal_the_whole(form: Any, width: int) -> None:
 
 def test_more_agents_do_not_change_the_words_of_the_first() -> None:
     np.testing.assert_array_equal(words(5, VALUE, 9, n=70), words(5, VALUE, 9, n=7000)[:70])
-
-
-def test_every_argument_changes_the_words() -> None:
-    base = words(5, VALUE, 9, n=64)
-    others = [
-        words(6, VALUE, 9, n=64), words(5 + 2**32, VALUE, 9, n=64), words(5, VALUE_2, 9, n=64),
-        words(5, VALUE, 10, n=64), words(5, VALUE, 9, first=64, n=64),
-    ]  # fmt: skip
-    for other in others:
-        assert not np.intersect1d(base, other).size  # 64 * 64 pairs: equal by chance once in a million
-
-
-def test_streams_have_different_numbers() -> None:
-    assert len(set(STREAMS)) == 6
 
 
 # Quality

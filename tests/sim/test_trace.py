@@ -52,19 +52,6 @@ def test_every_field_comes_back_from_a_file(tmp_path: Path, method: Method, scen
     assert_same(loaded, trace, "trace")
 
 
-def test_the_methods_above_are_all_there_are() -> None:
-    assert {each.__name__ for each in METHODS} == {
-        "Local",
-        "Oracle",
-        "ColME",
-        "BColME",
-        "CColME",
-        "CLColME",
-        "Census",
-        "Bayes",
-    }
-
-
 def test_a_trace_without_truth_comes_back_without(tmp_path: Path) -> None:
     trace = colme.simulate(colme.Local(), np.random.default_rng(0).normal(size=(9, 4)))
     trace.save(tmp_path / "trace.npz")
