@@ -213,68 +213,29 @@ def cut(table, a, b):
 
 
 @kernel
-def _compress(at, slots, offsets, places, indptr, indices, of_slots, of_edges):
-    """The living edges, agent by agent; if slots have values, also those. The indices may be written over the slots: a
-    chunk of rows is never longer than its slots."""
+def _compress(at, slots, offsets, places, indptr, values, out):
+    """out = the values at the slots of living edges, agent by agent. It may be the beginning of the values, and these
+    may be the slots: a chunk of rows is never longer than its slots."""
     n = u64(indptr.size - 1)
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
         end = min(n, base + u64(CHUNK))
-        begin = u64(offsets[base >> u64(6)])
-        old = slots[begin : u64(offsets[(end + u64(63)) >> u64(6)])].copy()
+        begin, stop = u64(offsets[base >> u64(6)]), u64(offsets[(end + u64(63)) >> u64(6)])
+        old, old_values = slots[begin:stop].copy(), values[begin:stop].copy()
         for a in range(base, end):
             row = agent_at(places, u64(a))
             _, _, first, width = block_of(offsets, row >> u64(6), n)
             k = u64(indptr[a])
             for j in range(width):
-                place = first + (u64(j) << u64(6)) + (row & u64(63))
-                b = old[place - begin]
-                if b != u32(u64(at) + u64(a)):
-                    indices[k] = b
-                    if of_slots is not None:
-                        of_edges[k] = of_slots[place]
+                place = first + (u64(j) << u64(6)) + (row & u64(63)) - begin
+                if old[place] != u32(u64(at) + u64(a)):
+                    out[k] = old_values[place]
                     k += u64(1)
-
-
-def compress(
-    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any], *,
-    in_place: bool = False,
-) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:  # fmt: skip
-    """The living edges as compressed rows, by own agent: indptr, and the places of neighbors; written over the slots,
-    if these are not needed any more."""
-    indptr = _row_ends(degree)
-    indices = slots[: indptr[-1]] if in_place else np.empty(indptr[-1], np.uint32)
-    _compress(at, slots, offsets, places, indptr, indices, None, None)
-    return indptr, indices
-
-
-def compress_values(
-    at: int, slots: NDArray[Any], offsets: NDArray[Any], places: NDArray[Any], degree: NDArray[Any],
-    values: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
-    """The values of slots, in the order of `compress`."""
-    indptr = _row_ends(degree)
-    out = np.empty(indptr[-1])
-    _compress(at, slots, offsets, places, indptr, np.empty(len(out), np.uint32), values, out)
-    return out
 
 
 def _row_ends(degree: NDArray[Any]) -> NDArray[np.int64]:
     """Where the rows of agents with these degrees begin; one more for the end of the last."""
-    indptr = np.zeros(degree.size + 1, np.int64)
-    np.cumsum(degree, out=indptr[1:])
-    return indptr
-
-
-@kernel
-def lay_out_values(indptr, values, offsets, out):
-    """Values of edges, agent by agent, at the slots of a table whose row a is agent a."""
-    n = u64(indptr.size - 1)
-    out[:] = 0.0
-    for a in range(n):
-        _, _, first, _ = block_of(offsets, u64(a) >> u64(6), n)
-        for k in range(u64(indptr[a + u64(1)] - indptr[a])):
-            out[first + (u64(k) << u64(6)) + (u64(a) & u64(63))] = values[u64(indptr[a]) + u64(k)]
+    return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
 
 
 def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
@@ -718,7 +679,7 @@ class KeptEdges(Edges):
     @neighbors.setter
     def neighbors(self, numbers: NDArray[np.uint32]) -> None:
         """Make the table anew, from degrees that were put back before."""
-        rows = Graph(np.concatenate([[0], np.cumsum(self.degree)]), self.hood.places(numbers), check=False)
+        rows = Graph(_row_ends(self.degree), self.hood.places(numbers), check=False)
         slots, self.offsets[:], wrong = lay_out(rows, self.hood.at, self.table.class_)
         self.slots[: len(slots)] = slots
         self.order[:], self.places[:] = first_order(rows.n_agents)
@@ -727,27 +688,33 @@ class KeptEdges(Edges):
         self.lazy.skin, self._tightened_at = 0.0, math.inf
         self.hood.refresh(self._seen_degree)
 
+    def _compressed(self, values: NDArray[Any], out: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The living edges as compressed rows, by own agent: indptr, and the values of their slots."""
+        indptr = _row_ends(self.degree)
+        out = np.empty(indptr[-1], values.dtype) if out is None else out[: indptr[-1]]
+        _compress(self.hood.at, self.slots, self.offsets, self.places, indptr, values, out)
+        return indptr, out
+
     def flows_of_edges(self, flows: NDArray[np.float64]) -> NDArray[np.float64]:
         """The flows of the living edges, in the order of `neighbors`."""
-        return compress_values(self.hood.at, self.slots, self.offsets, self.places, self.degree, flows)
+        return self._compressed(flows)[1]
 
     def put_flows(self, of_edges: NDArray[np.float64], flows: NDArray[np.float64]) -> None:
-        """The flows of slots from those of edges, right after `neighbors` were put back."""
-        lay_out_values(np.concatenate([[0], np.cumsum(self.degree)]), of_edges, self.offsets, flows)
+        """The flows of slots from those of edges, right after `neighbors` were put back: row a is that of agent a."""
+        agent = np.repeat(np.arange(len(self.degree)), self.degree)
+        number = np.arange(len(agent)) - _row_ends(self.degree)[agent]  # of the neighbor in its row
+        flows[:] = 0.0
+        flows[self.offsets[agent // LANES] + LANES * number + agent % LANES] = of_edges
 
     def graph(self) -> Graph:
-        if self._last is not None:
-            return self._last
-        rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree)
-        return Graph(*rows, check=False)
+        return Graph(*self._compressed(self.slots), check=False) if self._last is None else self._last
 
     def last_graph(self) -> Graph:
         """The same when no edge will be cut or used any more: written over the table, whose memory may be most of a
         run's."""
         if self._last is None:
             del self.lazy
-            rows = compress(self.hood.at, self.slots, self.offsets, self.places, self.degree, in_place=True)
-            self._last = Graph(*rows, check=False)
+            self._last = Graph(*self._compressed(self.slots, self.slots), check=False)
             if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
                 self._last.indices = self._last.indices.copy()
             self.slots = self.slots[:0].copy()
@@ -810,8 +777,7 @@ class Neighbors(Edges):
         return int((self.degree == 0).sum())
 
     def graph(self) -> Graph:
-        indptr = np.concatenate([[0], np.cumsum(self.degree)])
-        return Graph(indptr, self._graph.indices[self.kept], check=False)
+        return Graph(_row_ends(self.degree), self._graph.indices[self.kept], check=False)
 
 
 def _share(mask: NDArray[np.bool_]) -> float:

@@ -47,11 +47,17 @@ def mpi() -> Any:
 
 
 class _CommTeam(Team):
-    """The ranks of a communicator."""
+    """The ranks of a communicator, some or all of those on this machine sharing arrays."""
 
-    def __init__(self, comm: Any):
-        self._mpi, self.comm = mpi(), comm
+    def __init__(self, comm: Any, shared: _SharedArrays):
+        self._mpi, self.comm, self._shared = mpi(), comm, shared
         self.rank, self.size = comm.rank, comm.size
+
+    def wait(self) -> None:
+        self._shared.wait()
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return self._shared.zeros(shape, dtype)
 
     def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
         counts, width = self._counts(rows)
@@ -92,14 +98,13 @@ class RankTeam(_CommTeam):
         if PRETEND in os.environ:
             here = comm.Split(comm.rank // int(os.environ[PRETEND]))
         leader = here.bcast(comm.rank)  # names the machine
-        super().__init__(comm.Split(0, leader * comm.size + here.rank))
+        super().__init__(comm.Split(0, leader * comm.size + here.rank), _SharedArrays(MPI, here))
         self._check_versions()
         leaders = self.comm.allgather(leader)
         self.machines: list[int] = [sorted(set(leaders)).index(each) for each in leaders]
         """The machine of each rank."""
         self.machine, self.n_machines = self.machines[self.rank], max(self.machines) + 1
-        self._shared = _SharedArrays(MPI, here)
-        self._local = None if self.n_machines == 1 else _LocalTeam(here, self._shared)
+        self._local = None if self.n_machines == 1 else _CommTeam(here, self._shared)
 
     def _check_versions(self) -> None:
         """Refuse ranks whose software may compute other bits."""
@@ -125,26 +130,6 @@ class RankTeam(_CommTeam):
 
     def neighborhood(self, hood: Neighborhood, indices: NDArray[np.uint32]) -> Neighborhood:
         return hood if self.n_machines == 1 else Halo(hood, indices)
-
-    def wait(self) -> None:
-        self._shared.wait()
-
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        return self._shared.zeros(shape, dtype)
-
-
-class _LocalTeam(_CommTeam):
-    """The ranks on one machine of several."""
-
-    def __init__(self, comm: Any, shared: _SharedArrays):
-        super().__init__(comm)
-        self._shared = shared
-
-    def wait(self) -> None:
-        self._shared.wait()
-
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        return self._shared.zeros(shape, dtype)
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
