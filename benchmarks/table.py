@@ -112,7 +112,7 @@ def memory(quick: bool) -> Found:
     """Counted, not timed."""
     n = 1_000_000
     run, _ = w.ready(w.CL, w.graph_of(n), 1)
-    return {"memory": Measured.once(run.nbytes / n)}
+    return {"memory": Measured.once(w.bytes_of(run) / n)}
 
 
 def graphs(quick: bool) -> Found:

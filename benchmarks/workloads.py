@@ -130,3 +130,22 @@ def check_baselines() -> None:
         for metric in ("mse", "local_mse", "oracle_mse", "wrong_edges"):
             if not np.allclose(curves[metric], getattr(ours[name], metric), rtol=1e-4, atol=1e-9):
                 raise SystemExit(f"the {name} and colme differ in {metric}: one of them is wrong. Run the tests.")
+
+
+def bytes_of(run: Run) -> int:
+    """Bytes held by the arrays of a run, without what was recorded."""
+    return _array_bytes([run.world, run.sampler, *run.states], set())
+
+
+def _array_bytes(things: list[Any], seen: set[int]) -> int:
+    total = 0
+    for thing in things:
+        if isinstance(thing, np.ndarray):
+            owner = thing if thing.base is None else thing.base
+            if id(owner) not in seen:
+                seen.add(id(owner))
+                total += owner.nbytes
+        elif type(thing).__module__.startswith("colme") and id(thing) not in seen and hasattr(thing, "__dict__"):
+            seen.add(id(thing))
+            total += _array_bytes(list(vars(thing).values()), seen)
+    return total

@@ -13,7 +13,7 @@ import pytest
 
 import colme
 from colme.errors import CheckpointError, MissingExtra
-from colme.methods import METHODS, Method
+from colme.methods import Method
 from colme.metrics import METRICS
 
 SCENARIO = colme.Scenario(n_agents=20, means=(0.0, 1.25), sigma=0.5)

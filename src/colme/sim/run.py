@@ -132,11 +132,6 @@ class Run:
             hood=self.hood,
         )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays of the run, without what was recorded."""
-        return _array_bytes([self.world, self.sampler, *self.states], set())
-
     def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event, *, final: bool = True) -> list[Trace]:
         """Run to the end and return one trace per method; without `final`, that of a team has no final state."""
         world, team = self.world, self.world.team
@@ -355,17 +350,3 @@ def _graph_part(graph: Graph, hood: Neighborhood) -> GraphPart:
     totals = GraphTotals(graph.n_agents, graph.n_edges, graph.max_degree, bipartite)
     indptr = graph.indptr[hood.first : hood.first + hood.n_own + 1]
     return GraphPart(indptr - indptr[0], graph.indices[indptr[0] : indptr[-1]].copy(), totals)
-
-
-def _array_bytes(things: list[Any], seen: set[int]) -> int:
-    total = 0
-    for thing in things:
-        if isinstance(thing, np.ndarray):
-            owner = thing if thing.base is None else thing.base
-            if id(owner) not in seen:
-                seen.add(id(owner))
-                total += owner.nbytes
-        elif type(thing).__module__.startswith("colme") and id(thing) not in seen and hasattr(thing, "__dict__"):
-            seen.add(id(thing))
-            total += _array_bytes(list(vars(thing).values()), seen)
-    return total
