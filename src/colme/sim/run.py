@@ -30,7 +30,7 @@ from colme.samples import ScenarioStream, Stream
 from colme.scenario import Scenario
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
 from colme.sim.sampling import Errors, Sampler
-from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest, recorded_steps
+from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
 from colme.support.saved import from_arrays, splits, to_arrays
 
@@ -65,7 +65,7 @@ class Run:
     ):  # fmt: skip
         self.specs, self.spec = list(specs), specs[0]
         spec, source = self.spec, self.spec.source
-        steps = recorded_steps(spec.record, spec.n_steps)
+        steps = spec.recorded
         self.configuration = spec.plain()
         self._methods: list[Any] = as_in_file([each.method for each in specs])
         if team.size > 1:

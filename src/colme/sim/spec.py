@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypedDict
 
 import msgspec
 import numpy as np
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, fields, force_setattr, replace
 from numpy.typing import NDArray
 
 from colme import graphs
@@ -31,6 +31,8 @@ EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
 FAMILIES = ("regular", "gnp", "ring", "small-world", "complete")
 N_STEPS, MOST_STEPS = 1000, 10**9
 """Steps of a run on a scenario: by default, and at most."""
+RECORDING = ("record",)
+"""The fields of a run that only choose which of its steps are recorded."""
 CHECK_UP_TO = 20_000
 """Number of agents up to which a graph is made before the first run, to refuse early what does not fit it."""
 
@@ -93,7 +95,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
             raise RunError(f"steps={shorten(steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
         force_setattr(self, "steps", steps)
         positive(self.tolerance, "tolerance", "tolerance=0.1", RunError)
-        recorded_steps(self.record, steps)
+        _ = self.recorded  # refuses what records nothing
         one_of(self.precision, EXCHANGE, "precision", RunError)
         super().__post_init__()
         if not 0 <= self.rewire <= 1:
@@ -134,6 +136,16 @@ class RunSpec(Setup, frozen=True, kw_only=True):
     def n_steps(self) -> int:
         assert self.steps is not None  # set when it was checked
         return self.steps
+
+    @property
+    def recorded(self) -> NDArray[np.int64]:
+        """The steps that are recorded."""
+        return recorded_steps(self.record, self.n_steps)
+
+    def recording(self, record: Record) -> RunSpec:
+        """The same run with these of its steps recorded, and no others."""
+        others = {each.name: each.default for each in fields(Setup) if each.name in RECORDING}
+        return replace(self, **others | {"record": record})
 
     @property
     def graph_file(self) -> str:
@@ -190,7 +202,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         Samples, graphs and files are represented by the hash of their contents, a function by its name."""
         from colme import __version__
 
-        known = {"version": __version__} | msgspec.structs.asdict(self)
+        known = {"version": __version__} | asdict(self)
         if isinstance(self.source, Recording):
             known["source"] = {"recording": digest(*self.source.known)}
         if isinstance(self.graph, Graph):
@@ -205,8 +217,8 @@ class RunSpec(Setup, frozen=True, kw_only=True):
     @classmethod
     def from_plain(cls, plain: dict[str, Any], **others: Any) -> RunSpec:
         """The spec of a scenario that `plain` gave, with its method and whatever else is not in it, such as a graph."""
-        fields = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
-        return cls(**fields | {"source": msgspec.convert(plain["source"], Scenario)} | others)
+        known = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
+        return cls(**known | {"source": msgspec.convert(plain["source"], Scenario)} | others)
 
     def with_fewer_agents(self, most: int) -> RunSpec:
         """The same run with at most so many agents, classes in the same proportions."""
@@ -218,22 +230,22 @@ class RunSpec(Setup, frozen=True, kw_only=True):
                 f"{Path(self.graph_file).name} has {scenario.n_agents:,} agents: the figure shows at most {most:,}, "
                 "and a graph from a file has no smaller version. Leave the figure out."
             )
-        fields: dict[str, Any] = {"n_agents": most}
+        fewer: dict[str, Any] = {"n_agents": most}
         if scenario.sizes is not None:
-            fields |= {"assignment": "random"}  # sizes become proportions
+            fewer |= {"assignment": "random"}  # sizes become proportions
         if isinstance(scenario.sigma, tuple) and len(scenario.sigma) != len(scenario.means):
-            fields["sigma"] = scenario.sigma[:most]
+            fewer["sigma"] = scenario.sigma[:most]
         if isinstance(scenario.skip_rate, tuple):
-            fields["skip_rate"] = scenario.skip_rate[:most]
-        few: RunSpec = msgspec.structs.replace(self, source=msgspec.structs.replace(scenario, **fields))
+            fewer["skip_rate"] = scenario.skip_rate[:most]
+        few: RunSpec = replace(self, source=replace(scenario, **fewer))
         return few
 
     def parameters(self) -> dict[str, Any]:
         """All fields in one flat dictionary, name -> value. A field of a method whose name a scenario also has (sigma)
         is called method_sigma. A graph file is called by its name without its folder."""
-        flat = msgspec.structs.asdict(self.source) | {name: getattr(self, name) for name in Setup.__struct_fields__}
+        flat = asdict(self.source) | {name: getattr(self, name) for name in Setup.__struct_fields__}
         flat["graph"] = Path(self.graph_file).name or self.graph
-        return flat | {flat_name(name): value for name, value in msgspec.structs.asdict(self.method).items()}
+        return flat | {flat_name(name): value for name, value in asdict(self.method).items()}
 
 
 def _of_family(name: str, n: int, degree: int, rewire: float, rng: np.random.Generator) -> Graph:
