@@ -30,6 +30,8 @@ class Metric(NamedTuple):
     """What it is, for whoever reads a table."""
     axis: str
     """The label of its axis."""
+    error: bool = False
+    """Of the estimates, from the sums over their errors (`errors_of`)."""
     of_run: bool = False
     """It does not depend on the method."""
     shown: int = 0
@@ -41,9 +43,9 @@ class Metric(NamedTuple):
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("mse", "mean squared error of the estimates over all agents", "mean squared error", shown=1),
+        Metric("mse", "mean squared error of the estimates over all agents", "mean squared error", error=True, shown=1),
         Metric("error_rate", "share of agents whose error exceeds the tolerance",
-               "share of agents beyond the tolerance", shown=2, spare=2),
+               "share of agents beyond the tolerance", error=True, shown=2, spare=2),
         Metric("wrong_edges",
                "share of the edges between classes that remain (census: whose agents are in one group)",
                "share of edges between classes that remain", shown=2, spare=2),
@@ -72,10 +74,13 @@ OF_METHOD = tuple(name for name, metric in METRICS.items() if not metric.of_run)
 """The columns of what a method records."""
 OF_RUN = tuple(name for name, metric in METRICS.items() if metric.of_run)
 """The columns of what all methods of a run share."""
-MSE, ERROR_RATE, WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS, NUMBERS = (
-    OF_METHOD.index(name) for name in ("mse", "error_rate", "wrong_edges", "lost_edges", "isolated", "numbers")
+ERRORS = tuple(name for name, metric in METRICS.items() if metric.error)
+"""The first columns of what a method records, in the order of `errors_of`."""
+N_ERRORS = len(ERRORS)
+WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS, NUMBERS = (
+    OF_METHOD.index(name) for name in ("wrong_edges", "lost_edges", "isolated", "numbers")
 )
-"""Columns that kernels write."""
+"""Columns that kernels write beside the errors."""
 
 
 def spare_metrics(rank: int) -> tuple[str, ...]:
@@ -106,7 +111,7 @@ def measured(state: Any, world: Any) -> list[float]:
     values = dict.fromkeys(OF_METHOD, math.nan) | {"isolated": edges.isolated, "n_groups": edges.n_groups,
                                                    "numbers": state.numbers, "trust": state.trust}  # fmt: skip
     if truth is not None:
-        values["mse"], values["error_rate"] = world.errors.estimates(state.estimate, truth)
+        values |= zip(ERRORS, world.errors.estimates(state.estimate, truth), strict=True)
         values["coverage"] = state.coverage(truth, LEVEL)
     if world.classes_known:
         values |= {"wrong_edges": edges.wrong_share, "lost_edges": edges.lost_share}
@@ -115,48 +120,44 @@ def measured(state: Any, world: Any) -> list[float]:
 
 NOT_KNOWN = np.empty(0)
 """For kernels, a truth that is not known. An array like any other truth, so that nothing is compiled twice."""
-SQUARES, BEYOND, PRESENT = range(3)
-"""What is summed by page, (pages, 3): squared errors, agents beyond the tolerance, agents with an estimate."""
+SQUARES, BEYOND, PRESENT, N_SUMS = range(4)
+"""What is summed by page, (pages, N_SUMS): squared errors, agents beyond the tolerance, agents with an estimate."""
 
 
 @helper
-def clear(squares):
+def clear(lanes):
     """Begin a sum: all lanes are zero."""
     for lane in range(u64(LANES)):
-        squares[lane] = 0.0
+        lanes[lane] = 0.0
 
 
 @helper
-def add_squared_errors(squares, values, first, truth, first_truth, size, tolerance):
-    """Add the squared errors of a block of at most 64 agents, values[first:] against truth[first_truth:], to the lanes.
-
-    Returns how many errors are beyond the tolerance, and how many agents have a value; both 0 where the truth is
-    not known."""
-    beyond = present = 0
-    if truth.size > 0:
-        for lane in range(size):
-            error = values[first + u64(lane)] - truth[first_truth + u64(lane)]
-            there = error == error
-            squares[lane] += error * error if there else 0.0
-            beyond += 1 if abs(error) > tolerance else 0
-            present += 1 if there else 0
-    return beyond, present
-
-
-@helper
-def total(squares):
+def total(lanes):
     """The sum of the lanes, which are used up: the second half is added to the first, and so on."""
     half = u64(LANES // 2)
     while half > u64(0):
         for lane in range(half):
-            squares[lane] += squares[lane + half]
+            lanes[lane] += lanes[lane + half]
         half >>= u64(1)
-    return squares[0]
+    return lanes[0]
 
 
 @helper
-def add_to_page(pages, page, base, squares, beyond, present):
-    """Add the lanes of the chunk that begins at agent `base`, and its counts, to its page of `page` agents."""
+def add_errors(pages, page, base, values, truth, first, size, tolerance):
+    """Add the errors of a chunk of agents from `base` on, values[:size] against truth[first:], to its page of `page`
+    agents; nothing where the truth is not known."""
+    if truth.size == 0:
+        return
+    squares, beyond, present = lanes_like(values), 0, 0
+    clear(squares)
+    for block in range((size + u64(63)) >> u64(6)):
+        start = u64(block) << u64(6)
+        for lane in range(min(u64(64), size - start)):
+            error = values[start + u64(lane)] - truth[first + start + u64(lane)]
+            there = error == error
+            squares[lane] += error * error if there else 0.0
+            beyond += 1 if abs(error) > tolerance else 0
+            present += 1 if there else 0
     k = base // u64(page)
     pages[k, SQUARES] += total(squares)
     pages[k, BEYOND] += beyond
@@ -164,38 +165,29 @@ def add_to_page(pages, page, base, squares, beyond, present):
 
 
 @helper
-def error_of(pages):
-    """(mean squared error, share of agents beyond the tolerance) over the agents with an estimate; NaN if none has."""
+def errors_of(pages):
+    """The metrics in `ERRORS`, over the agents with an estimate; NaN if none has one."""
     squares = beyond = present = 0.0
     for k in range(pages.shape[0]):
         squares += pages[k, SQUARES]
         beyond += pages[k, BEYOND]
         present += pages[k, PRESENT]
-    if present == 0.0:
-        return np.nan, np.nan
+    present = present if present > 0.0 else np.nan
     return squares / present, beyond / present
 
 
 @kernel
-def mean_error(pages):
-    """`error_of`, from Python."""
-    return error_of(pages)
+def all_errors_of(pages):
+    """`errors_of`, from Python."""
+    return errors_of(pages)
 
 
 @kernel
 def sum_errors(estimate, truth, tolerance, page, pages):
     """pages = the sums of these estimates, by page."""
     n = u64(estimate.size)
-    squares = lanes_like(estimate)
     pages[:] = 0.0
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
-        clear(squares)
-        beyond = present = 0
-        for block in range((min(u64(CHUNK), n - base) + u64(63)) >> u64(6)):
-            start = base + (u64(block) << u64(6))
-            more_beyond, more = add_squared_errors(
-                squares, estimate, start, truth, start, min(u64(64), n - start), tolerance
-            )  # fmt: skip
-            beyond, present = beyond + more_beyond, present + more
-        add_to_page(pages, page, base, squares, beyond, present)
+        size = min(u64(CHUNK), n - base)
+        add_errors(pages, page, base, estimate[base : base + size], truth, base, size, tolerance)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.edges import CUT, ISOLATED, LOST, WRONG, block_of, bucket, check_candidates, slack_needed
-from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, lanes_like, read_eight
+from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, read_eight
 from colme.consensus import (
     START,
     add_pull,
@@ -31,17 +31,7 @@ from colme.consensus import (
     return_flows,
     with_flows,
 )  # fmt: skip
-from colme.metrics import (
-    ERROR_RATE,
-    ISOLATED_AGENTS,
-    LOST_EDGES,
-    MSE,
-    WRONG_EDGES,
-    add_squared_errors,
-    add_to_page,
-    clear,
-    error_of,
-)
+from colme.metrics import ISOLATED_AGENTS, LOST_EDGES, N_ERRORS, WRONG_EDGES, add_errors, errors_of
 
 f64, u32, u64 = np.float64, np.uint32, np.uint64
 
@@ -108,7 +98,7 @@ class Target(NamedTuple):
     page: int
     """Agents of a page."""
     pages: NDArray[np.float64]
-    """Gets the sums of each page (`colme.metrics`)."""
+    """Gets the sums of each page (`colme.metrics.add_errors`)."""
 
 
 @equation
@@ -207,7 +197,7 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
     restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
     offsets, step = table.offsets, how.step
     n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
-    squares, new, latest = lanes_like(mean), chunk_like(mean), chunk_like(table.slots)
+    new, latest = chunk_like(mean), chunk_like(table.slots)
     own, told = chunk_like(heard), chunk_like(heard)
     sums, pull = chunk_like(how.like), chunk_like(how.like)
     target.pages[:] = 0.0
@@ -251,15 +241,7 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
         for i in range(size):
             estimate[base + u64(i)] = new[i]
             spare[at + base + u64(i)] = new[i]
-        clear(squares)
-        beyond = present = 0
-        for block in range(first_block, last_block):
-            start = u64(block) << u64(6)
-            more_beyond, more = add_squared_errors(
-                squares, new, start - base, target.truth, start, min(u64(64), n - start), target.tolerance
-            )  # fmt: skip
-            beyond, present = beyond + more_beyond, present + more
-        add_to_page(target.pages, target.page, base, squares, beyond, present)
+        add_errors(target.pages, target.page, base, new, target.truth, base, size, target.tolerance)
     return news
 
 
@@ -339,7 +321,9 @@ def run_steps(
         )  # fmt: skip
         settled = not news
         heard, spare = spare, heard
-        out[i, MSE], out[i, ERROR_RATE] = error_of(target.pages)
+        errors = errors_of(target.pages)
+        for k in range(N_ERRORS):
+            out[i, k] = errors[k]
         out[i, WRONG_EDGES], out[i, LOST_EDGES] = 0.5 * tally[WRONG], 0.5 * tally[LOST]
         out[i, ISOLATED_AGENTS] = tally[ISOLATED]
         done += 1

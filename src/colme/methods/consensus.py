@@ -45,16 +45,16 @@ from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
 from colme.methods.intervals import PARTED, AgentIntervals, IntervalAgent, IntervalMethod, PruningState, parted
 from colme.metrics import (
-    ERROR_RATE,
     ISOLATED_AGENTS,
     LOST_EDGES,
-    MSE,
+    N_ERRORS,
+    N_SUMS,
     NOT_KNOWN,
     NUMBERS,
     OF_METHOD,
     WRONG_EDGES,
-    mean_error,
-)
+    all_errors_of,
+)  # fmt: skip
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class ConsensusState(PruningState):
         self.restarts = Restarts(method.clock_rule, world.hood)
         self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
         self.spare: NDArray[Any] = world.hood.array(world.exchange)
-        self._pages = np.zeros((world.hood.n_pages, 3))
+        self._pages = np.zeros((world.hood.n_pages, N_SUMS))
         self.edges.tighten()
 
     @property
@@ -177,7 +177,7 @@ class ConsensusState(PruningState):
         restarts.settled = not unsettled
         self.edges.refresh(self.heard, *([] if restarts.known is None else [restarts.known[restarts.turn]]))
         if world.recorded:
-            out[0, [MSE, ERROR_RATE]] = mean_error(team.gather(self._pages))
+            out[0, :N_ERRORS] = all_errors_of(team.gather(self._pages))
             out[0, [WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS]] = self.edges.counts()
 
     def average(

@@ -15,17 +15,7 @@ from numpy.typing import NDArray
 from colme._core.jit import CHUNK, chunk_like, kernel, lanes_like
 from colme._core.team import Neighborhood
 from colme.methods import World
-from colme.metrics import (
-    NOT_KNOWN,
-    OF_RUN,
-    add_squared_errors,
-    add_to_page,
-    clear,
-    error_of,
-    mean_error,
-    sum_errors,
-    total,
-)  # fmt: skip
+from colme.metrics import N_SUMS, NOT_KNOWN, OF_RUN, add_errors, all_errors_of, clear, errors_of, sum_errors, total
 from colme.samples import Stream, observe_some, running_mean
 
 u32, u64 = np.uint32, np.uint64
@@ -61,16 +51,8 @@ def update_means(samples, means, before, t, recorded, truth, tolerance, class_, 
                 means[i, base + u64(k)] = own[k]
             if truth.size == 0 or not recorded[i]:
                 continue
-            many, present = 0, 0
+            add_errors(errors[:, i], page, u64(first) + base, own, truth, base, size, tolerance)
             at_page = (u64(first) + base) // u64(page)
-            clear(lanes)
-            for block in range((size + u64(63)) >> u64(6)):
-                start = u64(block) << u64(6)
-                more, there = add_squared_errors(
-                    lanes, own, start, truth, base + start, min(u64(64), size - start), tolerance
-                )  # fmt: skip
-                many, present = many + more, present + there
-            add_to_page(errors[:, i], page, u64(first) + base, lanes, many, present)
             for c in range(n_classes if n_classes <= u64(FEW_CLASSES) else u64(0)):
                 clear(lanes)
                 for block in range((size + u64(63)) >> u64(6)):
@@ -98,7 +80,8 @@ def finish_errors(errors, totals, class_truth, class_size, out):
                 error = mean / class_size[c] - class_truth[c]
                 square += class_size[c] * (error * error)
             n += class_size[c]
-        out[i, 0], out[i, 1] = error_of(errors[:, i])
+        found = errors_of(errors[:, i])
+        out[i, 0], out[i, 1] = found[0], found[1]
         out[i, 2] = square / n
 
 
@@ -127,7 +110,7 @@ class Errors:
         self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
         self._truth: NDArray[np.float64] | None = None
         self._class_truth = np.empty(n_classes)
-        self._pages = np.zeros((self.hood.n_pages, 3))
+        self._pages = np.zeros((self.hood.n_pages, N_SUMS))
 
     def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
         """The true mean of each class, -inf where it has no agent."""
@@ -137,17 +120,17 @@ class Errors:
             self._truth, self._class_truth = truth, self.hood.team.greatest(own)
         return self._class_truth
 
-    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
-        """(mean squared error, error rate)."""
+    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, ...]:
+        """The metrics in `ERRORS`."""
         sum_errors(estimate, truth, self.tolerance, self.hood.page, self._pages)
-        return mean_error(self.hood.team.gather(self._pages))
+        return all_errors_of(self.hood.team.gather(self._pages))
 
     def means(
         self, mean: NDArray[np.float64], count: NDArray[np.int32], truth: NDArray[np.float64], out: NDArray[np.float64]
     ) -> None:  # fmt: skip
         """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
         and the oracle's mean squared error."""
-        out[:2] = self.estimates(mean, truth)
+        out[:2] = self.estimates(mean, truth)[:2]
         totals = np.empty((self.hood.n_pages, 3, len(self.class_size)))
         _sum_by_class(mean, count, self.class_, self.hood.page, totals)
         total, samples, agents = self.hood.team.gather(totals).sum(axis=0)
@@ -169,7 +152,10 @@ class Sampler:
         part = max(CHUNK, min(PART, block) // CHUNK * CHUNK)
         self._lines = np.empty((self.most, n if self.most > 1 else min(n, part)))
         self._before = world.mean
-        self._page_errors, self._totals = np.empty((n_pages, self.most, 3)), np.empty((n_pages, self.most, n_classes))
+        self._page_errors, self._totals = (
+            np.empty((n_pages, self.most, N_SUMS)),
+            np.empty((n_pages, self.most, n_classes)),
+        )
         self._metrics = np.full((self.most, len(OF_RUN)), np.nan)
         self._from = self._to = 1  # the steps that have been sampled, the last one excluded
 
