@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import colme
+from colme import consensus
 from colme._core.edges import Intervals
 from colme.consensus import CLOCKS, START, Clock, clock_of, clock_rate, metropolis_weight
 from colme.errors import MethodError
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
+from colme.methods.consensus import ConsensusMethod
 from colme.metrics import OF_METHOD
 from colme.testing._promises import Case
 from tests.support.recordings import recording_like_a_scenario
@@ -152,14 +157,26 @@ def test_clock_of_many_steps_in_one_go_is_that_of_each_step(
     assert at_once.state.edges.graph() == one_by_one.state.edges.graph()
 
 
-@pytest.mark.parametrize("name", ["gossip", "global", "own", "harmonic"])
-def test_without_cuts_every_clock_averages_from_the_start(name: str) -> None:
-    """alpha(1) = 0 and then (t-1)/t."""
-    driven = Driven(name, complete_graph(5))
-    for t in range(1, 50):
-        driven.step(t, np.zeros(5))
-        for restart in driven.restarts:
-            assert clock_rate(driven.clock, t, restart) == pytest.approx((t - 1) / t, rel=1e-15)
+@pytest.mark.parametrize("name", CLOCKS)
+def test_clock_equals_its_definition_long_after_the_last_restart(name: str) -> None:
+    """One cut at step 5, or none; then three hundred quiet steps."""
+    for cut_at in (5, None):
+        graph = complete_graph(5)
+        driven, brute = Driven(name, graph), BruteClock(name, graph)
+        for t in range(1, 301):
+            driven.step(t, np.array([0.0, 0.0, 0.0, 0.0, 10.0 * (t == cut_at)]))
+            brute.tick(t, driven.state.edges.graph().adjacency(), np.ones(5, bool))
+            rates = [clock_rate(driven.clock, t, restart) for restart in driven.restarts]
+            assert rates == [brute.alpha(t, a) for a in range(5)]
+
+
+def test_every_clock_has_words_where_one_looks_for_them() -> None:
+    """In the help of the flag, in the table of the code, in that of the documentation."""
+    page = (Path(__file__).parent.parent / "docs" / "methods.md").read_text(encoding="utf-8")
+    code = inspect.getsource(consensus)
+    for name in CLOCKS:
+        assert f'"{name}"' in (ConsensusMethod.__doc__ or ""), name
+        assert f'| `"{name}"`' in page and re.search(rf"^{name} +[a-z]", code, re.MULTILINE), name
 
 
 def test_rate_is_one_half_at_a_restart_and_grows_like_an_average_since() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme.errors import ColmeError
-from colme.metrics import METRICS, OF_METHOD, OF_RUN, oracle_variance
+from colme.metrics import ERRORS, METRICS, OF_METHOD, OF_RUN, oracle_variance
 from colme.sim.sampling import FEW_CLASSES, Errors
 from tests.support.examples import examples
 from tests.support.sampled import sampled
@@ -24,10 +25,16 @@ NAN = math.nan
 CLOSE: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-15}
 
 
+PLAIN: dict[str, Callable[[Array, float], float]] = {
+    "mse": lambda error, tolerance: float(np.mean(error**2)),
+    "error_rate": lambda error, tolerance: float(np.mean(np.abs(error) > tolerance)),
+}
+"""The metrics of errors, from the errors that there are."""
+
+
 def plain_errors(estimate: Array, truth: Array, tolerance: float) -> list[float]:
-    there = ~np.isnan(estimate)
-    error = np.abs(estimate - truth)[there]
-    return [float(np.mean(error**2)), float(np.mean(error > tolerance))]
+    error = (estimate - truth)[~np.isnan(estimate)]
+    return [PLAIN[name](error, tolerance) for name in ERRORS]
 
 
 def plain_oracle(mean: Array, count: NDArray[Any], truth: Array, class_: NDArray[Any]) -> float:
@@ -58,8 +65,7 @@ def judged_means(judge: Errors, mean: Array, count: NDArray[np.int32] | None, tr
 
 
 def judged_estimates(judge: Errors, estimate: Array, truth: Array) -> list[float]:
-    mse, error_rate = judge.estimates(estimate, truth)
-    return [mse, error_rate]
+    return list(judge.estimates(estimate, truth))
 
 
 SIZES = [1, 2, 63, 64, 65, 128, 1000]
@@ -105,7 +111,7 @@ def test_a_large_error_is_not_lost() -> None:
 def test_errors_of_local_means_and_of_the_oracle_with_equal_counts(n: int, n_classes: int) -> None:
     mean, truth, class_ = world(n, n_classes, seed=n)
     got = judged_means(Errors(class_, 0.1), mean, None, truth)
-    expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, np.ones(n), truth, class_)]
+    expected = [*plain_errors(mean, truth, 0.1)[:2], plain_oracle(mean, np.ones(n), truth, class_)]
     np.testing.assert_allclose(got, expected, **CLOSE)
 
 
@@ -116,7 +122,7 @@ def test_errors_of_local_means_and_of_the_oracle_with_unequal_counts(n: int) -> 
     count[0] = 5
     mean[count == 0] = NAN
     got = judged_means(Errors(class_, 0.1), mean, count, truth)
-    expected = [*plain_errors(mean, truth, 0.1), plain_oracle(mean, count, truth, class_)]
+    expected = [*plain_errors(mean, truth, 0.1)[:2], plain_oracle(mean, count, truth, class_)]
     np.testing.assert_allclose(got, expected, **CLOSE)
 
 
@@ -157,9 +163,25 @@ def test_a_class_without_agents_does_no_harm() -> None:
     assert judged_means(Errors(class_, 0.1), mean, None, truth)[2] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("options", [
+    {"steps": 1}, {"steps": 40}, {"steps": 40, "skip_rate": 0.7}, {"steps": 7, "n_agents": 2100, "threads": 2},
+], ids=str)  # fmt: skip
+def test_the_last_errors_of_a_trace_are_those_of_its_estimates(options: dict[str, Any]) -> None:
+    """By every way in which errors are measured: alone and shared, few steps at once or one, with gaps or without."""
+    assert set(PLAIN) == set(ERRORS)
+    known = {"n_agents": 60, "skip_rate": 0.0} | options
+    steps, threads = known.pop("steps"), known.pop("threads", None)
+    scenario = colme.Scenario(means=(0.0, 1.0), sigma=0.5, **known)
+    methods = [colme.Local(), colme.Oracle(), colme.CLColME(), colme.CColME(), colme.BColME(), colme.Census()]
+    for trace in colme.simulate(methods, scenario, steps=steps, seeds=[1], threads=threads, tolerance=0.2):
+        final = trace.final
+        expected = plain_errors(final.estimate, final.truth, 0.2)
+        np.testing.assert_allclose([getattr(trace, name)[-1] for name in ERRORS], expected, rtol=1e-10)
+
+
 def test_every_metric_has_its_place_in_a_trace_and_its_words() -> None:
     """What must be written beside the record: a field of `Trace`. All else is read from it."""
-    assert tuple(METRICS) == OF_METHOD + OF_RUN
+    assert tuple(METRICS) == OF_METHOD + OF_RUN and OF_METHOD[: len(ERRORS)] == ERRORS
     fields = [each.name for each in dataclasses.fields(colme.Trace)]
     assert set(METRICS) == set(fields[fields.index("t") + 1 : fields.index("final")])
     for name, metric in METRICS.items():

@@ -15,6 +15,8 @@ import colme
 from colme.errors import CheckpointError, MissingExtra
 from colme.methods import Method
 from colme.metrics import METRICS
+from colme.sim.trace import FORMAT
+from colme.support.files import read_arrays, write_arrays
 
 SCENARIO = colme.Scenario(n_agents=20, means=(0.0, 1.25), sigma=0.5)
 GAPS = colme.Scenario(n_agents=20, means=(0.0, 1.25), sigma=0.5, skip_rate=0.3, late_share=0.2, late_step=90)
@@ -89,6 +91,17 @@ def test_a_foreign_method_comes_back_as_plain_data(tmp_path: Path) -> None:
     loaded.save(tmp_path / "two.npz")  # and can be passed on
     assert_same(colme.Trace.load(tmp_path / "two.npz"), loaded, "trace")
     assert loaded.to_xarray()["method"].item() == "foreign"
+
+
+@pytest.mark.parametrize("missing", sorted(METRICS.keys() - {"mse"}))
+def test_a_file_of_a_version_with_fewer_metrics_is_read(tmp_path: Path, missing: str) -> None:
+    trace = colme.simulate(CL, SCENARIO, steps=5)
+    trace.save(tmp_path / "trace.npz")
+    head, arrays = read_arrays(tmp_path / "trace.npz", FORMAT)
+    del arrays[missing]
+    write_arrays(tmp_path / "trace.npz", FORMAT, head, arrays)
+    loaded = colme.Trace.load(tmp_path / "trace.npz")
+    assert np.isnan(getattr(loaded, missing)).all() and np.array_equal(loaded.mse, trace.mse)
 
 
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
