@@ -144,11 +144,14 @@ def test_a_full_look_at_every_step_changes_no_bit(lazy: list[colme.Trace], monke
     assert_all_the_same(traces, lazy)
 
 
-@pytest.mark.parametrize("full_check", [0.01, 1.0, 1e9])
-def test_looking_at_everything_more_often_or_less_changes_no_bit(
-    lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, full_check: float
+@pytest.mark.parametrize(
+    ("constant", "value"),
+    [("FULL_CHECK", 0.01), ("FULL_CHECK", 1e9), ("NEAR_ENOUGH", 0.0), ("NEAR_ENOUGH", 10.0)],
+)
+def test_no_bit_depends_on_how_often_everything_is_looked_at_or_the_reference_is_set(
+    lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, constant: str, value: float
 ) -> None:
-    monkeypatch.setattr(lazy_pruning, "FULL_CHECK", full_check)
+    monkeypatch.setattr(lazy_pruning, constant, value)
     assert_all_the_same(simulated()[0], lazy)
 
 
@@ -177,12 +180,3 @@ def test_a_list_without_room_changes_no_bit(lazy: list[colme.Trace], room: int) 
     traces, looks = simulated(shrink)
     assert len(looks) > 2 * len(METHODS)
     assert_all_the_same(traces, lazy)
-
-
-@pytest.mark.parametrize("near_enough", [0.0, 0.5, 10.0])
-def test_an_old_reference_changes_no_bit(
-    lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch, near_enough: float
-) -> None:
-    """Set at every full check, or hardly ever."""
-    monkeypatch.setattr(lazy_pruning, "NEAR_ENOUGH", near_enough)
-    assert_all_the_same(simulated()[0], lazy)
