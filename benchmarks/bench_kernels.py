@@ -72,7 +72,7 @@ def bench_full_look(benchmark: Any, n: int) -> None:
     run = at_work(n)
     edges, reference = run.states[0].edges, run.world.reference  # type: ignore[attr-defined]
     reference.set(run.world.mean)
-    found = edges.lazy.found
+    found = edges.found
     benchmark(lambda: _check_all(
         edges.table, run.world.mean, 10.0, 1.5, 20.0, reference.means, found
     ))  # fmt: skip
@@ -84,12 +84,12 @@ def bench_sort(benchmark: Any, n: int) -> None:
     run = at_work(n)
     edges, reference = run.states[0].edges, run.world.reference  # type: ignore[attr-defined]
     reference.set(run.world.mean)
-    lazy, mean = edges.lazy, run.world.mean
+    listed, mean = edges.candidates, run.world.mean
     n_found, complete = _check_all(
-        edges.table, mean, 10.0, 1.5, 20.0, reference.means, lazy.found
+        edges.table, mean, 10.0, 1.5, 20.0, reference.means, edges.found
     )  # fmt: skip
     assert complete
-    sort = (reference.means, 20.0, 18.5, mean, 10.0, lazy.found.copy(), n_found, lazy.edges, lazy.ends)
+    sort = (reference.means, 20.0, 18.5, mean, 10.0, edges.found.copy(), n_found, listed.edges, listed.ends)
     benchmark(lambda: _sort_into_buckets(*sort))
     benchmark.extra_info["edges sorted"] = int(n_found)
 

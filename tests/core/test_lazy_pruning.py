@@ -18,7 +18,7 @@ from colme._core.edges import KeptEdges, ReferenceMeans
 from colme._core.team import Neighborhood
 from colme.graphs import random_regular_graph
 from colme.methods import Method
-from tests.support.edges import Walk, assert_same_bits, walks
+from tests.support.edges import Walk, assert_same_bits, shrink_list, walks
 from tests.support.examples import examples
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits as assert_same_traces
@@ -111,7 +111,7 @@ def count_looks(all_edges: list[KeptEdges]) -> list[int]:
         return lambda *arguments: (looks.append(1), honest(*arguments))[1]
 
     for edges in all_edges:
-        edges.lazy.check_all = counting(edges.lazy.check_all)  # type: ignore[method-assign]
+        edges._check_every_edge = counting(edges._check_every_edge)  # type: ignore[method-assign]
     return looks
 
 
@@ -174,7 +174,7 @@ def test_the_plain_check_at_every_step_changes_no_bit(lazy: list[colme.Trace], m
 def test_a_list_without_room_changes_no_bit(lazy: list[colme.Trace], room: int) -> None:
     def shrink(all_edges: list[KeptEdges]) -> list[int]:
         for edges in all_edges:
-            edges.lazy.found, edges.lazy.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+            shrink_list(edges, room)
         return count_looks(all_edges)
 
     traces, looks = simulated(shrink)

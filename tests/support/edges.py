@@ -75,14 +75,20 @@ class Dense:
             assert row == kept + [agent] * (len(row) - len(kept))
 
 
+def shrink_list(edges: KeptEdges, room: int) -> None:
+    """Candidates of so few edges that their list often overflows."""
+    edges.found = np.empty((room, 2), np.uint32)
+    edges.candidates = edges.candidates._replace(edges=np.empty_like(edges.found))
+
+
 class LazyEdges(KeptEdges):
     """Edges with a reference of their own, so that a step looks only where it must."""
 
     def __init__(self, graph: Graph, class_: NDArray[Any], room: int | None = None):
         super().__init__(graph, class_)
         self.reference, self.t = ReferenceMeans(Neighborhood(graph.n_agents)), 0
-        if room is not None:  # the list of candidates holds so few that it often overflows
-            self.lazy.found, self.lazy.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
+        if room is not None:
+            shrink_list(self, room)
 
     def prune(self, mean: Floats, radius: float | Floats) -> None:  # type: ignore[override]
         self.t += 1
@@ -100,13 +106,13 @@ def assert_same_bits(lazy: KeptEdges, plain: KeptEdges) -> None:
 def count_full_looks(edges: KeptEdges) -> list[int]:
     """A list that grows by one at every look at all edges."""
     looks: list[int] = []
-    full = edges.lazy.check_all
+    full = edges._check_every_edge
 
     def counted(*args: Any) -> Any:
         looks.append(1)
         return full(*args)
 
-    edges.lazy.check_all = counted  # type: ignore[method-assign]
+    edges._check_every_edge = counted  # type: ignore[method-assign]
     return looks
 
 

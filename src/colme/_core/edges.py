@@ -406,65 +406,6 @@ def _check_some(table, mean, radius, edges, n_edges):
     check_candidates(table, mean, radius, edges, n_edges)
 
 
-class LazyPruning:
-    """The edges that could be parted soon, for agents with one common radius."""
-
-    def __init__(self, n_agents: int):
-        room = n_agents // 3 + 8 * 1024  # a third of the agents is enough for many, and for few some more cost nothing
-        self.found, self.edges = np.empty((room, 2), np.uint32), np.empty((room, 2), np.uint32)
-        self.ends = np.zeros(BUCKETS, np.int64)
-        self.share = 1.0  # of the threshold: slack below it makes an edge worth listing
-        self.skin = 0.0  # slack below which the list is complete; 0: there is no list
-        self.threshold = 0.0
-        self.version = 0  # of the reference that slacks refer to
-        self.checks_left = 0.0  # until a full check costs less
-        self.worn_out = True  # that is so for some worker
-        self._plan: Any = None  # for the means of candidates at other machines
-
-    def check(
-        self, table: NeighborTable, mean: NDArray[np.float64], radius: float, reference: ReferenceMeans, t: int | None
-    ) -> None:  # fmt: skip
-        """Cut what the intervals part at step t, from the means of all visible agents."""
-        own = reference.hood.mine(mean)[None, :]
-        needed = slack_needed(reference.displacements(own, t).item(0), self.threshold, radius)
-        if self.version != reference.version or not 0.0 <= needed < self.skin or self.worn_out:
-            self.check_all(table, mean, own, 0, radius, reference, t)
-            return
-        n_edges = self.ends[bucket(needed, self.skin)]
-        self.checks_left -= n_edges
-        reference.hood.fetch(mean, plan=self._plan)
-        self.worn_out = self.checks_left <= 0.0
-        _check_some(table, mean, radius, self.edges, n_edges)
-
-    def check_all(
-        self, table: NeighborTable, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
-        reference: ReferenceMeans, t: int | None,
-    ) -> None:  # fmt: skip
-        """Cut what the intervals part by these means of all visible agents, and make the list anew. They are those of
-        the given row; rows are the own agents' means of steps t, t + 1, .."""
-        reference.hood.fetch(mean)
-        threshold = 2.0 * radius
-        skin = self.share * threshold
-        if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
-            reference.set(mean)
-        far = (threshold - 2.0 * reference.displacements(means, t).item(row)) * (1.0 - MARGIN)
-        near = min((threshold - skin) * (1.0 - MARGIN), far)
-        n_found, complete = _check_all(table, mean, radius, near, far, reference.means, self.found)
-        filled, incomplete = reference.hood.team.greatest([n_found / len(self.found), float(not complete)])
-        complete = not incomplete
-        self.threshold, self.skin, self.version = threshold, skin if complete else 0.0, reference.version
-        self.worn_out = False
-        if not complete:
-            self.share *= 0.8
-            return
-        _sort_into_buckets(reference.means, threshold, skin, mean, radius, self.found, n_found, self.edges, self.ends)
-        if not reference.hood.one_machine:  # until the next full check, only means of candidates are needed
-            self._plan = reference.hood.plan(self.edges[: self.ends[-1]].ravel())
-        if 2.0 * filled < 1.0:
-            self.share = min(1.0, 1.1 * self.share)
-        self.checks_left = FULL_CHECK * means.shape[1]
-
-
 Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
 """Centers and radii of all agents, one number where all radii are equal; or means and standard errors, for a test."""
 
@@ -554,7 +495,13 @@ class KeptEdges(Edges):
         self.n_right = self.n_edges - self.n_wrong
         """Edges within a class, as they were at first."""
         self.tally = np.array([wrong, 0, (degrees == 0).sum(), 0], np.int64)
-        self.lazy = LazyPruning(graph.n_agents)
+        room = graph.n_agents // 3 + 8 * 1024  # a third is enough for many agents; for few, some more cost nothing
+        self.found = np.empty((room, 2), np.uint32)
+        self.candidates = Candidates(np.empty_like(self.found), np.zeros(BUCKETS, np.int64), 0.0, 0.0)
+        self.share = 1.0  # of the threshold: slack below it makes an edge worth listing
+        self.version = 0  # of the reference that slacks refer to
+        self.checks_left = 0.0  # until a full check costs less
+        self._worn_out = True  # that is so for some worker
         self.table = NeighborTable(
             np.uint64(at), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places,
             self._seen_degree, self.cut_now, self.tally, classes,
@@ -562,6 +509,7 @@ class KeptEdges(Edges):
         self._tightened_at = math.inf  # ends of living edges
         self._last: Graph | None = None  # once the table is given up
         self._plan: Any = None  # brings the numbers of living neighbors from other machines; None: of all
+        self._means_plan: Any = None  # brings the means of candidates
         self._planned_at = 2 * self.n_edges
 
     def prune(
@@ -583,24 +531,62 @@ class KeptEdges(Edges):
         means differ. Centers and radii are those of all visible agents."""
         self._begin_step()
         center, radius = intervals[0]
-        if reference is not None and len(intervals) == 1 and not isinstance(radius, np.ndarray):
-            self.lazy.check(self.table, center, radius, reference, t)
-        else:
-            self.lazy.skin = 0.0  # its list does not know of cuts made here
+        if reference is None or len(intervals) > 1 or isinstance(radius, np.ndarray):
+            self._forget_candidates()  # they do not know of cuts made here
             self.hood.fetch(*(center for center, _ in intervals))
             for center, radius in intervals:
                 _prune(self.table, center, radius, test)
+        else:
+            own, listed = self.hood.mine(center)[None, :], self.candidates
+            needed = slack_needed(reference.displacements(own, t).item(0), listed.threshold, radius)
+            if self.version == reference.version and 0.0 <= needed < listed.skin and not self._worn_out:
+                n_edges = listed.ends[bucket(needed, listed.skin)]
+                self.checks_left -= n_edges
+                self.hood.fetch(center, plan=self._means_plan)
+                self._worn_out = self.checks_left <= 0.0
+                _check_some(self.table, center, radius, listed.edges, n_edges)
+            else:
+                self._check_every_edge(center, own, 0, radius, reference, t)
         self._end_step()
 
     def check_all(
         self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
         reference: ReferenceMeans, t: int,
     ) -> None:  # fmt: skip
-        """Cut what the intervals part by these means, and list the edges that may be parted next. They are those of
-        this row of `means`, the own agents' at steps t, t + 1, .., but of all visible agents."""
+        """Cut what the intervals part by these means of all visible agents, and list the edges that may be parted next.
+        They are those of this row of `means`, the own agents' at steps t, t + 1, .."""
         self._begin_step()
-        self.lazy.check_all(self.table, mean, means, row, radius, reference, t)
+        self._check_every_edge(mean, means, row, radius, reference, t)
         self._end_step()
+
+    def _check_every_edge(
+        self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        reference: ReferenceMeans, t: int | None,
+    ) -> None:  # fmt: skip
+        hood, found, (edges, ends, _, _) = self.hood, self.found, self.candidates
+        hood.fetch(mean)
+        threshold = 2.0 * radius
+        skin = self.share * threshold
+        if not reference.displacements(means, t)[row] < NEAR_ENOUGH * skin:
+            reference.set(mean)
+        far = (threshold - 2.0 * reference.displacements(means, t).item(row)) * (1.0 - MARGIN)
+        near = min((threshold - skin) * (1.0 - MARGIN), far)
+        n_found, complete = _check_all(self.table, mean, radius, near, far, reference.means, found)
+        filled, incomplete = hood.team.greatest([n_found / len(found), float(not complete)])
+        self.version, self._worn_out = reference.version, False
+        self.candidates = Candidates(edges, ends, threshold, 0.0 if incomplete else skin)
+        if incomplete:
+            self.share *= 0.8
+            return
+        _sort_into_buckets(reference.means, threshold, skin, mean, radius, found, n_found, edges, ends)
+        if not hood.one_machine:  # until the next full check, only means of candidates are needed
+            self._means_plan = hood.plan(edges[: ends[-1]].ravel())
+        if 2.0 * filled < 1.0:
+            self.share = min(1.0, 1.1 * self.share)
+        self.checks_left = FULL_CHECK * means.shape[1]
+
+    def _forget_candidates(self) -> None:
+        self.candidates = self.candidates._replace(skin=0.0)
 
     def _begin_step(self) -> None:
         """Forget the cuts of the step before."""
@@ -611,9 +597,9 @@ class KeptEdges(Edges):
     def _end_step(self) -> None:
         """Learn of the cuts of other workers, and whether the list of one is worn out."""
         if self.hood.team.size > 1:
-            known = [self.tally[CUT], self.lazy.worn_out, self._alive_ends]
+            known = [self.tally[CUT], self._worn_out, self._alive_ends]
             self.tally[CUT], worn_out, alive = self.hood.team.total(known)
-            self.lazy.worn_out = worn_out > 0
+            self._worn_out = worn_out > 0
             if self.any_cut:
                 self.refresh(self._seen_degree)
                 if not self.hood.one_machine and alive < SHRUNK * self._planned_at:
@@ -685,7 +671,8 @@ class KeptEdges(Edges):
         self.order[:], self.places[:] = first_order(rows.n_agents)
         lost = (self._ends - self._wrong_ends) - (len(numbers) - wrong)
         self.tally[:] = wrong, lost, (self.degree == 0).sum(), self.cut_now.sum()
-        self.lazy.skin, self._tightened_at = 0.0, math.inf
+        self._tightened_at = math.inf
+        self._forget_candidates()
         self.hood.refresh(self._seen_degree)
 
     def _compressed(self, values: NDArray[Any], out: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -713,7 +700,7 @@ class KeptEdges(Edges):
         """The same when no edge will be cut or used any more: written over the table, whose memory may be most of a
         run's."""
         if self._last is None:
-            del self.lazy
+            del self.found, self.candidates
             self._last = Graph(*self._compressed(self.slots, self.slots), check=False)
             if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
                 self._last.indices = self._last.indices.copy()

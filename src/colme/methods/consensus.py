@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
-from colme._core.edges import Candidates
 from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
 from colme.graphs import Graph
 from colme.method import EVERYONE, Inbox, Place, Round, World
@@ -159,7 +158,7 @@ class ConsensusState(PruningState):
         radii = self.radii.over(world, len(means))
         equal = np.zeros(len(means)) if radii is None else radii
         while done < len(means):
-            if pruned or edges.lazy.version == world.reference.version > 0:
+            if pruned or edges.version == world.reference.version > 0:
                 done += self.average(world, means, done, equal, out, pruned=pruned)
             if done < len(means):
                 if radii is None:
@@ -185,14 +184,14 @@ class ConsensusState(PruningState):
         out: NDArray[np.float64], *, pruned: bool,
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
-        edges, lazy, restarts, shared = self.edges, self.edges.lazy, self.restarts, world.team.size > 1
+        edges, restarts, shared = self.edges, self.restarts, world.team.size > 1
         truth = NOT_KNOWN if world.truth is None or (shared and not world.recorded) else world.truth
         displacements = np.zeros(1) if shared else world.reference.displacements(means, world.t)
         rebuild = shared and edges.any_cut  # a worker does not see which neighbors at others lost an edge
         if edges.tighten(self.flows):
             self.rows_moved()
-        done, lazy.checks_left, restarts.common, restarts.turn, restarts.settled = run_steps(
-            edges.table, Candidates(lazy.edges, lazy.ends, lazy.threshold, lazy.skin), lazy.checks_left,
+        done, edges.checks_left, restarts.common, restarts.turn, restarts.settled = run_steps(
+            edges.table, edges.candidates, edges.checks_left,
             Averaging(
                 self.weights, rebuild, self.flows, self.step_size, world.gaps,
                 self.heard[:0] if self.flows is None else self.flows[:0],
