@@ -80,7 +80,8 @@ class Run:
         graph = self._first_graph(hood)
         for each in specs:
             each.method.check(source.n_agents, graph)
-            each.method.check_loss(source.loss)
+            if source.loss > 0:
+                each.method.check_loss(source.loss)
         hood = self.hood = team.neighborhood(hood, graph.indices)
         self.world = self._world()
         self.states: list[State] = []

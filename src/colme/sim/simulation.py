@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import warn_if_broken
-from colme._core.team import ALONE, Team
 from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.methods import Method
 from colme.recording import Recording
@@ -119,18 +119,18 @@ def simulate(
         for seed in _seeds(fields.get("seed"), seeds)
     ]
     folder = None if checkpoint is None else _checkpoint_folder(Path(checkpoint), seeds is not None)
-
-    def prepare(of_seed: list[RunSpec], team: Team = ALONE) -> Run:
-        path = folder / f"seed-{of_seed[0].seed}.npz" if folder and seeds is not None else folder
-        return Run(of_seed, team=team, checkpoint=path, checkpoint_every=checkpoint_every)
-
-    n_steps = specs[0][0].n_steps * len(specs)
+    runs = [
+        partial(Run, of_seed, checkpoint_every=checkpoint_every,
+                checkpoint=folder / f"seed-{of_seed[0].seed}.npz" if folder and seeds is not None else folder)
+        for of_seed in specs
+    ]  # fmt: skip
+    n_steps = specs[0][0].n_steps * len(runs)
     if ranks is not None:
-        results = _run_in_ranks(prepare, specs, progress, n_steps, ranks)
+        results = _run_in_ranks(runs, progress, n_steps, ranks)
     else:
-        n_jobs = min(len(specs), n_jobs or max(1, available_cores() // (threads or 1)))
+        n_jobs = min(len(runs), n_jobs or max(1, available_cores() // (threads or 1)))
         with _reporter(progress, n_steps) if progress else contextlib.nullcontext() as tell:
-            results = _run_all(prepare, specs, tell, n_jobs, threads or 1)
+            results = _run_all(runs, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
     return Traces([of_seed[m] for m in range(len(methods)) for of_seed in results])
@@ -153,9 +153,8 @@ simulate.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _run_in_ranks(
-    prepare: Callable[[list[RunSpec], Team], Run], specs: list[list[RunSpec]],
-    progress: Callable[[Progress], None] | bool | None, n_steps: int, ranks: Any,
-) -> list[list[Trace]]:  # fmt: skip
+    runs: list[partial[Run]], progress: Callable[[Progress], None] | bool | None, n_steps: int, ranks: Any
+) -> list[list[Trace]]:
     """One seed after the other, each shared by all ranks; the first one reports progress."""
     from colme.sim.ranks import RankTeam, stop_on_interrupt
 
@@ -163,31 +162,29 @@ def _run_in_ranks(
     reporter = _reporter(progress, n_steps) if progress and team.rank == 0 else contextlib.nullcontext()
     with reporter as tell, stop_on_interrupt() as stop:
         try:
-            return [prepare(of_seed, team).go(tell, stop) for of_seed in specs]
+            return [run(team=team).go(tell, stop) for run in runs]
         except Interrupted:
             raise KeyboardInterrupt from None
 
 
 def _run_all(
-    prepare: Callable[..., Run], specs: list[list[RunSpec]], tell: Callable[[Progress], None] | None, n_jobs: int,
-    threads: int,
-) -> list[list[Trace]]:  # fmt: skip
+    runs: list[partial[Run]], tell: Callable[[Progress], None] | None, n_jobs: int, threads: int
+) -> list[list[Trace]]:
     """Runs live in worker threads even when there is one: Ctrl-C then only reaches this thread, which asks the runs to
     stop between two steps, so that a checkpoint is never taken halfway."""
     # errors of configuration surface here, before any thread starts
-    ready = [prepare(specs[0])] if threads == 1 else []
+    ready = [runs[0]()] if threads == 1 else []
     stop = threading.Event()
 
-    def work(of_seed: list[RunSpec]) -> list[Trace]:
+    def work(run: partial[Run]) -> list[Trace]:
         if stop.is_set():
             raise Interrupted
         if threads > 1:
-            return run_threads(threads, lambda team: prepare(of_seed, team).go(tell if team.rank == 0 else None, stop))
-        run = ready.pop() if of_seed is specs[0] else prepare(of_seed)
-        return run.go(tell, stop)
+            return run_threads(threads, lambda team: run(team=team).go(tell if team.rank == 0 else None, stop))
+        return (ready.pop() if run is runs[0] else run()).go(tell, stop)
 
     with ThreadPoolExecutor(max_workers=n_jobs) as pool:
-        futures = [pool.submit(work, of_seed) for of_seed in specs]
+        futures = [pool.submit(work, run) for run in runs]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
