@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_moments
-from colme.data.moments import RunningMoments
+from colme.data.moments import Floats, Integers, RunningMoments
 from colme.data.read.arrow_columns import JOINT
 from colme.data.read.table import Names
 from colme.data.report.result import Result
@@ -29,8 +29,6 @@ try:
 except ImportError:
     raise missing_extra("scikit-learn", "sklearn", "an encoder for scikit-learn") from None
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 UNSEEN = -1
 """The code of a key that training did not see."""
 _CONFIRMED = 0.1
@@ -147,7 +145,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Codes], Floats, Floats | None]:
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Integers], Floats, Floats | None]:
         """Learn from all rows. Returns the codes of the keys, the target on the scale of estimation, and weights."""
         self._keys = _Keys(joint=self.joint)
         codes = self._keys.learn(X)
@@ -189,7 +187,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         return numbers
 
     def _estimated(
-        self, code: Codes, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
+        self, code: Integers, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
         like: Result | None = None,
     ) -> Result:  # fmt: skip
         """The estimates of all keys from some rows, by the method of another result."""
@@ -214,7 +212,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             new = found.lower, found.upper
         return _Encoding.of_result(result, low, high, new)
 
-    def _folds(self, target: Floats) -> Iterator[tuple[Codes, Codes]]:
+    def _folds(self, target: Floats) -> Iterator[tuple[Integers, Integers]]:
         """The rows to learn from and the rows to encode, for each fold."""
         n, cv = len(target), self.cv
         if isinstance(cv, int | np.integer) and cv > 1:
@@ -288,33 +286,33 @@ class _Encoding(NamedTuple):
         n = int(self.group.max()) + 1
         return np.array([self.estimate[self.group == k].mean() for k in range(n)])
 
-    def of(self, codes: Codes) -> Floats:
+    def of(self, codes: Integers) -> Floats:
         """(rows, shown): the rows of keys with these codes."""
         return np.stack([part[codes] for part in self[:_SHOWN]], axis=1)
 
 
 class _Keys:
-    """Codes 0, 1, .. of the keys: one array of codes for each column or, if they are joint, for all."""
+    """Integers 0, 1, .. of the keys: one array of codes for each column or, if they are joint, for all."""
 
     def __init__(self, *, joint: bool):
         self.joint = joint
         self.ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=UNSEEN)
         self._missing: list[int] = []
         """The code of missing keys in each column; UNSEEN if there were none."""
-        self._pairs: list[Codes] = []
+        self._pairs: list[Integers] = []
         """Joint keys: the pairs of codes that were seen, column after column."""
 
-    def learn(self, X: Any) -> list[Codes]:
+    def learn(self, X: Any) -> list[Integers]:
         """The codes of the training rows."""
         self.ordinal.fit(X)
         self._missing = [_first_missing(each) for each in self.ordinal.categories_]
         return self._found(X, learn=True)
 
-    def codes(self, X: Any) -> list[Codes]:
+    def codes(self, X: Any) -> list[Integers]:
         """The codes of any rows; UNSEEN for keys that training did not see."""
         return self._found(X, learn=False)
 
-    def _found(self, X: Any, *, learn: bool) -> list[Codes]:
+    def _found(self, X: Any, *, learn: bool) -> list[Integers]:
         columns = [self._column(X, j, code) for j, code in enumerate(self.ordinal.transform(X).T)]
         if not self.joint:
             return columns
@@ -329,7 +327,7 @@ class _Keys:
             codes = np.where((pair >= 0) & (known[place] == pair), place, UNSEEN)
         return [codes]
 
-    def _column(self, X: Any, j: int, found: Floats) -> Codes:
+    def _column(self, X: Any, j: int, found: Floats) -> Integers:
         """The codes of a column; None, NaN and NaT are one key."""
         missing = self._missing[j]
         if missing == UNSEEN:

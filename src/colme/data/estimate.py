@@ -48,7 +48,7 @@ from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.population import AgentPopulation
 from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
 from colme.data.fit.prior import Prior, standardized
-from colme.data.moments import AgentMoments, moments_of
+from colme.data.moments import AgentMoments, Floats, Integers, Mask, moments_of
 from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
@@ -58,7 +58,6 @@ from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 from colme.support.columns import as_time
 
-Floats = NDArray[np.float64]
 LOG_N = "log n"
 """The covariate that is not a column: the logarithm of the number of samples."""
 _FAR = 1e50
@@ -324,7 +323,7 @@ class _Measured:
             raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
         self.forward = every.forward
         self.folds = every.folds.select(self.present)
-        self.moments = self.folds.merged(slice(None))
+        self.moments = self.folds.merged()
         self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=self.forward, law=every.law)
         self.names = every.names
         self.prior = _prior(every, log_n=options.log_n).select(self.present)
@@ -343,7 +342,7 @@ class _Measured:
         """Every agent's own mean, with this kind of variances or those of the law."""
         return ConjugateLocal(variance=self.noise.law) if self.noise.law else LocalMean(variance=kind)
 
-    def with_covariates(self, prior: Prior, columns: NDArray[np.int64]) -> _Measured:
+    def with_covariates(self, prior: Prior, columns: Integers) -> _Measured:
         """The same with some columns of a prior, of which those of the table come first."""
         other, every = copy.copy(self), self.every
         if every.covariates is not None:
@@ -362,7 +361,7 @@ class _Measured:
                                forward=self.forward)  # fmt: skip
 
     @property
-    def _used(self) -> NDArray[np.bool_]:
+    def _used(self) -> Mask:
         n = len(self.moments.n)
         return np.asarray(np.arange(n) % (n // _VALIDATED + 1) == 0)
 
@@ -384,7 +383,7 @@ def _covariates(every: AgentMoments, *, log_n: bool) -> Floats | None:
     """(agents, covariates): those of the table, and the logarithm of the counts."""
     columns = [] if every.covariates is None else [np.asarray(every.covariates, np.float64)]
     if log_n:
-        worth = every.folds.merged(slice(None)).worth if every.law else every.folds.n.sum(axis=1)
+        worth = every.folds.merged().worth if every.law else every.folds.n.sum(axis=1)
         columns.append(np.log(np.maximum(worth, 1e-300 if every.law else 1))[:, None])
     return np.concatenate(columns, axis=1) if columns else None
 
@@ -414,7 +413,7 @@ def _with_covariates(measured: _Measured, options: EstimateOptions) -> tuple[Est
     order = every.ranked(agents.mean, agents.noise)
     family = [each for each in candidates(measured.noise.law) if each.name in ("local", "shrinkage")]
 
-    def likelihood(columns: NDArray[np.int64]) -> float:
+    def likelihood(columns: Integers) -> float:
         return every.with_columns(columns).log_likelihood(agents.mean, agents.noise)
 
     used, scores = order[:0], list[Scored]()

@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.batches import pyarrow as pa
 from colme.data.read.file_errors import damaged
@@ -214,7 +213,7 @@ def _about(table: Any) -> _About:
         raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
 
 
-def _folds(table: Any, name: str) -> NDArray[np.float64]:
+def _folds(table: Any, name: str) -> Floats:
     columns = [table[f"{_OURS}{name}_{k}"].to_numpy() for k in range(N_FOLDS)]
     return np.stack(columns, axis=1).astype(np.float64)
 

@@ -17,11 +17,9 @@ better (`colme.data.moments.RunningMoments`): they assume nothing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments, Integers
 
-Floats = NDArray[np.float64]
 _BLOCKS = 4
 """Skewed samples of a fold that are drawn one by one; more are drawn as so many blocks. The mean and the square of
 normal samples are independent, so that one block is exact."""
@@ -41,7 +39,7 @@ def in_random_order(moments: AgentMoments, seed: int) -> AgentMoments:
     makes folds that are too much alike, and local means would look better than they are; these are made anew."""
     if moments.forward or moments.law == "Poisson" or not too_much_alike(moments.folds):
         return moments
-    folds = refolded(moments.folds.merged(slice(None)), moments.law, seed)
+    folds = refolded(moments.folds.merged(), moments.law, seed)
     return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED))
 
 
@@ -50,7 +48,7 @@ def too_much_alike(folds: FoldMoments) -> bool:
 
     If an agent's n samples, of variance s^2, fall into d + 1 folds at random, the squares between the folds are s^2 d
     on average, whatever the samples are; the variance of that is 2 s^4 d (n - 1 - d) / (n + 1) if they are normal."""
-    every = folds.merged(slice(None))
+    every = folds.merged()
     some = (every.n > N_FOLDS) & (every.square > 0.0)
     n, d = every.n[some].astype(np.float64), (folds.n[some] > 0).sum(axis=1) - 1.0
     between = (every.square - folds.square.sum(axis=1))[some] * ((n - 1.0) / every.square[some])
@@ -78,7 +76,7 @@ def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments
 
 def _split(
     every: FoldMoments, rng: np.random.Generator, skewness: float
-) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:  # fmt: skip
+) -> tuple[Integers, Floats, Floats, Floats]:  # fmt: skip
     """Counts, weights, means and squares of the folds."""
     n = _fold_counts(every.n, rng)
     j = np.arange(1 if abs(skewness) < _STRAIGHT else _BLOCKS)
@@ -98,7 +96,7 @@ def _split(
     return n, heft * n, mean, heft * np.square(scale) * square
 
 
-def _fold_counts(n: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _fold_counts(n: Integers, rng: np.random.Generator) -> Integers:
     """As equal as possible, with the larger folds at random."""
     rank = rng.random((len(n), N_FOLDS)).argsort(axis=1)
     return np.asarray(n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None]))
@@ -122,7 +120,7 @@ def thinned_means(mean: Floats, weight: Floats, seed: int) -> FoldMoments:
     return FoldMoments(ones.astype(np.int64), share, share, ones, folds, np.zeros(share.shape))
 
 
-def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], seed: int) -> FoldMoments:
+def thinned_successes(trials: Integers, successes: Integers, seed: int) -> FoldMoments:
     """Five folds of samples that are 0 or 1."""
     rng = np.random.default_rng(seed)
     n = _fold_counts(trials, rng)
@@ -142,7 +140,7 @@ def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], s
     return FoldMoments(n, weight, weight, weight, mean, weight * mean * (1.0 - mean))
 
 
-def thinned_counts(events: NDArray[np.int64], exposure: Floats, seed: int) -> FoldMoments:
+def thinned_counts(events: Integers, exposure: Floats, seed: int) -> FoldMoments:
     """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate; the square is that of the
     counts of folds."""
     rng = np.random.default_rng(seed)

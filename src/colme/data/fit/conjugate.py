@@ -16,15 +16,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from colme.data.fit.estimators import AgentStatistics, Estimator, balanced
 from colme.data.fit.laws import LAWS, Law
 from colme.data.fit.posterior import ConjugateShape, PointShape, quantiles
 from colme.data.fit.prior import FittedPrior
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
 _JEFFREYS = 0.5
 """Successes, failures or events that the prior of an agent alone counts for."""
 _POINTS = 100
@@ -52,7 +51,7 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     extra: Floats | float = 0.0
-    groups: NDArray[np.int64] | None = None
+    groups: Integers | None = None
 
     @property
     def _inside(self) -> Floats:
@@ -137,7 +136,7 @@ def alike(y: Floats, n: Floats, place: Floats) -> Alike:
     return Alike(y[first], n[first], place[first], number.astype(np.float64))
 
 
-def _rounded(values: Floats) -> NDArray[np.int64]:
+def _rounded(values: Floats) -> Integers:
     """The leading bits of positive numbers: equal if these agree to ten digits, up to rare ties."""
     return (values.view(np.int64) + (1 << _TAIL - 1)) >> _TAIL
 
@@ -177,7 +176,7 @@ def _prior_variance(
 class RateMixtureFit:
     """Posteriors under a prior of points: `share[a, g]` is the probability that agent a has the rate at point g."""
 
-    groups: NDArray[np.int64] | None = None
+    groups: Integers | None = None
 
     def __init__(self, law: Law, y: Floats, n: Floats):
         own = law.stabilized(y / n)

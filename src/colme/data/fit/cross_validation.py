@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
@@ -36,9 +35,8 @@ from colme.data.fit.mixture_estimator import MixtureEstimator
 from colme.data.fit.noise import Noise
 from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
-from colme.data.moments import N_FOLDS, FoldMoments
+from colme.data.moments import N_FOLDS, Floats, FoldMoments, Integers, Mask
 
-Floats = NDArray[np.float64]
 CANDIDATES: tuple[Estimator, ...] = (
     LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
     Close(variance="pooled"), Close(), MixtureEstimator(variance="pooled"), MixtureEstimator(),
@@ -111,12 +109,12 @@ class _Split(NamedTuple):
     train: FoldMoments
     statistics: dict[str, AgentStatistics]
     """By kind of variance."""
-    agents: NDArray[np.int64]
+    agents: Integers
     """The agents with test samples, as indices of all agents."""
-    scored: NDArray[np.bool_]
+    scored: Mask
     """Which of the agents in `train` have test samples."""
     test: FoldMoments
-    there: NDArray[np.bool_]
+    there: Mask
     """Which of all agents are in `train`."""
 
     @classmethod
@@ -148,7 +146,7 @@ class CrossValidation:
         for split in self.splits:
             self._times[split.agents] += 1.0
         self._there = self._times > 0.0
-        self._worth = folds.merged(slice(None)).worth[self._there]
+        self._worth = folds.merged().worth[self._there]
         self._local = self._losses([LocalMean(variance="pooled")])[0]
         # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth

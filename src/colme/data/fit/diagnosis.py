@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS
 from colme.data.fit.noise import Noise, t_quantile, trigamma
-from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
+from colme.data.moments import EARLY, LATE, AgentMoments, Floats, FoldMoments, Integers, Mask
 
-Floats = NDArray[np.float64]
 _FAR = 5.0
 """Standard deviations beyond which a mean or a variance is unusual: by chance, 0.6 in a million are."""
 _MOVED = 3.0
@@ -40,7 +39,7 @@ class _Plain(NamedTuple):
     """By agent: the number of samples and what it is worth, their mean, and in the unit of a sample of weight 1 the sum
     of squares around the mean and the largest deviation."""
 
-    n: NDArray[np.int64]
+    n: Integers
     worth: Floats
     mean: Floats
     square: Floats
@@ -48,7 +47,7 @@ class _Plain(NamedTuple):
 
     @classmethod
     def of(cls, moments: AgentMoments) -> _Plain:
-        every = moments.folds.merged(slice(None))
+        every = moments.folds.merged()
         weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
         square = every.square * np.maximum(every.n - 1, 0) / np.where(every.freedom > 0.0, every.freedom, 1.0)
         farthest = np.maximum(every.mean - moments.low, moments.high - every.mean) * np.sqrt(weight)
@@ -86,14 +85,14 @@ def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
     return Diagnosis(flags, autocorrelation, drift, _count_correlation(n, seen.mean))
 
 
-def _far(mean: Floats, variance: Floats) -> NDArray[np.bool_]:
+def _far(mean: Floats, variance: Floats) -> Mask:
     """Agents whose mean is far from the others, by the median and the interquartile range of all means."""
     low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75]) if len(mean) else np.zeros(3)
     spread = (high - low) / 1.349  # of a normal distribution
     return np.asarray(np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance))
 
 
-def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise) -> NDArray[np.bool_]:
+def _odd(square: Floats, freedom: Floats, stuck: Mask, noise: Noise) -> Mask:
     """Agents with an unusual variance: the logarithm of one with d degrees of freedom has variance trigamma(d / 2)."""
     known = (freedom > 0.0) & ~stuck & (noise.common > 0.0)
     half = 0.5 * np.where(known, freedom, 1.0)
@@ -102,7 +101,7 @@ def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise
     return np.asarray((known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE)))
 
 
-def _dominant(seen: _Plain, sample: Floats) -> NDArray[np.bool_]:
+def _dominant(seen: _Plain, sample: Floats) -> Mask:
     """Agents with one sample that moves the mean by `_MOVED` standard errors of the mean of the other samples."""
     others = np.maximum(seen.n - 1, 1)
     moved = seen.farthest / others  # the distance to the mean without it
@@ -111,7 +110,7 @@ def _dominant(seen: _Plain, sample: Floats) -> NDArray[np.bool_]:
     return np.asarray((seen.n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
 
 
-def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[NDArray[np.bool_], float]:
+def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[Mask, float]:
     """(agents whose early and late samples differ at level `_SURE`, the share that drift beyond chance), by t-tests."""
     early, late = folds.merged(EARLY), folds.merged(LATE)
     known = (early.n > 1) & (late.n > 1) & (sample > 0.0)
@@ -124,7 +123,7 @@ def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[NDAr
     return known & (t > t_quantile(1.0 - 0.5 * _SURE, np.maximum(freedom, 2.0))), drift
 
 
-def _count_correlation(n: NDArray[np.int64], mean: Floats) -> float:
+def _count_correlation(n: Integers, mean: Floats) -> float:
     """The correlation of log n with the mean; NaN if either is constant."""
     there = n > 0
     if there.sum() < 3 or np.ptp(n[there]) == 0 or np.ptp(mean[there]) == 0.0:

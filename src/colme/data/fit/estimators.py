@@ -17,12 +17,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from colme.data.fit.prior import Prior
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
 ESTIMATORS = ("local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme")
 """The names of all estimators."""
 _ROUNDS = 50
@@ -62,7 +61,7 @@ class Fit(Protocol):
         """The weight of other agents in each estimate."""
 
     @property
-    def groups(self) -> NDArray[np.int64] | None:
+    def groups(self) -> Integers | None:
         """The group of each agent, if the estimator forms groups itself."""
 
     def error(self) -> Floats:
@@ -75,7 +74,7 @@ class PlainFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     variance: Floats
-    groups: NDArray[np.int64] | None = None
+    groups: Integers | None = None
 
     def error(self) -> Floats:
         return np.sqrt(self.variance)

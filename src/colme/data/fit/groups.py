@@ -14,10 +14,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.data.fit.mixture_estimator import MixtureFit
+from colme.data.moments import Floats, Integers, Mask
 from colme.errors import missing_extra
 
 try:
@@ -25,7 +25,6 @@ try:
 except ImportError:
     raise missing_extra("scipy", "data", "estimating from a table") from None
 
-Floats = NDArray[np.float64]
 _EVIDENCE = 2.75
 """Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the
 99.5 % quantile for uniform means, the hardest continuum (by simulation, see docs/estimate.md)."""
@@ -51,17 +50,17 @@ _CHECK = 20
 class Groups(NamedTuple):
     """The group of each agent, numbered in order of the means; all -1 if there is no evidence of groups."""
 
-    group: NDArray[np.int64]
+    group: Integers
     probability: Floats
     n_groups: int
     """0: no evidence."""
     mixture: MixtureFit | None = None
     """Where they were found, unless an estimator formed them."""
-    of_component: NDArray[np.int64] | None = None
+    of_component: Integers | None = None
     """The group of each component of that mixture; -1 if it has none."""
 
     @classmethod
-    def parts(cls, group: NDArray[np.int64]) -> Groups:
+    def parts(cls, group: Integers) -> Groups:
         """Groups formed by an estimator: connected components of at least two agents."""
         size = np.bincount(group)
         if (size > 1).sum() < 2:
@@ -111,7 +110,7 @@ def _valleys(share: Floats, place: Floats, variance: Floats) -> Floats:
     return np.asarray(seen.min(axis=0) / np.maximum(np.minimum(seen[0], seen[-1]), 1e-300))
 
 
-def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArray[np.int64]) -> Floats:
+def _memberships(fit: MixtureFit, of_component: Integers, group: Integers) -> Floats:
     """The posterior probability of each agent's group: the sum over its components."""
     inside, total = np.zeros((2, len(fit.mean)))
     total += float(fit.mixture.outlier_density[0]) * math.sqrt(2.0 * math.pi)
@@ -124,7 +123,7 @@ def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArra
     return np.asarray(inside / np.maximum(total, 1e-300))
 
 
-def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float = 0.0) -> bool:
+def several_modes(fit: MixtureFit, agents: Mask, step: Floats | float = 0.0) -> bool:
     """Whether the mixture is more likely than every density of true means with a single mode, judged by some agents."""
     center, count, noise = _histogram(fit, agents, step)
     k = int(fit.mixture.n_components[0])
@@ -136,7 +135,7 @@ def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | flo
     return not any(_reaches(bound, mode, center, count, noise) for mode in modes)
 
 
-def _histogram(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float) -> tuple[Floats, Floats, Floats]:
+def _histogram(fit: MixtureFit, agents: Mask, step: Floats | float) -> tuple[Floats, Floats, Floats]:
     """(center, number of agents, noise) of bins of means. Means on a grid of `step` are spread over its cells."""
     jitter = np.random.default_rng(0).uniform(-0.5, 0.5, len(fit.mean)) * step
     mean, noise = (fit.mean + jitter)[agents], fit.noise[agents]

@@ -7,16 +7,14 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from colme.data.moments import Floats
 from colme.errors import missing_extra
 
 try:
     from scipy import special
 except ImportError:
     raise missing_extra("scipy", "data", "estimating from a table") from None
-
-Floats = NDArray[np.float64]
 
 
 class Law(msgspec.Struct, frozen=True):

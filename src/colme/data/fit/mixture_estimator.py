@@ -7,7 +7,6 @@ With all means in one place there are no rounds of consensus: one histogram (`co
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.posterior import (
@@ -18,8 +17,8 @@ from colme.census.posterior import (
     posteriors,
 )
 from colme.data.fit.estimators import AgentStatistics, Estimator
+from colme.data.moments import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
 _FINEST = 300.0
 """About how many of the narrowest bins span the range of all means. Finer bins cost time, and an agent whose mean is
 known better than that has little to gain."""
@@ -51,7 +50,7 @@ class MixtureFit:
     isolated   agents far from all others, which the mixture is fitted without; they keep their own means
     """
 
-    groups: NDArray[np.int64] | None = None
+    groups: Integers | None = None
 
     def __init__(self, agents: AgentStatistics):
         offset = agents.prior.fit(agents.mean, agents.noise).offset
@@ -81,7 +80,7 @@ class MixtureFit:
             posterior_quantiles(tail, *self._args, end)
         return lower + self.center, upper + self.center
 
-    def cdf(self, rows: NDArray[np.int64], z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         """The posterior probability that the true means of these agents are at most z."""
         mean, noise, prior = self._args
         return posterior_cdf(z - self.center[rows], mean[rows], noise[rows], prior._replace(row=prior.row[rows]))
@@ -101,7 +100,7 @@ class MixtureFit:
         return share, location, variance
 
 
-def isolated(mean: Floats, noise: Floats) -> NDArray[np.bool_]:
+def isolated(mean: Floats, noise: Floats) -> Mask:
     """Agents that are alone or in pairs `_FAR` standard errors away from all others, if few agents are."""
     order = np.argsort(mean)
     gap, blur = np.diff(mean[order]), np.sqrt(noise[order])

@@ -11,13 +11,11 @@ import math
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.confidence import laplace_radius, level_gamma
 from colme.data.fit.estimators import AgentStatistics, Estimator, Fit
 from colme.data.fit.mixture_estimator import mixture_fit
-
-Floats = NDArray[np.float64]
+from colme.data.moments import Floats, Integers
 
 
 class PooledFit(msgspec.Struct, frozen=True):
@@ -26,7 +24,7 @@ class PooledFit(msgspec.Struct, frozen=True):
     agents: AgentStatistics
     estimate: Floats
     borrowed: Floats
-    groups: NDArray[np.int64] | None = None
+    groups: Integers | None = None
 
     def error(self) -> Floats:
         census = mixture_fit(self.agents)
@@ -94,7 +92,7 @@ def overlapping(mean: Floats, radius: Floats, weight: Floats) -> tuple[Floats, F
     return total, sums[1] + center * total
 
 
-def components(mean: Floats, radius: Floats) -> NDArray[np.int64]:
+def components(mean: Floats, radius: Floats) -> Integers:
     """The connected component of each agent where edges are overlaps of intervals, in order of means, O(N log N)."""
     lower, upper = mean - radius, mean + radius
     order = np.argsort(lower)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from colme.data.fit.conjugate import RateMixtureFit, alike, possible_weights, prior_rates, prior_weight
@@ -24,8 +23,8 @@ from colme.data.fit.laws import Law
 from colme.data.fit.mixture_estimator import isolated
 from colme.data.fit.posterior import quantiles
 from colme.data.fit.prior import Prior, standardized
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
 _SPREADS = np.linspace(-4.0, 3.0, 57)
 """Logarithms of spreads tau, relative to a likely one, that may be the true one."""
 _SOME = 100
@@ -67,7 +66,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
     agents: AgentStatistics
     law: Law | None
-    label: NDArray[np.int64] | None
+    label: Integers | None
     covariates: Floats | None
     names: tuple[str, ...]
     groups: Groups | None

@@ -14,13 +14,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from colme.data.fit.laws import Law
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
-Agents = NDArray[np.int64]
 _NORMAL = 1e5
 """Degrees of freedom from which on Student's t is normal."""
 _STEPS = 200
@@ -36,7 +34,7 @@ _BLOCK = 10_000
 class Shape(Protocol):
     """Distributions of Z, one per row."""
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         """The probability that Z of each of these rows is at most z."""
 
     def draw(self, rng: np.random.Generator) -> Floats:
@@ -48,7 +46,7 @@ class StudentShape(NamedTuple):
 
     freedom: Floats
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         freedom = self.freedom[rows]
         if len(freedom) and freedom.min() >= _NORMAL:
             return np.asarray(special.ndtr(z))
@@ -68,7 +66,7 @@ class ConjugateShape(NamedTuple):
     y: Floats
     n: Floats
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         return self.law.cdf(z, self.y[rows], self.n[rows])
 
     def draw(self, rng: np.random.Generator) -> Floats:
@@ -83,9 +81,9 @@ class PointShape(NamedTuple):
     place: Floats
     deviation: Floats
     share: Floats
-    pair: Agents
+    pair: Integers
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         found = np.empty(len(rows))
         for begin in range(0, len(rows), _BLOCK):
             some = slice(begin, begin + _BLOCK)
@@ -119,7 +117,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
     """
 
     shape: Shape
-    row: Agents
+    row: Integers
     estimate: Floats
     center: Floats
     scale: Floats
@@ -134,7 +132,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         """Whether there are posteriors: the noise of samples is known."""
         return bool(np.isfinite(self.scale).all())
 
-    def cdf(self, value: Floats | float, agents: Agents | None = None) -> Floats:
+    def cdf(self, value: Floats | float, agents: Integers | None = None) -> Floats:
         """The probability that the true mean of each of these agents (default: all) is at most its value; NaN for
         agents without a sample."""
         row = self.row if agents is None else self.row[agents]
@@ -148,7 +146,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
         return out
 
-    def quantile(self, share: Floats | float, agents: Agents | None = None) -> Floats:
+    def quantile(self, share: Floats | float, agents: Integers | None = None) -> Floats:
         """The values below which the true means of these agents (default: all) lie with these probabilities."""
         index = np.arange(len(self.row)) if agents is None else np.asarray(agents, np.int64)
         row, out = self.row[index], np.full(len(index), np.nan)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from colme.data.moments import Floats, Integers, Mask
+
 _ROUNDS = 100
 _TOLERANCE = 1e-8
 _ROUNDING = 1e-12
@@ -37,15 +37,15 @@ class FittedPrior(NamedTuple):
 class Prior(NamedTuple):
     """label[a] = known group (0, 1, ...), covariates (n_agents, n_covariates); both may be missing."""
 
-    label: NDArray[np.int64] | None = None
+    label: Integers | None = None
     covariates: Floats | None = None
 
-    def with_columns(self, columns: Sequence[int] | NDArray[np.int64]) -> Prior:
+    def with_columns(self, columns: Sequence[int] | Integers) -> Prior:
         """The prior with some of the covariates only."""
         some = None if self.covariates is None or not len(columns) else self.covariates[:, columns]
         return self._replace(covariates=some)
 
-    def select(self, agents: NDArray[np.bool_]) -> Prior:
+    def select(self, agents: Mask) -> Prior:
         """The prior of some agents."""
         label = None if self.label is None else np.unique(self.label[agents], return_inverse=True)[1]
         return Prior(label, None if self.covariates is None else self.covariates[agents])
@@ -75,7 +75,7 @@ class Prior(NamedTuple):
         whole = noise + found.spread
         return -0.5 * float((np.log(whole) + np.square(mean - found.mean) / whole).sum())
 
-    def ranked(self, mean: Floats, noise: Floats) -> NDArray[np.int64]:
+    def ranked(self, mean: Floats, noise: Floats) -> Integers:
         """The covariates, in the order of what they tell beside those before them: again and again, the one is taken
         away without which the regression on the others loses least."""
         assert self.covariates is not None

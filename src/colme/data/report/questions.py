@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import check_probability
+from colme.data.moments import Floats, Integers, Mask
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
 from colme.support.tables import frame_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from colme.data.fit.posterior import AgentPosteriors
     from colme.data.report.result import Result
 
-Floats = NDArray[np.float64]
 _NODES = 1000
 """Quantiles of one agent's posterior that stand for it in a difference."""
 _DRAWS, _FEWEST, _RANKS = 1000, 100, 40_000_000
@@ -94,8 +94,8 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
     agent: NDArray[Any]
     estimate: Floats
     expected: Floats
-    lower: NDArray[np.int64]
-    upper: NDArray[np.int64]
+    lower: Integers
+    upper: Integers
     top: Floats
     k: int
     level: float
@@ -189,7 +189,7 @@ def rank(result: Result, k: int, *, largest: bool, level: float | None, draws: i
     return Ranking(result.agent, result.estimate, expected, lower, upper, top, k, level, draws)
 
 
-def _order(values: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+def _order(values: Floats, rng: np.random.Generator) -> Integers:
     """The order of values; equal ones at random."""
     order = np.argsort(values)
     found = values[order]
@@ -264,7 +264,7 @@ def known_position(result: Result, agent: Any) -> int:
     return place
 
 
-def _equal(column: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+def _equal(column: NDArray[Any], label: Any) -> Mask:
     """Which labels are this one, or read like it."""
     if column.dtype != object and isinstance(label, int | float | np.number) and not isinstance(label, bool):
         return np.asarray(column == label)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS, Candidate
+from colme.data.moments import Floats, Integers, Mask
 from colme.data.read.table import Names
 from colme.data.report import questions
 from colme.data.report.questions import Difference, Prediction, Ranking
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from colme.data.fit.population import AgentPopulation
     from colme.data.fit.posterior import AgentPosteriors
 
-Floats = NDArray[np.float64]
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 
 
@@ -115,12 +115,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     agent: NDArray[Any]
-    n: NDArray[np.int64]
+    n: Integers
     mean: Floats
     estimate: Floats
     lower: Floats
     upper: Floats
-    group: NDArray[np.int64]
+    group: Integers
     probability: Floats
     borrowed: Floats
     flags: NDArray[np.uint8]
@@ -132,7 +132,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     population: AgentPopulation | None = None
     answers: dict[str, NDArray[Any]] = {}
 
-    def flagged(self, flag: str) -> NDArray[np.bool_]:
+    def flagged(self, flag: str) -> Mask:
         """Whether each agent has a flag."""
         one_of(flag, FLAGS, "flag")
         return np.asarray(self.flags >> FLAGS.index(flag) & 1, bool)
