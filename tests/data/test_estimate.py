@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.held_out import adjusted_rand_index, score, split
 from colme.data.estimate import estimate, estimate_table
 from colme.data.fit import FLAGS
-from colme.data.fit.estimators import ESTIMATORS
+from colme.data.fit.cross_validation import ESTIMATORS
 from colme.data.read.table import Names, Table
 from colme.data.report.output import save_result
 from colme.data.report.result import COLUMNS

@@ -12,8 +12,8 @@ from scipy import special
 
 from colme.data.fit.conjugate import ConjugateShrinkage
 from colme.data.fit.estimators import AgentStatistics, Close, Shrinkage, fitted_spreads, spread_evidence
+from colme.data.fit.mixture_estimator import components, overlapping
 from colme.data.fit.noise import measure_noise, t_quantile, trigamma
-from colme.data.fit.overlaps import components, overlapping
 from colme.data.fit.prior import Prior
 from colme.data.moments import N_FOLDS, FoldMoments, moments_of
 from tests.reference import close as brute

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.data.fit.estimators import ESTIMATORS
+from colme.data.fit.cross_validation import ESTIMATORS
 from colme.data.report.output import json_of, parquet_of
 from colme.data.report.result import Result
 from colme.data.report.sentences import decimals, headline, sentences

@@ -3,8 +3,7 @@ close.
 
 An `Estimator` is a frozen struct with `fit(agents: AgentStatistics) -> Fit`. Estimators see counts only through the
 variance of a mean, so agents may have one sample or a million. What covariates and labels explain is subtracted first,
-see `colme.data.fit.prior`. The other estimators are in `mixture_estimator`
-and `overlaps`.
+see `colme.data.fit.prior`. The other estimators are in `mixture_estimator` and `conjugate`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from scipy import special
 from colme.data.fit.prior import Prior
 from colme.data.moments import Floats, Integers
 
-ESTIMATORS = ("local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme")
-"""The names of all estimators."""
 _ROUNDS = 50
 _TOLERANCE = 1e-5
 _FARTHEST = 1.0
@@ -48,6 +45,17 @@ class AgentStatistics(msgspec.Struct, frozen=True, eq=False):
     """Covariates and known labels."""
     cache: dict[str, Any] = msgspec.field(default_factory=dict)
     """Results that are costly and that several estimators need."""
+
+    @property
+    def total(self) -> Floats:
+        """Successes or events; `worth` is then the number of trials, or the exposure."""
+        return self.mean * self.worth
+
+    @property
+    def offset(self) -> Floats:
+        """What covariates and labels explain of each mean."""
+        place = self.prior.fit(self.mean, self.noise).mean
+        return place - float(np.median(place))
 
 
 class Fit(Protocol):
@@ -107,7 +115,7 @@ def mean_above_zero(value: float, error: float) -> float:
     return error * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / NormalDist().cdf(z))
 
 
-class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Estimator(msgspec.Struct, frozen=True, kw_only=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
     name: ClassVar[str]
@@ -123,6 +131,10 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """The balanced estimates for these agents."""
         return balanced(self.fit(agents), agents)
 
+    def without_groups(self) -> Estimator:
+        """The estimator from which errors are seen where there is no evidence of groups."""
+        return Shrinkage(variance=self.variance)
+
     def claimed(
         self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
     ) -> tuple[Floats, Floats]:
@@ -134,13 +146,12 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         own = agents[self.variance]
         if self.needs_groups and not grouped:
             estimate = self.estimates(own)
-            middle, variance = Shrinkage(variance=self.variance).claimed(agents, persistence)
+            middle, variance = self.without_groups().claimed(agents, persistence)
             return estimate, variance + np.square(middle - estimate)
         fit = self.fit(own)
         estimate, variance = balanced(fit, own), np.square(fit.error())
         if self.variance != "pooled" and persistence < 1.0:
-            common = msgspec.structs.replace(self, variance="pooled")
-            other = common.fit(agents["pooled"])
+            other = msgspec.structs.replace(self, variance="pooled").fit(agents["pooled"])
             wide = np.square(other.error()) + np.square(balanced(other, agents["pooled"]) - estimate)
             variance = persistence * variance + (1.0 - persistence) * wide
         return estimate, variance
@@ -238,13 +249,12 @@ def _scale(agents: AgentStatistics) -> Floats:
 def _with_scale(prior: Prior, scale: Floats) -> Prior:
     """The prior with log n as a covariate, if none is much the same."""
     size = float(np.sqrt(np.square(scale).mean()))
+    column = scale[:, None] / (size or 1.0)
     if prior.covariates is None:
-        return prior._replace(covariates=scale[:, None] / (size or 1.0))
+        return prior._replace(covariates=column)
     spread = prior.covariates.std(axis=0) * size
     alike = np.abs((prior.covariates * scale[:, None]).mean(axis=0)) > _ALIKE * spread
-    return (
-        prior if alike.any() else prior._replace(covariates=np.column_stack([prior.covariates, scale / (size or 1.0)]))
-    )
+    return prior if alike.any() else prior._replace(covariates=np.concatenate([prior.covariates, column], axis=1))
 
 
 def spread_evidence(agents: AgentStatistics) -> float:

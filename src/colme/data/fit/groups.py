@@ -14,16 +14,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from colme.census.histogram import Bins, histogram_of
 from colme.data.fit.mixture_estimator import MixtureFit
 from colme.data.moments import Floats, Integers, Mask
-from colme.errors import missing_extra
-
-try:
-    from scipy import special
-except ImportError:
-    raise missing_extra("scipy", "data", "estimating from a table") from None
 
 _EVIDENCE = 2.75
 """Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the

@@ -12,15 +12,10 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from colme.data.fit.laws import LAWS
 from colme.data.moments import EARLY, LATE, Floats, FoldMoments
-from colme.errors import missing_extra
-
-try:
-    from scipy import special
-except ImportError:
-    raise missing_extra("scipy", "data", "estimating from a table") from None
 
 KINDS = ("pooled", "moderated")
 _MOST = 1e6

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from colme.data.moments import Floats, Integers, Mask
 
@@ -27,11 +28,6 @@ class FittedPrior(NamedTuple):
     """tau^2: variance of true means around the prior mean."""
     spread_error: float
     """Standard error of the spread."""
-
-    @property
-    def offset(self) -> Floats:
-        """The prior mean relative to the median of all: what covariates and labels explain."""
-        return self.mean - float(np.median(self.mean))
 
 
 class Prior(NamedTuple):
@@ -127,3 +123,8 @@ def standardized(covariates: Floats) -> Floats:
     away = away - away.mean(axis=0)
     width = np.abs(away).max(axis=0)
     return np.asarray(away / np.where(width > _ROUNDING, width, np.inf))
+
+
+def beyond_chance(gain: float, more: int, chance: float) -> bool:
+    """Whether so many more covariates that tell nothing raise the log-likelihood as much with this probability only."""
+    return gain > 0.5 * float(special.chdtri(more, chance))

@@ -127,9 +127,8 @@ def predict(
         raise ColmeError(f"{_named(agent)} is not in the table, and {_alone(result)}: nothing is known about other "
                          "agents. Ask for an agent of the table.")  # fmt: skip
     code = None if group is None else _group(result, group)
-    found = population.predict(code, _told(covariates, population.names, result.names.covariates))
-    lower, upper = found.interval(level)
-    return Prediction(_plain(agent), found.mean, lower, upper, level, True)
+    told = _told(covariates, population.names, result.names.covariates)
+    return Prediction(_plain(agent), *population.predict(level, code, told), level, True)
 
 
 def interval_of(result: Result, place: int, level: float) -> tuple[float, float]:
