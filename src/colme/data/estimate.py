@@ -53,6 +53,7 @@ from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Table, read_moments, read_samples, unit_unknown
 from colme.data.report.result import Result, Summary
+from colme.data.report.sentences import count
 from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
 from colme.support.columns import as_time
@@ -375,7 +376,8 @@ class _Measured:
 
 def _covariates(every: AgentMoments, *, log_n: bool) -> tuple[tuple[str, ...], Floats | None]:
     """(names, values by agent): those of the table, and the logarithm of the counts."""
-    names, columns = (), list[Floats]()
+    names: tuple[str, ...] = ()
+    columns = list[Floats]()
     if every.covariates is not None:
         names, columns = every.names.covariates, [np.asarray(every.covariates, np.float64)]
     if log_n:
@@ -465,7 +467,7 @@ def _too_few(measured: _Measured) -> str:
     if able >= FEWEST:
         return f"fewer than {FEWEST} agents have samples in different folds, and comparing methods takes so many"
     has = "has" if able == 1 else "have"
-    return f"only {_count(able, 'agent')} of {n:,} {has} two samples, and comparing methods takes at least {FEWEST}"
+    return f"only {count(able, 'agent')} of {n:,} {has} two samples, and comparing methods takes at least {FEWEST}"
 
 
 # fit
@@ -550,7 +552,7 @@ def _find_groups(
     if measured.label is not None:
         known = measured.label >= 0
         n_groups = len(np.unique(measured.label[known]))
-        return Groups(measured.label, known.astype(np.float64), n_groups), _count(n_groups, "known group")
+        return Groups(measured.label, known.astype(np.float64), n_groups), count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
     if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
@@ -558,7 +560,7 @@ def _find_groups(
     else:
         mixture = MixtureEstimator().fit(_grouping_statistics(measured, estimator))
         found = Groups.of(mixture, options.groups, _steps(measured))
-    return found, _count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
+    return found, count(found.n_groups, "group") if found.n_groups else "no evidence of groups"
 
 
 def _grouping_statistics(measured: _Measured, estimator: Estimator) -> AgentStatistics:
@@ -575,14 +577,10 @@ def _grouping_statistics(measured: _Measured, estimator: Estimator) -> AgentStat
 def _steps(measured: _Measured) -> Floats:
     """The smallest difference between two means that each agent could have, if samples are rounded or counts."""
     if not measured.law:
-        return np.asarray(measured.every.resolution / measured.moments.n)
+        return measured.every.resolution / measured.moments.n
     law, n, mean = measured.law, measured.moments.worth, measured.moments.mean
     more = np.minimum(mean + 0.5 / n, law.most)
     return law.stabilized(more) - law.stabilized(np.maximum(more - 1.0 / n, 0.0))
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 # report

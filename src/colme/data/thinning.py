@@ -99,16 +99,16 @@ def _split(
 def _fold_counts(n: Integers, rng: np.random.Generator) -> Integers:
     """As equal as possible, with the larger folds at random."""
     rank = rng.random((len(n), N_FOLDS)).argsort(axis=1)
-    return np.asarray(n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None]))
+    return n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None])
 
 
 def _drawn(size: Floats, rng: np.random.Generator, skewness: float) -> Floats:
     """The means of blocks of samples with mean 0 and variance 1."""
     there = np.where(size > 0.0, size, 1.0)
     if abs(skewness) < _STRAIGHT:
-        return np.asarray(rng.standard_normal(size.shape) / np.sqrt(there))
+        return rng.standard_normal(size.shape) / np.sqrt(there)
     shape = 4.0 / (skewness * skewness)  # of a gamma variable with this skewness
-    return np.asarray(np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape))
+    return np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape)
 
 
 def thinned_means(mean: Floats, weight: Floats, seed: int) -> FoldMoments:

@@ -145,7 +145,7 @@ class CrossValidation:
         total = np.zeros((rows, len(self._times)))
         for split in self.splits:
             total[:, split.agents] += values(split)
-        return np.asarray(total[:, self._there] / self._times[self._there])
+        return total[:, self._there] / self._times[self._there]
 
     def _losses(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> Floats:
         """(estimators, agents): the squared loss."""

@@ -35,79 +35,65 @@ class Diagnosis(NamedTuple):
     count_correlation: float
 
 
-class _Plain(NamedTuple):
-    """By agent: the number of samples and what it is worth, their mean, and in the unit of a sample of weight 1 the sum
-    of squares around the mean and the largest deviation."""
-
-    n: Integers
-    worth: Floats
-    mean: Floats
-    square: Floats
-    farthest: Floats
-
-    @classmethod
-    def of(cls, moments: AgentMoments) -> _Plain:
-        every = moments.folds.merged()
-        weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
-        square = every.square * np.maximum(every.n - 1, 0) / np.where(every.freedom > 0.0, every.freedom, 1.0)
-        farthest = np.maximum(every.mean - moments.low, moments.high - every.mean) * np.sqrt(weight)
-        return cls(every.n, every.worth, every.mean, np.where(moments.low == moments.high, 0.0, square),
-                   np.where(every.n > 0, farthest, 0.0))  # fmt: skip
-
-
 def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
     """The diagnosis of the samples; of rates, counts and means of a known error, only how many there are."""
-    seen = _Plain.of(moments)
+    every = moments.folds.merged()
+    n, mean, worth = every.n, every.mean, every.worth
     if moments.law or moments.sigma is not None:
-        n = seen.n if moments.reported is None else moments.reported
-        flags = (n == 1).astype(np.uint8) << np.uint8(FLAGS.index("one sample"))
-        return Diagnosis(flags, math.nan, math.nan, _count_correlation(np.rint(seen.worth).astype(np.int64), seen.mean))
-    n, freedom = seen.n, np.maximum(seen.n - 1, 0)
-    sample = (noise.freedom * noise.common + seen.square) / (noise.freedom + freedom)
-    stuck = (n > 1) & (seen.square == 0.0)
+        single = (n if moments.reported is None else moments.reported) == 1
+        flags = single.astype(np.uint8) << np.uint8(FLAGS.index("one sample"))
+        return Diagnosis(flags, math.nan, math.nan, _count_correlation(np.rint(worth).astype(np.int64), mean))
+    # in the unit of a sample of weight 1: the sum of squares around the mean, and the largest deviation from it
+    freedom = np.maximum(n - 1, 0)
+    square = every.square * freedom / np.where(every.freedom > 0.0, every.freedom, 1.0)
+    square = np.where(moments.low == moments.high, 0.0, square)
+    weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
+    farthest = np.maximum(mean - moments.low, moments.high - mean) * np.sqrt(weight)
+    sample = (noise.freedom * noise.common + square) / (noise.freedom + freedom)
+    stuck = (n > 1) & (square == 0.0)
     marks = {
         "one sample": n == 1,
         "zero variance": stuck,
-        "faulty": _far(seen.mean, sample / np.where(n > 0, seen.worth, 1.0)) & _odd(seen.square, freedom, stuck, noise),
-        "dominant sample": _dominant(seen, sample),
+        "faulty": _far(mean, sample / np.where(n > 0, worth, 1.0)) & _odd(square, freedom, stuck, noise),
+        "dominant sample": _dominant(n, square, np.where(n > 0, farthest, 0.0), sample),
     }
     autocorrelation = drift = math.nan
     if moments.successive is not None:
         # independent samples differ from the next one by as much as from their mean (von Neumann 1941)
-        joint, known = seen.square - moments.successive, (n > 2) & (seen.square > 0.0)
-        autocorrelation = float(joint[known].sum() / seen.square[known].sum()) if known.any() else math.nan
-        marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * seen.square / np.sqrt(np.maximum(n, 1)))
-        every = np.minimum(noise.freedom + freedom, freedom.sum())
-        marks["drifting"], drift = _drifting(moments.folds, sample, every)
+        joint, known = square - moments.successive, (n > 2) & (square > 0.0)
+        autocorrelation = float(joint[known].sum() / square[known].sum()) if known.any() else math.nan
+        marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * square / np.sqrt(np.maximum(n, 1)))
+        freedoms = np.minimum(noise.freedom + freedom, freedom.sum())
+        marks["drifting"], drift = _drifting(moments.folds, sample, freedoms)
     flags = np.zeros(len(n), np.uint8)
     for name, who in marks.items():
         flags |= who.astype(np.uint8) << np.uint8(FLAGS.index(name))
-    return Diagnosis(flags, autocorrelation, drift, _count_correlation(n, seen.mean))
+    return Diagnosis(flags, autocorrelation, drift, _count_correlation(n, mean))
 
 
 def _far(mean: Floats, variance: Floats) -> Mask:
     """Agents whose mean is far from the others, by the median and the interquartile range of all means."""
-    low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75]) if len(mean) else np.zeros(3)
+    low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75])
     spread = (high - low) / 1.349  # of a normal distribution
-    return np.asarray(np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance))
+    return np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance)
 
 
-def _odd(square: Floats, freedom: Floats, stuck: Mask, noise: Noise) -> Mask:
+def _odd(square: Floats, freedom: Integers, stuck: Mask, noise: Noise) -> Mask:
     """Agents with an unusual variance: the logarithm of one with d degrees of freedom has variance trigamma(d / 2)."""
     known = (freedom > 0.0) & ~stuck & (noise.common > 0.0)
     half = 0.5 * np.where(known, freedom, 1.0)
     away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(noise.common if noise.common > 0.0 else 1.0)
     error = np.sqrt(trigamma(half) + trigamma(np.array([0.5 * noise.freedom])))
-    return np.asarray((known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE)))
+    return (known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE))
 
 
-def _dominant(seen: _Plain, sample: Floats) -> Mask:
+def _dominant(n: Integers, square: Floats, farthest: Floats, sample: Floats) -> Mask:
     """Agents with one sample that moves the mean by `_MOVED` standard errors of the mean of the other samples."""
-    others = np.maximum(seen.n - 1, 1)
-    moved = seen.farthest / others  # the distance to the mean without it
-    square = np.maximum(seen.square - np.square(seen.farthest) * seen.n / others, 0.0) / np.maximum(seen.n - 2, 1)
+    others = np.maximum(n - 1, 1)
+    moved = farthest / others  # the distance to the mean without it
+    rest = np.maximum(square - np.square(farthest) * n / others, 0.0) / np.maximum(n - 2, 1)
     # a floor: where all other samples are equal, any difference at all would count
-    return np.asarray((seen.n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
+    return (n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(rest, 0.1 * sample) / others))
 
 
 def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[Mask, float]:

@@ -243,7 +243,7 @@ class Close(Estimator, frozen=True, kw_only=True):
 def _scale(agents: AgentStatistics) -> Floats:
     """log n, centered."""
     scale = np.log(np.maximum(agents.worth, 1e-300))
-    return np.asarray(scale - scale.mean())
+    return scale - scale.mean()
 
 
 def _with_scale(prior: Prior, scale: Floats) -> Prior:

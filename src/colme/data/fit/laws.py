@@ -20,7 +20,7 @@ class Binomial:
 
     def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
         """Of y successes or events at a true rate between 0 and `most`; constants are left out."""
-        return np.asarray(special.xlogy(y, rate) + special.xlog1py(n - y, -rate))
+        return special.xlogy(y, rate) + special.xlog1py(n - y, -rate)
 
     def stabilized(self, rate: Floats) -> Floats:
         """A scale on which the variance of a rate is 1 / (4 n), whatever the rate."""
@@ -42,11 +42,11 @@ class Binomial:
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
         """Of a posterior with y successes or events in n, the prior's included."""
-        return np.asarray(special.betaincinv(y, np.maximum(n - y, 1e-300), share))
+        return special.betaincinv(y, np.maximum(n - y, 1e-300), share)
 
     def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
         """Of such a posterior: the probability that the true rate is at most this one."""
-        return np.asarray(special.betainc(y, np.maximum(n - y, 1e-300), np.clip(rate, 0.0, 1.0)))
+        return special.betainc(y, np.maximum(n - y, 1e-300), np.clip(rate, 0.0, 1.0))
 
     def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
         """A true rate from each such posterior."""
@@ -66,7 +66,7 @@ class Poisson:
         return rate
 
     def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
-        return np.asarray(special.xlogy(y, rate) - n * rate)
+        return special.xlogy(y, rate) - n * rate
 
     def stabilized(self, rate: Floats) -> Floats:
         return np.sqrt(rate)
@@ -83,10 +83,10 @@ class Poisson:
         return float(number @ whole)
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.gammaincinv(y, share) / n)
+        return special.gammaincinv(y, share) / n
 
     def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.gammainc(y, n * np.maximum(rate, 0.0)))
+        return special.gammainc(y, n * np.maximum(rate, 0.0))
 
     def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
         return rng.standard_gamma(y) / n

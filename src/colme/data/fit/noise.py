@@ -62,11 +62,11 @@ class Noise(NamedTuple):
             law, n, rate = LAWS[self.law], moments.worth, _common_rate(moments)
             little = law.little(rate)
             return law.variance((n * moments.mean + little * rate) / (n + little))
-        return np.asarray((self.freedom * self.common + moments.square) / (self.freedom + moments.freedom))
+        return (self.freedom * self.common + moments.square) / (self.freedom + moments.freedom)
 
     def of_mean(self, moments: FoldMoments, kind: str) -> Floats:
         """The variance of each agent's mean."""
-        return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300))
+        return self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300)
 
     def freedoms(self, moments: FoldMoments, kind: str) -> Floats:
         """The degrees of freedom of each agent's variance."""
@@ -171,7 +171,7 @@ def inflation(folds: FoldMoments) -> float:
 
 def trigamma(x: Floats) -> Floats:
     """The variance of the logarithm of a gamma variable of shape x."""
-    return np.asarray(special.polygamma(1, x))
+    return special.polygamma(1, x)
 
 
 def _inverse_trigamma(value: float) -> float:

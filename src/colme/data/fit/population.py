@@ -21,7 +21,7 @@ from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import Law
 from colme.data.fit.mixture_estimator import MixtureFit, isolated
-from colme.data.fit.posterior import quantiles
+from colme.data.fit.posterior import interval
 from colme.data.fit.prior import Prior, standardized
 from colme.data.moments import Floats, Integers, Mask
 
@@ -36,11 +36,11 @@ _MANY = 20
 
 
 class Predictive(NamedTuple):
-    """The distribution of a true mean: its mean, a width, its distribution function, and its bounds."""
+    """The distribution of a true mean: its distribution function, its mean, a width, and its bounds."""
 
+    cdf: Callable[[Floats], Floats]
     mean: float
     width: float
-    cdf: Callable[[Floats], Floats]
     low: float = -np.inf
     high: float = np.inf
 
@@ -71,10 +71,8 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         """(mean, lower, upper) of the mean of a new agent, of this group and with these covariates if they are told;
         it lies between the ends with this probability."""
         found = self._predictive(group, told)
-        share = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-        both = np.full(2, found.mean), np.full(2, found.width)
-        lower, upper = quantiles(found.cdf, share, *both, found.low, found.high).tolist()
-        return self.unit * found.mean, self.unit * min(lower, found.mean), self.unit * max(upper, found.mean)
+        lower, upper = interval(level, *found)
+        return self.unit * found.mean, self.unit * lower, self.unit * upper
 
     def _predictive(self, group: int | None, told: Mapping[str, float]) -> Predictive:
         groups = self.groups
@@ -132,7 +130,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         likely = float(np.var(self.agents.mean)) if found is None else found.spread + found.spread_error
         if likely <= 0.0:  # all agents have the same mean, without noise
             middle = float(self.agents.mean[0])
-            return Predictive(middle, 0.0, lambda x: np.asarray(x >= middle, np.float64))
+            return Predictive(lambda x: np.asarray(x >= middle, np.float64), middle, 0.0)
         label = np.zeros(n, np.int64) if every.prior.label is None else every.prior.label[:n]
         place, variance, log = [], [], []
         for each in likely * np.exp(2.0 * _SPREADS):
@@ -168,7 +166,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
         mean = float(share @ flat)
         variance = law.variance(flat) / (whole + (1.0 if law.most == 1.0 else 0.0))
-        return Predictive(mean, float(np.sqrt(share @ (variance + np.square(flat - mean)))), cdf, 0.0, law.most)
+        return Predictive(cdf, mean, float(np.sqrt(share @ (variance + np.square(flat - mean)))), 0.0, law.most)
 
     def _common_rate(self, law: Law) -> Predictive:
         """No agent has a success or event, or no agent has a failure: nothing shows that rates differ, so it is the
@@ -178,7 +176,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         y = whole - more + 0.5 if self.agents.mean[0] > 0.0 else np.full(1, 0.5)
         mean = y / whole
         width = float(np.sqrt(law.variance(mean) / whole)[0])
-        return Predictive(float(mean[0]), width, lambda x: law.cdf(x, y, whole), 0.0, law.most)
+        return Predictive(lambda x: law.cdf(x, y, whole), float(mean[0]), width, 0.0, law.most)
 
     def _by_components(self, fit: MixtureFit, inside: Mask, told: Mapping[str, float]) -> Predictive:
         """Those components of a mixture that are inside, with all spreads that each may have."""
@@ -244,4 +242,4 @@ def _normals(
 
     mean = float(share @ place)
     width = float(np.sqrt(share @ (variance + np.square(place - mean))))
-    return Predictive(min(max(mean, low), high), width, cdf, low, high)
+    return Predictive(cdf, min(max(mean, low), high), width, low, high)

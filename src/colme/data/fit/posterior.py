@@ -25,8 +25,6 @@ _STEPS = 200
 """Steps of a bisection at most."""
 _EXACT, _ROUNDING = 1e-9, 1e-15
 """The error of a quantile relative to the width of its distribution, or to the quantile itself where that is more."""
-
-
 _BLOCK = 10_000
 """Rows whose probabilities are in memory at a time."""
 
@@ -49,8 +47,8 @@ class StudentShape(NamedTuple):
     def cdf(self, rows: Integers, z: Floats) -> Floats:
         freedom = self.freedom[rows]
         if len(freedom) and freedom.min() >= _NORMAL:
-            return np.asarray(special.ndtr(z))
-        return np.asarray(np.where(freedom >= _NORMAL, special.ndtr(z), special.stdtr(np.minimum(freedom, _NORMAL), z)))
+            return special.ndtr(z)
+        return np.where(freedom >= _NORMAL, special.ndtr(z), special.stdtr(np.minimum(freedom, _NORMAL), z))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         normal = rng.standard_normal(len(self.freedom))
@@ -161,7 +159,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         """One draw of the true means of all agents; NaN for agents without a sample."""
         found = self.estimate + self.scale * (self.shape.draw(rng) - self.center)
         every = np.append(np.clip(found, self.low, self.high) * self.unit, np.nan)
-        return np.asarray(every[self.row])
+        return every[self.row]
 
     def standard_error(self, agent: int) -> float:
         """Of an agent's own mean; NaN without a sample."""
@@ -194,4 +192,15 @@ def quantiles(
             below, above = np.where(reached, below, half), np.where(reached, half, above)
             if not (above - below > np.maximum(_EXACT * width, _ROUNDING * np.abs(half))).any():
                 break
-    return np.asarray(above)
+    return above
+
+
+def interval(
+    level: float, cdf: Callable[[Floats], Floats], mean: float, width: float, low: float = -np.inf,
+    high: float = np.inf,
+) -> tuple[float, float]:  # fmt: skip
+    """(lower, upper) ends of an interval around the mean that holds a variable with this distribution function with
+    probability `level`; the other arguments are those of `quantiles`."""
+    tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    lower, upper = quantiles(cdf, tails, np.full(2, mean), np.full(2, width), low, high).tolist()
+    return min(lower, mean), max(upper, mean)

@@ -94,7 +94,7 @@ class Prior(NamedTuple):
         total = np.bincount(label, weight)
 
         def centered(column: Floats) -> Floats:
-            return np.asarray(column - (np.bincount(label, weight * column) / total)[label])
+            return column - (np.bincount(label, weight * column) / total)[label]
 
         design = None
         if self.covariates is not None:
@@ -122,7 +122,7 @@ def standardized(covariates: Floats) -> Floats:
     away = covariates / size
     away = away - away.mean(axis=0)
     width = np.abs(away).max(axis=0)
-    return np.asarray(away / np.where(width > _ROUNDING, width, np.inf))
+    return away / np.where(width > _ROUNDING, width, np.inf)
 
 
 def beyond_chance(gain: float, more: int, chance: float) -> bool:
