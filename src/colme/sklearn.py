@@ -7,7 +7,6 @@ keys, and has the likelihood of rates where the target has two values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,12 +114,12 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         for train, test in self._folds(target):
             for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
                 result = self._estimated(code, target, weight, self.results_[j].agent, train, like=self.results_[j])
-                out[test, j] = self._encoding(result, target).aligned(full).of(code[test])
+                out[test, j] = _Encoding.of(result, target, interval=self.interval).aligned(full).rows(code[test])
                 elsewhere[test, j] = result.n[code[test]] > 0
         for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
             some = elsewhere[:, j]
             if not (some.any() and _confirmed(out[some, j, 0], full.estimate[code[some]])):
-                out[:, j] = full.of(np.full(len(target), UNSEEN))
+                out[:, j] = full.rows(np.full(len(target), UNSEEN))
         out[:, :, :3] = out[:, :, :3].clip(target.min(), target.max())
         return self._columns(out)
 
@@ -128,7 +127,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         """Encode rows by all that `fit` has learned. Rows of the training data are shown their own target, too."""
         check_is_fitted(self)
         pairs = zip(self._encodings, self._keys.codes(X), strict=True)
-        return self._columns(np.stack([each.of(code) for each, code in pairs], axis=1))
+        return self._columns(np.stack([each.rows(code) for each, code in pairs], axis=1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the columns: those of the keys, followed by _lower, _upper and _group if these are asked for."""
@@ -136,8 +135,13 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         names = self._keys.ordinal.get_feature_names_out(input_features)
         if self.joint:
             names = ["_".join(map(str, names))]
-        ends = ["", *(("_lower", "_upper") if self.interval else ()), *(("_group",) if self.group else ())]
-        return np.array([f"{name}{end}" for name in names for end in ends], object)
+        return np.array([f"{name}{end}" for name in names for end in self._shown], object)
+
+    @property
+    def _shown(self) -> dict[str, int]:
+        """Ends of the names of the columns that were asked for, and their places in an encoding."""
+        ends = {"_lower": 1, "_upper": 2} if self.interval else {}
+        return {"": 0} | ends | ({"_group": 3} if self.group else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -156,10 +160,9 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         target = self._scaled(y)
         check_consistent_length(X, target)
         weight = None if sample_weight is None else _weights(sample_weight, target)
-        labels = self._keys.labels()
-        pairs = zip(codes, labels, strict=True)
+        pairs = zip(codes, self._keys.labels(), strict=True)
         self.results_ = [self._estimated(code, target, weight, label) for code, label in pairs]
-        self._encodings = [self._encoding(result, target) for result in self.results_]
+        self._encodings = [_Encoding.of(result, target, interval=self.interval) for result in self.results_]
         self.prior_mean_ = self._origin + self._unit * np.array([each.estimate[UNSEEN] for each in self._encodings])
         return codes, target, weight
 
@@ -175,9 +178,9 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
                 raise DataError("the target has missing values: it must be known for every row. Leave these rows out.")
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) != 2:
-                raise DataError(f"a target of {len(self.classes_)} values that are no numbers, such as "
-                                f"{shorten(self.classes_[0])}: there must be two. Encode one value at a time: "
-                                f"y == {shorten(self.classes_[-1])}.")  # fmt: skip
+                first, *_, last = map(shorten, self.classes_.tolist() * 2)
+                raise DataError(f"a target of {len(self.classes_)} values that are no numbers, such as {first}: there "
+                                f"must be two. Encode one value at a time: y == {last}.")  # fmt: skip
             return codes.astype(np.float64)
         numbers: Floats = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         low, high = float(numbers.min()), float(numbers.max())
@@ -204,15 +207,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             groups=None if self.interval or self.group else 1,
         )  # fmt: skip
 
-    def _encoding(self, result: Result, target: Floats) -> _Encoding:
-        low, high = float(target.min()), float(target.max())
-        new = (low, high)
-        if self.interval and result.population is not None:
-            found = result.predict()
-            new = found.lower, found.upper
-        return _Encoding.of_result(result, low, high, new)
-
-    def _folds(self, target: Floats) -> Iterator[tuple[Integers, Integers]]:
+    def _folds(self, target: Floats) -> list[tuple[Integers, Integers]]:
         """The rows to learn from and the rows to encode, for each fold."""
         n, cv = len(target), self.cv
         if isinstance(cv, int | np.integer) and cv > 1:
@@ -225,13 +220,12 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             row = int(np.argmax(times != 1))
             raise DataError(f"cv={shorten(self.cv)} puts row {row} into {times[row]} folds: each row must be in one. "
                             "Try cv=5, or KFold.")  # fmt: skip
-        yield from folds
+        return folds
 
     def _columns(self, out: Floats) -> Floats:
         """The columns that were asked for, in the unit of the target; `out` is (rows, keys, shown)."""
         out[:, :, :3] = self._origin + self._unit * out[:, :, :3]
-        used = [0, *((1, 2) if self.interval else ()), *((3,) if self.group else ())]
-        return np.ascontiguousarray(out[:, :, used].reshape(len(out), -1))
+        return np.ascontiguousarray(out[:, :, list(self._shown.values())].reshape(len(out), -1))
 
 
 class _Encoding(NamedTuple):
@@ -245,23 +239,28 @@ class _Encoding(NamedTuple):
     """The weight of other keys in the estimate."""
 
     @classmethod
-    def of_result(cls, result: Result, low: float, high: float, new: tuple[float, float]) -> _Encoding:
-        """From the estimates of all keys; the target lies between `low` and `high`, and the mean of a key that was not
-        seen probably within `new`."""
+    def of(cls, result: Result, target: Floats, *, interval: bool) -> _Encoding:
+        """From the estimates of all keys, within the range of the target.
+
+        interval  whether a key that was not seen has an interval of its own, and not that range"""
+        low, high = float(target.min()), float(target.max())
         seen = result.n > 0
         # The mean of a prior that fits best is the mean of all posterior means (a fixed point of expectation and
         # maximization), whatever its form
         prior = float(result.estimate[seen].mean())
-        ends = (np.append(result.estimate, prior), np.append(result.lower, min(new[0], prior)),
-                np.append(result.upper, max(new[1], prior)))  # fmt: skip
+        first, last = low, high
+        if interval and result.population is not None:
+            found = result.predict()
+            first, last = found.lower, found.upper
         seen = np.append(seen, False)
+        ends = (np.append(result.estimate, prior), np.append(result.lower, min(first, prior)),
+                np.append(result.upper, max(last, prior)))  # fmt: skip
         estimate, lower, upper = (np.clip(np.where(seen, each, each[UNSEEN]), low, high) for each in ends)
         estimate = np.where(np.abs(estimate - prior) > _SAME * (high - low), estimate, prior)
         group = np.append(result.group, -1)
-        found = np.unique(group[group >= 0])
-        order = np.argsort([estimate[group == each].mean() for each in found])
         number = np.full(len(group), -1.0)
-        for k, each in enumerate(found[order]):
+        places = {each: estimate[group == each].mean() for each in np.unique(group[group >= 0])}
+        for k, each in enumerate(sorted(places, key=places.__getitem__)):
             number[group == each] = k
         return cls(estimate, lower, upper, number, np.where(seen, np.append(result.borrowed, 1.0), 1.0))
 
@@ -273,12 +272,10 @@ class _Encoding(NamedTuple):
         shift = self.borrowed * (full.estimate[UNSEEN] - self.estimate[UNSEEN])
         estimate = np.where(self.estimate == self.estimate[UNSEEN], full.estimate[UNSEEN], self.estimate + shift)
         ours, theirs = self._places(), full._places()
-        group = self.group
-        if len(ours) and len(theirs):
-            nearest = np.abs(ours[:, None] - theirs).argmin(axis=1).astype(np.float64)
-            group = np.append(nearest, -1.0)[group.astype(np.int64)]
-        elif len(ours):
-            group = np.full(len(group), -1.0)
+        number = np.full(len(ours) + 1, -1.0)  # the last one is that of keys without a group
+        if len(theirs):
+            number[:-1] = np.abs(ours[:, None] - theirs).argmin(axis=1)
+        group = number[self.group.astype(np.int64)]
         return _Encoding(estimate, self.lower + shift, self.upper + shift, group, self.borrowed)
 
     def _places(self) -> Floats:
@@ -286,7 +283,7 @@ class _Encoding(NamedTuple):
         n = int(self.group.max()) + 1
         return np.array([self.estimate[self.group == k].mean() for k in range(n)])
 
-    def of(self, codes: Integers) -> Floats:
+    def rows(self, codes: Integers) -> Floats:
         """(rows, shown): the rows of keys with these codes."""
         return np.stack([part[codes] for part in self[:_SHOWN]], axis=1)
 
@@ -305,21 +302,19 @@ class _Keys:
     def learn(self, X: Any) -> list[Integers]:
         """The codes of the training rows."""
         self.ordinal.fit(X)
-        self._missing = [_first_missing(each) for each in self.ordinal.categories_]
-        return self._found(X, learn=True)
+        for categories in self.ordinal.categories_:
+            n = sum(map(is_missing, categories[-2:].tolist()))  # they are the last ones
+            self._missing.append(len(categories) - n if n else UNSEEN)
+        return self.codes(X, learn=True)
 
-    def codes(self, X: Any) -> list[Integers]:
+    def codes(self, X: Any, *, learn: bool = False) -> list[Integers]:
         """The codes of any rows; UNSEEN for keys that training did not see."""
-        return self._found(X, learn=False)
-
-    def _found(self, X: Any, *, learn: bool) -> list[Integers]:
         columns = [self._column(X, j, code) for j, code in enumerate(self.ordinal.transform(X).T)]
         if not self.joint:
             return columns
         codes = columns[0]
         for j, more in enumerate(columns[1:]):
-            width = len(self.ordinal.categories_[j + 1])
-            pair = np.where((codes < 0) | (more < 0), UNSEEN, codes * width + more)
+            pair = np.where((codes < 0) | (more < 0), UNSEEN, codes * len(self.ordinal.categories_[j + 1]) + more)
             if learn:
                 self._pairs.append(np.unique(pair))
             known = self._pairs[j]
@@ -341,21 +336,15 @@ class _Keys:
 
     def labels(self) -> list[NDArray[Any]]:
         """The label of each code."""
-        columns = [np.asarray(each) if missing == UNSEEN else np.asarray(each[: missing + 1])
+        columns = [np.asarray(each[: len(each) if missing == UNSEEN else missing + 1])
                    for each, missing in zip(self.ordinal.categories_, self._missing, strict=True)]  # fmt: skip
         if not self.joint:
             return columns
         parts = [np.arange(len(columns[0]))]
         for column, known in zip(self.ordinal.categories_[1:], self._pairs, strict=True):
             parts = [*(part[known // len(column)] for part in parts), known % len(column)]
-        text = [[str(each) for each in column[part].tolist()] for column, part in zip(columns, parts, strict=True)]
+        text = [map(str, column[part].tolist()) for column, part in zip(columns, parts, strict=True)]
         return [np.array([JOINT.join(each) for each in zip(*text, strict=True)], object)]
-
-
-def _first_missing(categories: NDArray[Any]) -> int:
-    """The place of the first missing category: they are the last ones."""
-    n = sum(map(is_missing, categories[-2:].tolist()))
-    return len(categories) - n if n else UNSEEN
 
 
 def _confirmed(cross_fitted: Floats, full: Floats) -> bool:
