@@ -31,7 +31,6 @@ from colme.data.fit.cross_validation import (
     ESTIMATORS,
     FEWEST,
     CrossValidation,
-    Progress,
     Scored,
     best_of,
     candidates,
@@ -51,7 +50,7 @@ from colme.data.moments import AgentMoments, Floats, Integers, Mask, moments_of
 from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
-from colme.data.read.table import Names, Table, read_moments, read_samples, unit_unknown
+from colme.data.read.table import Names, Progress, Table, read_moments, read_samples, unit_unknown
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
 from colme.data.thinning import in_random_order
@@ -245,13 +244,12 @@ def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progres
     moments = in_random_order(moments, options.seed)
     measured = _with_covariates(_Measured(moments, options), options)
     choice = _choose(measured, options, progress)
-    fit = choice.estimator.fit(measured.statistics(choice.estimator.variance))
+    fit = choice.estimator.fit(measured.statistics[choice.estimator.variance])
     groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
     grouped = moments.label is None and groups is not None and groups.n_groups > 0
     fitted = _with_intervals(measured, choice.estimator, fit, options.level, grouped=grouped)
     population = _population(measured, choice.estimator, groups if grouped else None)
     diagnosis = diagnose(moments, measured.noise)
-    summary = _summarize(measured, options, choice, fitted, groups, groups_sentence, diagnosis)
 
     def full(values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
         """With a row for agents without a sample."""
@@ -269,7 +267,8 @@ def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progres
     return Result(
         agent=moments.labels, n=measured.n, mean=mean, estimate=estimate, lower=lower, upper=upper,
         group=full(group, -1), probability=full(probability, 0.0), borrowed=full(fit.borrowed), flags=diagnosis.flags,
-        summary=summary, names=moments.names, parts=moments.parts, group_names=moments.group_names,
+        summary=_summarize(measured, options, choice, fitted.widened, groups, groups_sentence, diagnosis),
+        names=moments.names, parts=moments.parts, group_names=moments.group_names,
         posterior=fitted.posterior, population=population,
     )  # fmt: skip
 
@@ -313,19 +312,14 @@ class _Measured:
         other.covariates = tuple(self.covariates[k] for k in some)
         other.columns = None if self.columns is None or not len(some) else self.columns[:, some]
         other.prior = self.prior.with_columns(some)
-        for name in ("validation", "_statistics"):  # they depend on the prior
+        for name in ("validation", "statistics"):  # they depend on the prior
             vars(other).pop(name, None)
         return other
 
     @functools.cached_property
-    def _statistics(self) -> dict[str, AgentStatistics]:
-        return {}
-
-    def statistics(self, kind: str) -> AgentStatistics:
-        """What estimators are given, with pooled or moderated variances."""
-        if kind not in self._statistics:
-            self._statistics[kind] = statistics_of(self.moments, self.noise, kind, self.prior)
-        return self._statistics[kind]
+    def statistics(self) -> dict[str, AgentStatistics]:
+        """What estimators are given, by kind of variance."""
+        return statistics_of(self.moments, self.noise, self.prior)
 
     def local(self, kind: str) -> Estimator:
         """Every agent's own mean, with this kind of variances or those of the law."""
@@ -344,21 +338,15 @@ class _Measured:
         return self.noise.freedoms(self.moments, kind)
 
     def posterior(
-        self, kind: str, estimate: Floats, error: Floats, shape: Shape | None = None, center: Floats | float = 0.0,
-        scale: Floats | float | None = None,
+        self, kind: str, estimate: Floats, error: Floats, shape: tuple[Shape, Floats, Floats] | None = None
     ) -> AgentPosteriors:  # fmt: skip
-        """The posteriors that intervals are made of (see `AgentPosteriors` for the arguments): of Student's t unless
-        they have another shape."""
+        """The posteriors that intervals are made of. `shape`, center and scale (see `AgentPosteriors`) are those of
+        Student's t if they are not given."""
         row = np.where(self.present, np.cumsum(self.present) - 1, -1)
+        form, center, scale = shape or (StudentShape(self.freedoms(kind)), np.zeros(len(error)), error)
         low, high = (0.0, self.law.most) if self.law else (-math.inf, math.inf)
-        centers, scales = (
-            np.broadcast_to(np.asarray(each, np.float64), estimate.shape)
-            for each in (center, error if scale is None else scale)
-        )
-        return AgentPosteriors(
-            StudentShape(self.freedoms(kind)) if shape is None else shape, row, estimate, centers, scales, error,
-            np.sqrt(self.statistics(kind).noise), low, high, self.every.unit,
-        )  # fmt: skip
+        noise = np.sqrt(self.statistics[kind].noise)
+        return AgentPosteriors(form, row, estimate, center, scale, error, noise, low, high, self.every.unit)
 
     def _alone(self, options: EstimateOptions) -> str | None:
         if self.present.sum() < 2:
@@ -413,7 +401,7 @@ def _with_covariates(measured: _Measured, options: EstimateOptions) -> _Measured
         every = _Measured(measured.every, options._replace(log_n=True))
     if not every.covariates:
         return measured
-    agents = measured.statistics(measured.noise.kinds[0])
+    agents = measured.statistics[measured.noise.kinds[0]]
     order = every.prior.ranked(agents.mean, agents.noise)
     family = [each for each in candidates(measured.noise.law) if each.name in ("local", "shrinkage")]
     best, scores = every.with_covariates(order[:0]) if measured.covariates else measured, list[Scored]()
@@ -446,7 +434,7 @@ def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | 
         return _Choice(measured.local("pooled"), measured.alone, [])
     method = options.method
     family = [each for each in candidates(measured.noise.law) if method in ("auto", each.name) or each.name == "local"]
-    if method == "auto" and abs(spread_evidence(measured.statistics("pooled"))) < _HINT:
+    if method == "auto" and abs(spread_evidence(measured.statistics["pooled"])) < _HINT:
         family = [each for each in family if each.name != "close"]
     scores = measured.validation.score(family, progress)
     if method != "auto":
@@ -486,22 +474,17 @@ def _with_intervals(
     measured: _Measured, estimator: Estimator, fit: Fit, level: float, *, grouped: bool
 ) -> _Fitted:  # fmt: skip
     """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
-    kind = estimator.variance
-    quantile = t_quantile(0.5 + 0.5 * level, measured.freedoms(kind))
+    kind, statistics, persistence = estimator.variance, measured.statistics, measured.noise.persistence
+    quantile, one = t_quantile(0.5 + 0.5 * level, measured.freedoms(kind)), np.ones(len(fit.estimate))
     if measured.alone is not None:
-        estimate = fit.estimate
         if isinstance(fit, ConjugateFit):
             error = fit.error()
-            posterior = measured.posterior(kind, estimate, error, fit.shape(error), estimate, 1.0)
+            posterior = measured.posterior(kind, fit.estimate, error, (fit.shape(error), fit.estimate, one))
             return _Fitted(posterior, *fit.interval(level, error))
         pooled = measured.noise.pooled
-        error = fit.error() if pooled > 0.0 else np.full(len(estimate), 0.0 if pooled == 0.0 else math.inf)
-        radius = error * quantile
-        return _Fitted(measured.posterior(kind, estimate, error), estimate - radius, estimate + radius)
-    statistics, persistence = (
-        {each: measured.statistics(each) for each in measured.noise.kinds},
-        measured.noise.persistence,
-    )
+        error = fit.error() if pooled > 0.0 else one * (0.0 if pooled == 0.0 else math.inf)
+        ends = (fit.estimate + side * error * quantile for side in (-1.0, 1.0))
+        return _Fitted(measured.posterior(kind, fit.estimate, error), *ends)
     estimate, claimed = estimator.claimed(statistics, persistence, grouped=grouped)
     mixed = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
     doubt = _DOUBT if mixed is not None else 0.0
@@ -513,20 +496,21 @@ def _with_intervals(
     local = measured.local(kind)
     own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth)
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
+    shape = None
     if mixed is not None:
         lower, upper = mixed.interval(level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
         scale = error / np.maximum(fit.error(), 1e-300)
         below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
-        posterior = measured.posterior(kind, estimate, error, mixed.shape, fit.estimate, scale)
+        shape = mixed.shape, fit.estimate, scale
     elif isinstance(fit, ConjugateFit):
         lower, upper = fit.interval(level, error)
         below, above = fit.estimate - lower, upper - fit.estimate
-        posterior = measured.posterior(kind, estimate, error, fit.shape(error), fit.estimate, 1.0)
+        shape = fit.shape(error), fit.estimate, one
     else:
         below = above = error * quantile
-        posterior = measured.posterior(kind, estimate, error)
+    posterior = measured.posterior(kind, estimate, error, shape)
     lower, upper = np.maximum(estimate - below, posterior.low), np.minimum(estimate + above, posterior.high)
     return _Fitted(posterior, lower, upper, float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300))))
 
@@ -536,7 +520,7 @@ def _population(measured: _Measured, estimator: Estimator, groups: Groups | None
     exact = measured.noise.pooled == 0.0 and not measured.law
     if measured.present.sum() < 2 or (measured.alone is not None and not exact):
         return None
-    agents = measured.statistics(measured.noise.law) if measured.law else _grouping_statistics(measured, estimator)
+    agents = measured.statistics[measured.noise.law] if measured.law else _grouping_statistics(measured, estimator)
     columns = None if measured.columns is None else measured.columns[measured.present]
     return AgentPopulation(agents, measured.law, measured.label, columns, tuple(map(str, measured.covariates)), groups,
                            measured.every.unit)  # fmt: skip
@@ -571,7 +555,7 @@ def _grouping_statistics(measured: _Measured, estimator: Estimator) -> AgentStat
         mean = law.stabilized((n * measured.moments.mean + _ANSCOMBE) / (n + 2.0 * more))
         return AgentStatistics(mean, 0.25 / (n + more), n, measured.prior)
     own = estimator.variance != "pooled" and measured.noise.persistence > _PERSISTENT
-    return measured.statistics("moderated" if own else "pooled")
+    return measured.statistics["moderated" if own else "pooled"]
 
 
 def _steps(measured: _Measured) -> Floats:
@@ -587,13 +571,13 @@ def _steps(measured: _Measured) -> Floats:
 
 
 def _summarize(
-    measured: _Measured, options: EstimateOptions, choice: _Choice, fitted: _Fitted, groups: Groups | None,
+    measured: _Measured, options: EstimateOptions, choice: _Choice, stretch: float, groups: Groups | None,
     groups_sentence: str, diagnosis: Diagnosis,
 ) -> Summary:  # fmt: skip
     estimator, every = choice.estimator, measured.every
     spread, sigma = math.nan, math.sqrt(measured.noise.pooled)
     if measured.alone is None:
-        agents = measured.statistics(estimator.variance)
+        agents = measured.statistics[estimator.variance]
         spread = measured.prior.fit(agents.mean, agents.noise).spread
     score = next((each.candidate for each in choice.scores if each.estimator == estimator), None)
     flagged = {name: np.flatnonzero(diagnosis.flags >> i & 1) for i, name in enumerate(FLAGS)}
@@ -602,7 +586,7 @@ def _summarize(
         method=estimator.name, variance=estimator.variance, why=choice.why,
         gain=1.0 - score.ratio if score else 0.0, gain_se=score.se if score else 0.0,
         candidates=tuple(each.candidate for each in choice.scores),
-        folds="forward" if every.forward else "random", level=options.level, stretch=fitted.widened,
+        folds="forward" if every.forward else "random", level=options.level, stretch=stretch,
         n_agents=len(measured.n), n_samples=int(measured.n.sum()),
         n_groups=None if groups is None else groups.n_groups, groups_sentence=groups_sentence,
         sigma=sigma * every.unit, tau=math.sqrt(spread) * every.unit,

@@ -111,13 +111,18 @@ def _drawn(size: Floats, rng: np.random.Generator, skewness: float) -> Floats:
     return np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape)
 
 
+def _even(weight: Floats, mean: Floats) -> FoldMoments:
+    """Folds with a fifth of the weight each, as one sample."""
+    ones = np.ones(mean.shape)
+    share = np.repeat(weight[:, None] / N_FOLDS, N_FOLDS, axis=1)
+    return FoldMoments(ones.astype(np.int64), share, share, ones, mean, np.zeros(mean.shape))
+
+
 def thinned_means(mean: Floats, weight: Floats, seed: int) -> FoldMoments:
     """Five folds of normal means of a known precision, with a fifth of it each."""
     away = np.random.default_rng(seed).standard_normal((len(mean), N_FOLDS))
-    share = np.repeat(weight[:, None] / N_FOLDS, N_FOLDS, axis=1)
-    ones = np.ones(share.shape)
-    folds = mean[:, None] + (away - away.mean(axis=1, keepdims=True)) / np.sqrt(share)
-    return FoldMoments(ones.astype(np.int64), share, share, ones, folds, np.zeros(share.shape))
+    away -= away.mean(axis=1, keepdims=True)
+    return _even(weight, mean[:, None] + away / np.sqrt(weight[:, None] / N_FOLDS))
 
 
 def thinned_successes(trials: Integers, successes: Integers, seed: int) -> FoldMoments:
@@ -129,11 +134,11 @@ def thinned_successes(trials: Integers, successes: Integers, seed: int) -> FoldM
     small = trials < _MOST
     for k in range(N_FOLDS):
         y[small, k] = rng.hypergeometric(ones[small], (left - ones)[small], n[small, k])
-        share = n[~small, k] / np.maximum(left[~small], 1)
-        deviation = np.sqrt(ones[~small] * share * (1.0 - share) * (1.0 - ones[~small] / np.maximum(left[~small], 1)))
-        drawn = np.rint(ones[~small] * share + deviation * rng.standard_normal(len(share))).astype(np.int64)
-        y[~small, k] = np.clip(drawn, np.maximum(0, n[~small, k] - (left - ones)[~small]),
-                               np.minimum(ones[~small], n[~small, k]))  # fmt: skip
+        take, some, of = n[~small, k], ones[~small], left[~small]
+        share = take / np.maximum(of, 1)
+        deviation = np.sqrt(some * share * (1.0 - share) * (1.0 - some / np.maximum(of, 1)))
+        drawn = np.rint(some * share + deviation * rng.standard_normal(len(share))).astype(np.int64)
+        y[~small, k] = np.clip(drawn, np.maximum(0, take - (of - some)), np.minimum(some, take))
         left, ones = left - n[:, k], ones - y[:, k]
     weight = n.astype(np.float64)
     mean = y / np.maximum(weight, 1.0)
@@ -141,14 +146,11 @@ def thinned_successes(trials: Integers, successes: Integers, seed: int) -> FoldM
 
 
 def thinned_counts(events: Integers, exposure: Floats, seed: int) -> FoldMoments:
-    """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate; the square is that of the
-    counts of folds."""
+    """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate."""
     rng = np.random.default_rng(seed)
     left = events.copy()
     y = np.zeros((len(events), N_FOLDS), np.int64)
     for k in range(N_FOLDS):
         y[:, k] = rng.binomial(left, 1.0 / (N_FOLDS - k))
         left -= y[:, k]
-    weight = np.repeat(exposure[:, None] / N_FOLDS, N_FOLDS, axis=1)
-    ones = np.ones(weight.shape)
-    return FoldMoments(ones.astype(np.int64), weight, weight, ones, y / weight, np.zeros(weight.shape))
+    return _even(exposure, y / (exposure[:, None] / N_FOLDS))

@@ -33,10 +33,10 @@ from colme.data.fit.mixture_estimator import ConsensusLimit, MixtureEstimator, O
 from colme.data.fit.noise import Noise
 from colme.data.fit.prior import Prior
 from colme.data.moments import N_FOLDS, Floats, FoldMoments, Integers, Mask
+from colme.data.read.table import Progress
 
 FEWEST = 5
 """Fewest agents with two samples for a cross-validation."""
-Progress = Callable[[int, int | None], object]
 _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
 _LEAD = {"census": 1.0, "close": 1.0}
@@ -81,9 +81,10 @@ ESTIMATORS = tuple(dict.fromkeys(each.name for each in candidates()))
 """The names of all estimators."""
 
 
-def statistics_of(moments: FoldMoments, noise: Noise, kind: str, prior: Prior) -> AgentStatistics:
-    """What an estimator is given, with pooled or moderated variances (`kind`); every agent has a sample."""
-    return AgentStatistics(moments.mean, noise.of_mean(moments, kind), moments.worth / noise.factor, prior)
+def statistics_of(moments: FoldMoments, noise: Noise, prior: Prior) -> dict[str, AgentStatistics]:
+    """What estimators are given, by kind of variance; every agent has a sample."""
+    worth = moments.worth / noise.factor
+    return {kind: AgentStatistics(moments.mean, noise.of_mean(moments, kind), worth, prior) for kind in noise.kinds}
 
 
 class _Split(NamedTuple):
@@ -103,8 +104,8 @@ class _Split(NamedTuple):
         agents = train.n > 0
         scored = (test.n > 0)[agents]
         train, prior = train.select(agents), prior.select(agents)
-        return cls(train, {kind: statistics_of(train, noise, kind, prior) for kind in noise.kinds},
-                   np.flatnonzero(agents)[scored], scored, test.select(agents & (test.n > 0)))  # fmt: skip
+        return cls(train, statistics_of(train, noise, prior), np.flatnonzero(agents)[scored], scored,
+                   test.select(agents & (test.n > 0)))  # fmt: skip
 
 
 class CrossValidation:

@@ -12,13 +12,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
 from scipy import special
 
-from colme.data.fit.prior import Prior
+from colme.data.fit.prior import FittedPrior, Prior
 from colme.data.moments import Floats, Integers
 
 _ROUNDS = 50
@@ -190,32 +190,18 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> Fit:
         found = agents.prior.fit(agents.mean, agents.noise)
-        believed = mean_above_zero(found.spread, found.spread_error)
-        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.spread_error)
+        return _shrunk(agents, found, mean_above_zero(found.spread, found.spread_error))
 
 
-def _shrunk(
-    agents: AgentStatistics, place: Floats, variance: Floats, spread: Any, believed: Any, error: Any
-) -> PlainFit:  # fmt: skip
-    """Means shrunk towards prior means, which have this variance. The true spread may be larger than a small one, so
-    the errors are those of the spread that is believed, with this standard error."""
-    kept = spread / (spread + agents.noise)
-    away = agents.mean - place
+def _shrunk(agents: AgentStatistics, found: FittedPrior, believed: Floats | float) -> PlainFit:
+    """Means shrunk towards prior means. The true spread may be larger than a small one, so the errors are those of the
+    spread that is believed, with the standard error of the one that was found."""
+    kept = found.spread / (found.spread + agents.noise)
+    away = agents.mean - found.mean
     share = believed / (believed + agents.noise)
-    from_spread = np.square((1.0 - share) * (error / (believed + agents.noise)))
-    wide = share * agents.noise + np.square(1.0 - kept) * variance + from_spread * np.square(away)
-    return PlainFit(place + kept * away, 1.0 - kept, wide)
-
-
-class Spreads(NamedTuple):
-    """tau^2 of every agent, its standard error, and the prior mean with the variance of that."""
-
-    spread: Floats
-    error: Floats
-    mean: Floats
-    variance: Floats
-    slope: float
-    """Of log tau^2 in log n."""
+    from_spread = np.square((1.0 - share) * (found.spread_error / (believed + agents.noise)))
+    wide = share * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)
+    return PlainFit(found.mean + kept * away, 1.0 - kept, wide)
 
 
 class Close(Estimator, frozen=True, kw_only=True):
@@ -232,12 +218,12 @@ class Close(Estimator, frozen=True, kw_only=True):
     def fit(self, agents: AgentStatistics) -> Fit:
         if self.name not in agents.cache:
             agents.cache[self.name] = fitted_spreads(agents)
-        found: Spreads | None = agents.cache[self.name]
+        found: FittedPrior | None = agents.cache[self.name]
         if found is None:
             return Shrinkage(variance=self.variance).fit(agents)
-        z = found.spread / np.maximum(found.error, 1e-300)  # as in `mean_above_zero`
-        believed = found.spread + found.error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
-        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.error)
+        z = found.spread / np.maximum(found.spread_error, 1e-300)  # as in `mean_above_zero`
+        believed = found.spread + found.spread_error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
+        return _shrunk(agents, found, believed)
 
 
 def _scale(agents: AgentStatistics) -> Floats:
@@ -274,8 +260,9 @@ def spread_evidence(agents: AgentStatistics) -> float:
     return float(score.sum()) / error if error > 0.0 else 0.0
 
 
-def fitted_spreads(agents: AgentStatistics) -> Spreads | None:
-    """The spreads of largest likelihood (Fisher scoring); None if agents do not differ, or have equal counts."""
+def fitted_spreads(agents: AgentStatistics) -> FittedPrior | None:
+    """The prior of largest likelihood with a spread of each agent (Fisher scoring); None if agents do not differ, or
+    have equal counts."""
     mean, noise, scale = agents.mean, agents.noise, _scale(agents)
     prior = _with_scale(agents.prior, scale)
     start = prior.fit(mean, noise).spread
@@ -302,4 +289,4 @@ def fitted_spreads(agents: AgentStatistics) -> Spreads | None:
     if agents.prior.covariates is None:  # a line through extreme counts may leave the range of all means
         place = np.clip(place, mean.min(), mean.max())
     relative = np.einsum("ai,ij,aj->a", design, np.linalg.inv(information), design)
-    return Spreads(spread, spread * np.sqrt(relative), place, variance, float(value[1]))
+    return FittedPrior(place, variance, spread, spread * np.sqrt(relative))

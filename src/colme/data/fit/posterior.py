@@ -71,6 +71,11 @@ class ConjugateShape(NamedTuple):
         return self.law.draw(rng, self.y, self.n)
 
 
+def _scaled(away: Floats, scale: Floats) -> Floats:
+    """Distances from the middle of distributions, in units of their scales: infinite where the scale is zero."""
+    return np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
+
+
 class PointShape(NamedTuple):
     """A few normal distributions, the same for all rows, which each row has with other probabilities.
 
@@ -85,11 +90,7 @@ class PointShape(NamedTuple):
         found = np.empty(len(rows))
         for begin in range(0, len(rows), _BLOCK):
             some = slice(begin, begin + _BLOCK)
-            away = z[some, None] - self.place  # a rate of 0 or 1 is a point
-            moved = np.divide(
-                away, self.deviation, out=np.where(away >= 0.0, np.inf, -np.inf), where=self.deviation > 0.0
-            )
-            below = special.ndtr(moved)
+            below = special.ndtr(_scaled(z[some, None] - self.place, self.deviation))  # a rate of 0 or 1 is a point
             found[some] = (self.share[self.pair[rows[some]]] * below).sum(axis=1)
         return found
 
@@ -138,8 +139,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         there = np.flatnonzero(row >= 0)
         row, x, out = row[there], x[there], np.full(len(row), np.nan)
         scale, away = self.scale[row], x - self.estimate[row]
-        moved = np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
-        found = self.shape.cdf(row, self.center[row] + moved)
+        found = self.shape.cdf(row, self.center[row] + _scaled(away, scale))
         found = np.where(scale > 0.0, found, away >= 0.0)
         out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
         return out

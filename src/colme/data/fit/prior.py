@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -24,9 +24,9 @@ class FittedPrior(NamedTuple):
     mean: Floats
     variance: Floats
     """Variance of the prior mean, from the regression."""
-    spread: float
-    """tau^2: variance of true means around the prior mean."""
-    spread_error: float
+    spread: Any
+    """tau^2: variance of true means around the prior mean; a number, or one for each agent."""
+    spread_error: Any
     """Standard error of the spread."""
 
 
