@@ -194,9 +194,10 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         like: Result | None = None,
     ) -> Result:  # fmt: skip
         """The estimates of all keys from some rows, by the method of another result."""
-        code, target, weight = code[rows], target[rows], None if weight is None else weight[rows]
-        if weight is not None and not weight.all():
-            code, target, weight = code[weight > 0.0], target[weight > 0.0], weight[weight > 0.0]
+        code, target = code[rows], target[rows]
+        if weight is not None:
+            some = weight[rows] > 0.0
+            code, target, weight = code[some], target[some], weight[rows][some]
         moments = RunningMoments(_SEED)
         moments.add(code, target, weight, len(labels))
         return estimate_moments(
@@ -289,7 +290,7 @@ class _Encoding(NamedTuple):
 
 
 class _Keys:
-    """Integers 0, 1, .. of the keys: one array of codes for each column or, if they are joint, for all."""
+    """Codes 0, 1, .. of the keys: one array of codes for each column or, if they are joint, for all."""
 
     def __init__(self, *, joint: bool):
         self.joint = joint
@@ -336,15 +337,15 @@ class _Keys:
 
     def labels(self) -> list[NDArray[Any]]:
         """The label of each code."""
-        columns = [np.asarray(each[: len(each) if missing == UNSEEN else missing + 1])
-                   for each, missing in zip(self.ordinal.categories_, self._missing, strict=True)]  # fmt: skip
+        columns = self.ordinal.categories_
         if not self.joint:
-            return columns
-        parts = [np.arange(len(columns[0]))]
-        for column, known in zip(self.ordinal.categories_[1:], self._pairs, strict=True):
-            parts = [*(part[known // len(column)] for part in parts), known % len(column)]
-        text = [map(str, column[part].tolist()) for column, part in zip(columns, parts, strict=True)]
-        return [np.array([JOINT.join(each) for each in zip(*text, strict=True)], object)]
+            pairs = zip(columns, self._missing, strict=True)
+            return [each if missing == UNSEEN else each[: missing + 1] for each, missing in pairs]
+        first, *others = (column.tolist() for column in columns)
+        for column, known in zip(others, self._pairs, strict=True):
+            pairs = (divmod(pair, len(column)) for pair in known.tolist())
+            first = [f"{first[before]}{JOINT}{column[last]}" for before, last in pairs]
+        return [np.array(list(map(str, first)), object)]
 
 
 def _confirmed(cross_fitted: Floats, full: Floats) -> bool:

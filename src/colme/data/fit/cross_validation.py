@@ -141,26 +141,25 @@ class CrossValidation:
             if more > 0.0:
                 self._error, self._reference = seen, seen + more * noise_of_test
 
-    def _averaged(self, values: Callable[[_Split], Floats], rows: int = 1) -> Floats:
+    def _averaged(
+        self, values: Callable[[_Split], Floats], rows: int = 1, progress: Progress | None = None
+    ) -> Floats:  # fmt: skip
         """(rows, agents): the mean over splits of what is known of the scored agents of a split."""
         total = np.zeros((rows, len(self._times)))
-        for split in self.splits:
+        for k, split in enumerate(self.splits, 1):
             total[:, split.agents] += values(split)
+            if progress is not None:
+                progress(k, len(self.splits))
         return total[:, self._there] / self._times[self._there]
 
     def _losses(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> Floats:
         """(estimators, agents): the squared loss."""
-        done = 0
 
         def of_split(split: _Split) -> Floats:
-            nonlocal done
-            done += 1
             fits = [each.estimates(split.statistics[each.variance])[split.scored] for each in estimators]
-            if progress is not None:
-                progress(done, len(self.splits))
             return np.square(np.stack(fits) - split.test.mean)
 
-        return self._averaged(of_split, len(estimators))
+        return self._averaged(of_split, len(estimators), progress)
 
     def score(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> list[Scored]:
         """The score of each estimator (the first is local); empty if too few agents have two samples.
