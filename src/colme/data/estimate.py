@@ -41,7 +41,7 @@ from colme.data.fit.diagnosis import Diagnosis, diagnose
 from colme.data.fit.estimators import AgentStatistics, Close, Estimator, Fit, LocalMean, spread_evidence
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import LAWS
-from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit
+from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit, PooledFit
 from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.population import AgentPopulation
 from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
@@ -539,8 +539,9 @@ def _find_groups(
         return Groups(measured.label, known.astype(np.float64), n_groups), count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    if fit.groups is not None and options.method != "auto":  # of a requested estimator that forms groups itself
-        found = Groups.parts(fit.groups)
+    own = fit.groups if isinstance(fit, PooledFit) and options.method != "auto" else None
+    if own is not None:  # of a requested estimator that forms groups itself
+        found = Groups.parts(own)
     else:
         mixture = MixtureEstimator().fit(_grouping_statistics(measured, estimator))
         found = Groups.of(mixture, options.groups, _steps(measured))

@@ -49,7 +49,6 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     extra: Floats | float = 0.0
-    groups: Integers | None = None
 
     @property
     def _inside(self) -> Floats:
@@ -135,8 +134,6 @@ def prior_weights(law: Law, y: Floats, n: Floats, place: Floats) -> tuple[float,
 
 class RateMixtureFit:
     """Posteriors under a prior of points: `share[a, g]` is the probability that agent a has the rate at point g."""
-
-    groups: Integers | None = None
 
     def __init__(self, law: Law, y: Floats, n: Floats):
         own = law.stabilized(y / n)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from colme.data.fit.prior import FittedPrior, Prior
-from colme.data.moments import Floats, Integers
+from colme.data.moments import Floats
 
 _ROUNDS = 50
 _TOLERANCE = 1e-5
@@ -68,10 +68,6 @@ class Fit(Protocol):
     def borrowed(self) -> Floats:
         """The weight of other agents in each estimate."""
 
-    @property
-    def groups(self) -> Integers | None:
-        """The group of each agent, if the estimator forms groups itself."""
-
     def error(self) -> Floats:
         """The standard error of each estimate."""
 
@@ -82,7 +78,6 @@ class PlainFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     variance: Floats
-    groups: Integers | None = None
 
     def error(self) -> Floats:
         return np.sqrt(self.variance)

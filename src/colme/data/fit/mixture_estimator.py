@@ -59,8 +59,6 @@ class MixtureFit:
     isolated   agents far from all others, which the mixture is fitted without; they keep their own means
     """
 
-    groups: Integers | None = None
-
     def __init__(self, agents: AgentStatistics):
         offset = agents.offset
         self.middle = float(np.median(agents.mean - offset))
@@ -132,6 +130,7 @@ class PooledFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     groups: Integers | None = None
+    """The group of each agent, if the estimator forms groups itself."""
 
     def error(self) -> Floats:
         census = MixtureEstimator().fit(self.agents)

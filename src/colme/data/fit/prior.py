@@ -48,14 +48,13 @@ class Prior(NamedTuple):
 
     def fit(self, mean: Floats, noise: Floats, spread: float | None = None) -> FittedPrior:
         """Prior mean by weighted least squares; spread, if not given, by maximum likelihood (Fisher scoring)."""
-        given = spread is not None
-        value, error = (spread if spread is not None else float(np.var(mean))), 0.0
-        for _ in range(1 if given else _ROUNDS):
+        value = float(np.var(mean)) if spread is None else spread
+        for _ in range(_ROUNDS):
             weight = 1.0 / (noise + value)
             place, variance = self.regression(mean, weight)
             information = float(np.square(weight).sum())
             error = np.sqrt(2.0 / information)
-            if given:
+            if spread is not None:
                 break
             away = np.square(mean - place)
             lost = 1.0 - weight * variance  # the fitted mean is closer to the data than the true one
