@@ -16,26 +16,14 @@ from colme.data.report.result import Result
 from colme.errors import ColmeError, UnknownAgent
 from tests.reference import hierarchical
 from tests.support.made_results import made_result
-from tests.support.tables import drawn, noisy, table_of
+from tests.support.tables import COUNTS, RATES, counts, drawn, noisy, rates, table_of
 
-RATES = {"agent": "a", "successes": "y", "trials": "n"}
-COUNTS = {"agent": "a", "value": "y", "exposure": "n"}
 MEANS = {"agent": "a", "mean": "m", "se": "s"}
 
 
 def means(rng: np.random.Generator, truth: Any, error: Any = 1.0) -> dict[str, Any]:
     se = np.broadcast_to(np.asarray(error, np.float64), truth.shape)
     return {"a": np.arange(len(truth)), "m": truth + se * rng.normal(size=len(truth)), "s": se}
-
-
-def rates(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
-    n = rng.integers(5, 30, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.binomial(n, truth), "n": n}
-
-
-def counts(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
-    n = rng.uniform(0.5, 5.0, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.poisson(truth * n), "n": n}
 
 
 def results() -> dict[str, Result]:
@@ -391,16 +379,6 @@ def test_noise_that_is_not_known_is_said_in_a_sentence() -> None:
     with pytest.raises(ColmeError, match="has no posteriors"):
         bare.rank()
     assert "interval" in bare.explain("sensor-3")
-
-
-def test_an_agent_with_one_sample_and_heavy_tails() -> None:
-    rng = np.random.default_rng(1)
-    table = table_of([rng.standard_t(2.1, k) for k in [1, 1, 2, *rng.integers(2, 40, 60)]])
-    result = estimate_table(table)
-    inside = result.probability_between(result.lower, result.upper)
-    assert np.abs(inside - 0.9).max() < 0.01
-    assert np.isfinite(result.rank(5).expected).all()
-    assert "1 sample with a mean" in result.explain("a0")
 
 
 @pytest.mark.parametrize("scale", [1e-120, 1.0, 1e120])

@@ -13,19 +13,7 @@ from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMix
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.prior import Prior
 from colme.data.report.result import Result
-
-RATES = {"agent": "a", "successes": "y", "trials": "n"}
-COUNTS = {"agent": "a", "value": "y", "exposure": "n"}
-
-
-def rates(rng: np.random.Generator, truth: Any, low: int = 5, high: int = 30) -> dict[str, Any]:
-    n = rng.integers(low, high, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.binomial(n, truth), "n": n}
-
-
-def counts(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
-    n = rng.uniform(0.5, 5.0, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.poisson(truth * n), "n": n}
+from tests.support.tables import COUNTS, RATES, counts, rates
 
 
 def error(result: Result, truth: Any) -> float:

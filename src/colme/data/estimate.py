@@ -190,7 +190,8 @@ def _read(
     from colme.data.read.engines import engine_moments, lazy_frame  # imports pyarrow and narwhals
 
     frame = lazy_frame(source)
-    _check_half_life(options, names.time)
+    if options.half_life is not None and names.time is None:
+        raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
     if frame is not None:
         return engine_moments(
             frame, names, seed=options.seed, half_life=options.half_life, in_seconds=options.in_seconds
@@ -228,13 +229,7 @@ def _checked(
     return EstimateOptions(sigma, method, groups, log_n, half_life, in_seconds, float(level), seed)
 
 
-def _check_half_life(options: EstimateOptions, time: Any) -> None:
-    if options.half_life is not None and time is None:
-        raise ColmeError("half_life needs the time of every sample, but no time was given. Try time=...")
-
-
 def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
-    _check_half_life(options, table.time)
     if options.in_seconds and not table.dates:
         raise unit_unknown(options.half_life, table.names.time)
     return moments_of(table, seed=options.seed, half_life=options.half_life)

@@ -139,11 +139,10 @@ class RateMixtureFit:
         own = law.stabilized(y / n)
         self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
         # agents with the same counts have the same posterior
-        _, first, self._pair, number = np.unique(
+        _, self._first, self._pair, number = np.unique(
             _rounded(y) + 1j * _rounded(n), return_index=True, return_inverse=True, return_counts=True
         )
-        pairs = y[first], n[first]
-        log = law.log_density(pairs[0][:, None], pairs[1][:, None], self._rate)
+        log = law.log_density(y[self._first][:, None], n[self._first][:, None], self._rate)
         like = np.exp(log - log.max(axis=1, keepdims=True))
         weight = np.full(_POINTS, 1.0 / _POINTS)
         for _ in range(_ROUNDS):
@@ -156,7 +155,7 @@ class RateMixtureFit:
         self._share /= self._share.sum(axis=1, keepdims=True)
         middle = self._share @ self._rate
         # the place of a point is known as well as the rate of all agents together that it stands for
-        held = self._share.T @ (number * pairs[1])
+        held = self._share.T @ (number * n[self._first])
         self._place = law.variance(self._rate) / np.maximum(held, float(np.median(n)))
         inside = self._share @ (np.square(self._rate) + self._place) - np.square(middle)
         self._variance = inside[self._pair].clip(min=0.0)
@@ -182,7 +181,7 @@ class RateMixtureFit:
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true rate lies with this posterior probability."""
-        first = np.unique(self._pair, return_index=True)[1]
+        first = self._first
         middle, width = self.estimate[first], np.sqrt(self._variance[first])
         lower, upper = (
             quantiles(lambda x: self.shape.cdf(first, x), np.full(len(first), 0.5 + 0.5 * side * level), middle, width)

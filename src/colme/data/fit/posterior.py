@@ -25,6 +25,7 @@ _STEPS = 200
 """Steps of a bisection at most."""
 _EXACT, _ROUNDING = 1e-9, 1e-15
 """The error of a quantile relative to the width of its distribution, or to the quantile itself where that is more."""
+_EVERY = slice(None)
 _BLOCK = 10_000
 """Rows whose probabilities are in memory at a time."""
 
@@ -131,10 +132,10 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         """Whether there are posteriors: the noise of samples is known."""
         return bool(np.isfinite(self.scale).all())
 
-    def cdf(self, value: Floats | float, agents: Integers | None = None) -> Floats:
+    def cdf(self, value: Floats | float, agents: Integers | slice = _EVERY) -> Floats:
         """The probability that the true mean of each of these agents (default: all) is at most its value; NaN for
         agents without a sample."""
-        row = self.row if agents is None else self.row[agents]
+        row = self.row[agents]
         x = np.broadcast_to(np.asarray(value, np.float64) / self.unit, row.shape)
         there = np.flatnonzero(row >= 0)
         row, x, out = row[there], x[there], np.full(len(row), np.nan)
@@ -144,9 +145,9 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
         return out
 
-    def quantile(self, share: Floats | float, agents: Integers | None = None) -> Floats:
+    def quantile(self, share: Floats | float, agents: Integers | slice = _EVERY) -> Floats:
         """The values below which the true means of these agents (default: all) lie with these probabilities."""
-        index = np.arange(len(self.row)) if agents is None else np.asarray(agents, np.int64)
+        index = np.arange(len(self.row))[agents]
         row, out = self.row[index], np.full(len(index), np.nan)
         there = np.flatnonzero(row >= 0)
         wanted = np.broadcast_to(np.asarray(share, np.float64), row.shape)[there]
