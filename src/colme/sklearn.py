@@ -109,25 +109,24 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         The method is chosen once, by all rows. Where the folds do not confirm that keys differ, all rows have the prior
         mean."""
         codes, target, weight = self._learn(X, y, sample_weight)
-        out = np.empty((len(target), len(codes), _SHOWN))
-        elsewhere = np.empty((len(target), len(codes)), bool)
-        for train, test in self._folds(target):
-            for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
-                result = self._estimated(code, target, weight, self.results_[j].agent, train, like=self.results_[j])
-                out[test, j] = _Encoding.of(result, target, interval=self.interval).aligned(full).rows(code[test])
-                elsewhere[test, j] = result.n[code[test]] > 0
-        for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
-            some = elsewhere[:, j]
-            if not (some.any() and _confirmed(out[some, j, 0], full.estimate[code[some]])):
-                out[:, j] = full.rows(np.full(len(target), UNSEEN))
-        out[:, :, :3] = out[:, :, :3].clip(target.min(), target.max())
-        return self._columns(out)
+        folds, columns = self._folds(target), []
+        for code, result, full in zip(codes, self.results_, self._encodings, strict=True):
+            column, elsewhere = np.empty((len(target), _SHOWN)), np.empty(len(target), bool)
+            for train, test in folds:
+                part = self._estimated(code, target, weight, result.agent, train, like=result)
+                column[test] = _Encoding.of(part, target, interval=self.interval).aligned(full).rows(code[test])
+                elsewhere[test] = part.n[code[test]] > 0
+            if not (elsewhere.any() and _confirmed(column[elsewhere, 0], full.estimate[code[elsewhere]])):
+                column = full.rows(np.full(len(target), UNSEEN))
+            column[:, :3] = column[:, :3].clip(target.min(), target.max())
+            columns.append(column)
+        return self._shown(columns)
 
     def transform(self, X: Any) -> Floats:
         """Encode rows by all that `fit` has learned. Rows of the training data are shown their own target, too."""
         check_is_fitted(self)
         pairs = zip(self._encodings, self._keys.codes(X), strict=True)
-        return self._columns(np.stack([each.rows(code) for each, code in pairs], axis=1))
+        return self._shown([each.rows(code) for each, code in pairs])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the columns: those of the keys, followed by _lower, _upper and _group if these are asked for."""
@@ -135,10 +134,9 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         names = self._keys.ordinal.get_feature_names_out(input_features)
         if self.joint:
             names = ["_".join(map(str, names))]
-        return np.array([f"{name}{end}" for name in names for end in self._shown], object)
+        return np.array([f"{name}{end}" for name in names for end in self._ends()], object)
 
-    @property
-    def _shown(self) -> dict[str, int]:
+    def _ends(self) -> dict[str, int]:
         """Ends of the names of the columns that were asked for, and their places in an encoding."""
         ends = {"_lower": 1, "_upper": 2} if self.interval else {}
         return {"": 0} | ends | ({"_group": 3} if self.group else {})
@@ -153,13 +151,19 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         """Learn from all rows. Returns the codes of the keys, the target on the scale of estimation, and weights."""
         self._keys = _Keys(joint=self.joint)
         codes = self._keys.learn(X)
-        self.n_features_in_ = self._keys.ordinal.n_features_in_
-        if hasattr(self._keys.ordinal, "feature_names_in_"):
-            self.feature_names_in_ = self._keys.ordinal.feature_names_in_
-        self.categories_ = self._keys.ordinal.categories_
+        ordinal = self._keys.ordinal
+        self.n_features_in_, self.categories_ = ordinal.n_features_in_, ordinal.categories_
+        if hasattr(ordinal, "feature_names_in_"):
+            self.feature_names_in_ = ordinal.feature_names_in_
         target = self._scaled(y)
         check_consistent_length(X, target)
-        weight = None if sample_weight is None else _weights(sample_weight, target)
+        weight: Floats | None = None
+        if sample_weight is not None:
+            weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+            check_consistent_length(weight, target)
+            if weight.ndim != 1 or (weight < 0.0).any() or not weight.any():
+                raise DataError("sample_weight must be one number for each row, none negative and not all zero. Leave "
+                                "it out for equal weights.")  # fmt: skip
         pairs = zip(codes, self._keys.labels(), strict=True)
         self.results_ = [self._estimated(code, target, weight, label) for code, label in pairs]
         self._encodings = [_Encoding.of(result, target, interval=self.interval) for result in self.results_]
@@ -223,10 +227,11 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
                             "Try cv=5, or KFold.")  # fmt: skip
         return folds
 
-    def _columns(self, out: Floats) -> Floats:
-        """The columns that were asked for, in the unit of the target; `out` is (rows, keys, shown)."""
+    def _shown(self, columns: list[Floats]) -> Floats:
+        """The columns that were asked for, in the unit of the target, from those of each key."""
+        out = np.stack(columns, axis=1)
         out[:, :, :3] = self._origin + self._unit * out[:, :, :3]
-        return np.ascontiguousarray(out[:, :, list(self._shown.values())].reshape(len(out), -1))
+        return np.ascontiguousarray(out[:, :, list(self._ends().values())].reshape(len(out), -1))
 
 
 class _Encoding(NamedTuple):
@@ -352,12 +357,3 @@ def _confirmed(cross_fitted: Floats, full: Floats) -> bool:
     """Whether cross-fitted estimates vary enough beside those of all rows."""
     size = float(np.ptp(full))
     return size == 0.0 or bool(np.var(cross_fitted / size) >= _CONFIRMED * np.var(full / size))
-
-
-def _weights(sample_weight: Any, target: Floats) -> Floats:
-    weight: Floats = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    check_consistent_length(weight, target)
-    if weight.ndim != 1 or (weight < 0.0).any() or not weight.any():
-        raise DataError("sample_weight must be one number for each row, none negative and not all zero. Leave it out "
-                        "for equal weights.")  # fmt: skip
-    return weight
