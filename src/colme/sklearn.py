@@ -344,11 +344,11 @@ class _Keys:
         """The label of each code."""
         columns = self.ordinal.categories_
         if not self.joint:
-            pairs = zip(columns, self._missing, strict=True)
-            return [each if missing == UNSEEN else each[: missing + 1] for each, missing in pairs]
+            known = zip(columns, self._missing, strict=True)
+            return [each if missing == UNSEEN else each[: missing + 1] for each, missing in known]
         first, *others = (column.tolist() for column in columns)
-        for column, known in zip(others, self._pairs, strict=True):
-            pairs = (divmod(pair, len(column)) for pair in known.tolist())
+        for column, seen in zip(others, self._pairs, strict=True):
+            pairs = (divmod(pair, len(column)) for pair in seen.tolist())
             first = [f"{first[before]}{JOINT}{column[last]}" for before, last in pairs]
         return [np.array(list(map(str, first)), object)]
 

@@ -478,8 +478,9 @@ def _with_intervals(
             return _Fitted(posterior, *fit.interval(level, error))
         pooled = measured.noise.pooled
         error = fit.error() if pooled > 0.0 else one * (0.0 if pooled == 0.0 else math.inf)
-        ends = (fit.estimate + side * error * quantile for side in (-1.0, 1.0))
-        return _Fitted(measured.posterior(kind, fit.estimate, error), *ends)
+        radius = error * quantile
+        posterior = measured.posterior(kind, fit.estimate, error)
+        return _Fitted(posterior, fit.estimate - radius, fit.estimate + radius)
     estimate, claimed = estimator.claimed(statistics, persistence, grouped=grouped)
     mixed = fit if isinstance(fit, MixtureFit | RateMixtureFit) and grouped else None
     doubt = _DOUBT if mixed is not None else 0.0
@@ -491,7 +492,7 @@ def _with_intervals(
     local = measured.local(kind)
     own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth)
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
-    shape = None
+    shape: tuple[Shape, Floats, Floats] | None = None
     if mixed is not None:
         lower, upper = mixed.interval(level)
         # with few components, the posterior mean may lie outside the quantiles

@@ -126,9 +126,6 @@ def with_answers(result: Result, values: Sequence[float] = (), k: int | None = N
 def posterior_of(result: Result) -> AgentPosteriors:
     """The posteriors, if there are any."""
     found = result.posterior
-    if found is None:
-        raise ColmeError("this result has no posteriors, only intervals: probabilities are those of a result of "
-                         "estimate. Make it with colme.estimate.")  # fmt: skip
     if not found.known:
         raise ColmeError(f"the noise of a sample is not known, as {alone(result)}: without it there are no "
                          "probabilities. If you know the standard deviation of a sample, pass it as sigma "

@@ -133,9 +133,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     flags: NDArray[np.uint8]
     summary: Summary
     names: Names
+    posterior: AgentPosteriors
     parts: tuple[NDArray[Any], ...] = ()
     group_names: tuple[Any, ...] = ()
-    posterior: AgentPosteriors | None = None
     population: AgentPopulation | None = None
     answers: dict[str, NDArray[Any]] = {}
 
@@ -266,8 +266,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         width = posterior.unit * math.hypot(*(float(posterior.error[posterior.row[each]]) for each in (a, b)))
         lower, upper = interval(level, cdf, estimate, width)
-        labels = (questions.plain(self.agent[each]) for each in (a, b))
-        return Difference(*labels, estimate, lower, upper, level, 1.0 - float(cdf(np.zeros(1))[0]))
+        one, two = (questions.plain(self.agent[each]) for each in (a, b))
+        return Difference(one, two, estimate, lower, upper, level, 1.0 - float(cdf(np.zeros(1))[0]))
 
     def explain(self, agent: Any) -> str:
         """An agent's estimate in a few sentences: what its own samples say, what others say, and their weights."""

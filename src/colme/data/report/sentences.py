@@ -82,7 +82,7 @@ def explanation(result: Result, place: int) -> str:
         return f"{name} has no samples, so it has no estimate."
     counted = {"binomial": "trial", "Poisson": "event"}.get(law, "sample")
     own = f"{name} has {count(int(result.n[place]), counted)} with a mean of {mean:{style}}"
-    error = math.nan if result.posterior is None else result.posterior.standard_error(place)
+    error = result.posterior.standard_error(place)
     if error > 0.0 and math.isfinite(error):
         own += f" (standard error {error:{style}})"
     if not math.isfinite(upper) or (error == 0.0 and result.borrowed[place] == 0.0):
@@ -117,7 +117,7 @@ def _others(result: Result, place: int, law: str, style: str) -> str:
 
 def _law(result: Result) -> str:
     """The law of rates or counts; they are bounded."""
-    if result.posterior is None or math.isinf(result.posterior.low):
+    if math.isinf(result.posterior.low):
         return ""
     return "Poisson" if math.isinf(result.posterior.high) else "binomial"
 
