@@ -328,17 +328,17 @@ class _Measured:
         return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), self.variance[used],
                                forward=self.every.forward)  # fmt: skip
 
-    def freedoms(self, kind: str) -> Floats:
-        """The degrees of freedom of each agent's variance."""
-        return self.noise.freedoms(self.moments, kind)
-
     def posterior(
         self, kind: str, estimate: Floats, error: Floats, shape: tuple[Shape, Floats, Floats] | None = None
     ) -> AgentPosteriors:  # fmt: skip
         """The posteriors that intervals are made of. `shape`, center and scale (see `AgentPosteriors`) are those of
         Student's t if they are not given."""
         row = np.where(self.present, np.cumsum(self.present) - 1, -1)
-        form, center, scale = shape or (StudentShape(self.freedoms(kind)), np.zeros(len(error)), error)
+        form, center, scale = shape or (
+            StudentShape(self.noise.freedoms(self.moments, kind)),
+            np.zeros(len(error)),
+            error,
+        )
         low, high = (0.0, self.law.most) if self.law else (-math.inf, math.inf)
         noise = np.sqrt(self.statistics[kind].noise)
         return AgentPosteriors(form, row, estimate, center, scale, error, noise, low, high, self.every.unit)
@@ -470,7 +470,8 @@ def _with_intervals(
 ) -> _Fitted:  # fmt: skip
     """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
     kind, statistics, persistence = estimator.variance, measured.statistics, measured.noise.persistence
-    quantile, one = t_quantile(0.5 + 0.5 * level, measured.freedoms(kind)), np.ones(len(fit.estimate))
+    quantile = t_quantile(0.5 + 0.5 * level, measured.noise.freedoms(measured.moments, kind))
+    one = np.ones(len(fit.estimate))
     if measured.alone is not None:
         if isinstance(fit, ConjugateFit):
             error = fit.error()

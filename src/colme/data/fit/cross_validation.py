@@ -28,7 +28,16 @@ import numpy as np
 
 from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
-from colme.data.fit.estimators import AgentStatistics, Close, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
+from colme.data.fit.estimators import (
+    AgentStatistics,
+    Close,
+    Estimator,
+    LocalMean,
+    Pooled,
+    Shrinkage,
+    mean_above_zero,
+    standard_error,
+)
 from colme.data.fit.mixture_estimator import ConsensusLimit, MixtureEstimator, OverlapPooling
 from colme.data.fit.noise import Noise
 from colme.data.fit.prior import Prior
@@ -183,7 +192,7 @@ class CrossValidation:
             away = loss - self._local
             gain = -float(away.mean()) / error if error > 0.0 else 0.0
             # the standard error of a ratio of two means over agents
-            se = _standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
+            se = standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
             # an error is not negative, and a judge of this standard error cannot show that it is zero
             gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
             if gain > 0.0:
@@ -226,16 +235,12 @@ def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
     middle = float(claimed.mean())
     if middle <= 0.0:
         return 1.0
-    excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
+    excess, se = float((shown - claimed).mean()), standard_error(shown - claimed)
     if excess > 0.0:
         sure = excess / (1.0 + (se / excess) ** 2)
     else:
         sure = min(excess + _NARROW * se, 0.0)
     return max(1.0 + (max(sure, 0.0) + doubt * se if doubt else sure) / middle, _NARROWEST)
-
-
-def _standard_error(values: Floats) -> float:
-    return float(values.std(ddof=1)) / len(values) ** 0.5
 
 
 def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
@@ -281,7 +286,7 @@ def is_worse(some: Sequence[Scored], others: Sequence[Scored]) -> bool:
 def _leads(one: Scored, other: Scored, errors: float) -> bool:
     """Whether an estimator is better than another by so many standard errors of the difference."""
     lead = other.away - one.away
-    return float(lead.mean()) > errors * _standard_error(lead)
+    return float(lead.mean()) > errors * standard_error(lead)
 
 
 def _smallest(scores: Sequence[Scored]) -> Scored:

@@ -82,7 +82,7 @@ def _odd(square: Floats, freedom: Integers, stuck: Mask, noise: Noise) -> Mask:
     """Agents with an unusual variance: the logarithm of one with d degrees of freedom has variance trigamma(d / 2)."""
     known = (freedom > 0.0) & ~stuck & (noise.common > 0.0)
     half = 0.5 * np.where(known, freedom, 1.0)
-    away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(noise.common if noise.common > 0.0 else 1.0)
+    away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(max(noise.common, 1e-300))
     error = np.sqrt(trigamma(half) + trigamma(np.array([0.5 * noise.freedom])))
     return (known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE))
 

@@ -96,10 +96,15 @@ def balanced(fit: Fit, agents: AgentStatistics) -> Floats:
     shift = float((agents.worth * (agents.mean - estimate)).sum()) / total
     away = agents.mean - estimate - shift * borrowed
     middle = float(away.mean())
-    if abs(middle) > _BEYOND * float(away.std(ddof=1)) / len(away) ** 0.5:
+    if abs(middle) > _BEYOND * standard_error(away):
         shift += middle / float(borrowed.mean())
     low, high = min(agents.mean.min(), estimate.min()), max(agents.mean.max(), estimate.max())
     return np.clip(estimate + shift * borrowed, low, high)
+
+
+def standard_error(values: Floats) -> float:
+    """Of the mean of these values."""
+    return float(values.std(ddof=1)) / len(values) ** 0.5
 
 
 def mean_above_zero(value: float, error: float) -> float:

@@ -57,11 +57,11 @@ class Groups(NamedTuple):
     @classmethod
     def parts(cls, group: Integers) -> Groups:
         """Groups formed by an estimator: connected components of at least two agents."""
-        size = np.bincount(group)
-        if (size > 1).sum() < 2:
+        several = np.bincount(group) > 1
+        if several.sum() < 2:
             return cls(np.full(len(group), -1), np.zeros(len(group)), 0)
-        names = np.where(size > 1, np.cumsum(size > 1) - 1, -1)[group]
-        return cls(names, (names >= 0).astype(np.float64), int((size > 1).sum()))
+        names = np.where(several, np.cumsum(several) - 1, -1)[group]
+        return cls(names, (names >= 0).astype(np.float64), int(several.sum()))
 
     @classmethod
     def of(cls, fit: MixtureFit, most: int | None, step: Floats) -> Groups:
