@@ -334,11 +334,8 @@ class _Measured:
         """The posteriors that intervals are made of. `shape`, center and scale (see `AgentPosteriors`) are those of
         Student's t if they are not given."""
         row = np.where(self.present, np.cumsum(self.present) - 1, -1)
-        form, center, scale = shape or (
-            StudentShape(self.noise.freedoms(self.moments, kind)),
-            np.zeros(len(error)),
-            error,
-        )
+        student = StudentShape(self.noise.freedoms(self.moments, kind))
+        form, center, scale = shape or (student, np.zeros(len(error)), error)
         low, high = (0.0, self.law.most) if self.law else (-math.inf, math.inf)
         noise = np.sqrt(self.statistics[kind].noise)
         return AgentPosteriors(form, row, estimate, center, scale, error, noise, low, high, self.every.unit)

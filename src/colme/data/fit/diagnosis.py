@@ -104,9 +104,8 @@ def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[Mask
         return known, math.nan
     share = 1.0 / np.maximum(early.worth, 1e-300) + 1.0 / np.maximum(late.worth, 1e-300)
     t = np.abs(early.mean - late.mean) / np.sqrt(np.where(known, sample * share, 1.0))
-    beyond = (t > t_quantile(1.0 - 0.5 * _CHANCE, np.maximum(freedom, 2.0)))[known].mean()
-    drift = max(0.0, (float(beyond) - _CHANCE) / (1.0 - _CHANCE))
-    return known & (t > t_quantile(1.0 - 0.5 * _SURE, np.maximum(freedom, 2.0))), drift
+    by_chance, surely = (t > t_quantile(1.0 - 0.5 * level, np.maximum(freedom, 2.0)) for level in (_CHANCE, _SURE))
+    return known & surely, max(0.0, (float(by_chance[known].mean()) - _CHANCE) / (1.0 - _CHANCE))
 
 
 def _count_correlation(n: Integers, mean: Floats) -> float:

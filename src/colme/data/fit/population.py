@@ -82,7 +82,9 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
                 return self._by_components(groups.mixture, inside, told)
             return self._by_points(self.law, groups.mixture, inside)
         agents = self if groups is None or group is None else self._some(groups.group == group)
-        return agents._by_spread(group, told) if self.law is None else agents._by_weight(self.law, group, told)
+        if self.law is None:
+            return agents._typical()._by_spread(group, told)
+        return agents._by_weight(self.law, group, told)
 
     def _some(self, agents: Mask) -> AgentPopulation:
         every = self.agents
@@ -96,7 +98,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         if self.label is not None or len(agents.mean) < _MANY or not agents.noise.any():
             return self
         near = ~isolated(agents.mean, agents.noise)
-        return self if near.all() else self._some(near)
+        return self if near.all() else self._some(near)._typical()
 
     def _extended(self, group: int | None, told: Mapping[str, float]) -> AgentStatistics:
         """The agents, followed by agents without a sample: new ones that each have what is told, and otherwise the
@@ -123,8 +125,6 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
     def _by_spread(self, group: int | None, told: Mapping[str, float]) -> Predictive:
         """Normal distributions with all spreads that may be the true one."""
-        if (typical := self._typical()) is not self:
-            return typical._by_spread(group, told)
         every, n = self._extended(group, told), len(self.agents.mean)
         found = every.prior.fit(every.mean, every.noise) if self.agents.noise.any() else None
         likely = float(np.var(self.agents.mean)) if found is None else found.spread + found.spread_error

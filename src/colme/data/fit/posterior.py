@@ -127,11 +127,6 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
     high: float = np.inf
     unit: float = 1.0
 
-    @property
-    def known(self) -> bool:
-        """Whether there are posteriors: the noise of samples is known."""
-        return bool(np.isfinite(self.scale).all())
-
     def cdf(self, value: Floats | float, agents: Integers | slice = _EVERY) -> Floats:
         """The probability that the true mean of each of these agents (default: all) is at most its value; NaN for
         agents without a sample."""

@@ -124,13 +124,12 @@ def with_answers(result: Result, values: Sequence[float] = (), k: int | None = N
 
 
 def posterior_of(result: Result) -> AgentPosteriors:
-    """The posteriors, if there are any."""
-    found = result.posterior
-    if not found.known:
+    """The posteriors; there are none if the noise of samples is not known."""
+    if not np.isfinite(result.posterior.scale).all():
         raise ColmeError(f"the noise of a sample is not known, as {alone(result)}: without it there are no "
                          "probabilities. If you know the standard deviation of a sample, pass it as sigma "
                          "(--sigma).")  # fmt: skip
-    return found
+    return result.posterior
 
 
 def position(result: Result, agent: Any) -> int | None:

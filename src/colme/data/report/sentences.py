@@ -124,8 +124,6 @@ def _law(result: Result) -> str:
 
 def _probability(value: float) -> str:
     """Not 0 or 1 unless it is that."""
-    if not math.isfinite(value):
-        return "unknown"
     return "above .999" if 0.999 < value < 1.0 else "below .001" if 0.0 < value < 0.001 else f"{value:.3g}"
 
 
