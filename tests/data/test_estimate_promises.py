@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_table
-from colme.data.fit.estimators import ESTIMATORS
+from colme.data.fit.cross_validation import ESTIMATORS
 from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.moments import moments_of
 from colme.data.read.table import Table

@@ -69,25 +69,6 @@ def test_a_decimal_comma_does_not_separate_columns(header: str, tmp_path: Path) 
     assert read(tmp_path, "t.csv", f"{header}\n{row}\n", decimal=",").value.tolist() == [1.5]
 
 
-@pytest.mark.parametrize(("content", "options", "fragments"), [
-    ("a;v\nx;12,5\n", {}, ("v in row 1 of t.csv is '12,5'", "a number", "Try decimal=',' (--decimal ,).")),
-    ("a;v\nx;1.234,5\n", {}, ("Try decimal=',' and thousands='.' (--decimal , --thousands .).",)),
-    ("a;v\nx;1,234\n", {}, ("Try thousands=',' (--thousands ,) or decimal=',' (--decimal ,).",)),
-    ("a;v\nx;1,5\nx;12.5\n", {"decimal": ","}, ("row 2 of t.csv is '12.5'", "a number like 1234,5", "decimal='.'")),
-    ("a;v\nx;1.23\n", {"decimal": ",", "thousands": "."}, ("is '1.23'", "like 1.234,5")),
-    ("a;v\nx;1\n", {"thousands": "."}, ("thousands='.' is the decimal sign, too", "differ", "Try decimal=','")),
-    ("a;v\nx;1\n", {"thousands": "|"}, ("unknown sign of thousands '|'", "must be one of", "Try")),
-    ("a;v\nx;1\n", {"decimal": ";"}, ("unknown decimal sign ';'", "must be one of", "Try")),
-    ('a,v\nx,"1,234"\n', {"thousands": ","}, ("thousands=',' separates the columns of t.csv, too", "Save it")),
-    ("a,v,w\nx,12,5\n", {"decimal": ","}, ("decimal=',' separates the columns of t.csv, too", "Save it")),
-])  # fmt: skip
-def test_other_signs_are_refused_with_the_option(
-    content: str, options: dict[str, str], fragments: tuple[str, ...], tmp_path: Path
-) -> None:
-    message = refused(lambda: read(tmp_path, "t.csv", content, **options))
-    assert all(fragment in message for fragment in fragments), message
-
-
 # Dates
 
 
@@ -139,28 +120,6 @@ def test_dates_are_parsed_as_python_parses_them(form: str) -> None:
     assert strptime(pa.array(cells), form).to_pylist() == list(map(expected, cells))
 
 
-@pytest.mark.parametrize(("cell", "options", "fragments"), [
-    ("31.02.2024", {"time_format": "%d.%m.%Y"}, ("t in row 2 of t.csv is '31.02.2024'", "fit the format '%d.%m.%Y'")),
-    ("1700000000", {"time_format": "%d.%m.%Y"}, ("is '1700000000'", "fit the format")),
-    ("05.01.2024", {}, ("numbers or dates", "time_format='%d.%m.%Y %H:%M' (--time-format)")),
-    ("05.01.2024", {"time_format": "dd.mm.yyyy"}, ("time_format='dd.mm.yyyy'", "a format of strptime", "Try")),
-    ("05.01.2024", {"time_format": "%Q"}, ("time_format='%Q'", "a format of strptime", "Try")),
-    ("05.01.2024", {"time_format": "%d.%m.%Y", "time": None}, ("needs a column of times", "Try time=... (--time)")),
-])  # fmt: skip
-def test_a_date_that_does_not_fit_is_refused(
-    cell: str, options: dict[str, Any], fragments: tuple[str, ...], tmp_path: Path
-) -> None:
-    content = f"a,v,t\nx,1,04.01.2024\nx,1,{cell}\n"
-    message = refused(lambda: read(tmp_path, "t.csv", content, **({"time": "t"} | options)))
-    assert all(fragment in message for fragment in fragments), message
-
-
-def test_a_time_format_is_for_text() -> None:
-    table = {"a": [1], "v": [1.0], "t": [1700000000]}
-    message = refused(lambda: read_table(table, **ASKED, time="t", time_format="%d.%m.%Y"))
-    assert "t of the table holds int64" in message and "Leave time_format (--time-format) out" in message
-
-
 # Encodings
 
 
@@ -175,24 +134,6 @@ def test_text_may_have_any_encoding(encoding: str, ending: str, tmp_path: Path) 
     assert table.labels.tolist() == ["Köln"] and table.value.tolist() == [1]
 
 
-@pytest.mark.parametrize(("content", "encoding", "fragments"), [
-    ("a;v\nKöln;1\n".encode("latin-1"), None, ("is not UTF-8 text in line 2", "Try encoding='latin-1' (--encoding")),
-    ("ä;v\nx;1\n".encode("latin-1"), None, ("in line 1", "Try encoding='latin-1'")),
-    ("a;v\n5 €;1\n".encode("cp1252"), None, ("in line 2", "Try encoding='cp1252' (--encoding cp1252)")),
-    ("a;v\nx;1\n".encode("utf-16"), None, ("is not UTF-8 text", "Try encoding='utf-16' (--encoding utf-16)")),
-    ("a;v\nx;1\n".encode("utf-16-be"), None, ("Try encoding='utf-16-be'",)),
-    (b"a;v\n\x81;1\n", "cp1252", ("is not cp1252 text", "Try another encoding")),
-    (b"a;v\nx;1\n", "utf-16", ("is not utf-16 text", "Leave the encoding out")),
-    (b"a;v\nx;1\n", "latin-99", ("encoding='latin-99'", "the name of an encoding", "Try")),
-    (b"a\0;v\nx;1\n", None, ("is not UTF-8 text", "Write it again")),
-])  # fmt: skip
-def test_an_encoding_that_does_not_fit_is_refused_with_a_likely_one(
-    content: bytes, encoding: str | None, fragments: tuple[str, ...], tmp_path: Path
-) -> None:
-    message = refused(lambda: read(tmp_path, "t.csv", content, encoding=encoding))
-    assert all(fragment in message for fragment in fragments), message
-
-
 # Yes and no
 
 
@@ -200,25 +141,6 @@ def test_an_encoding_that_does_not_fit_is_refused_with_a_likely_one(
 def test_yes_and_no_count_as_1_and_0(words: tuple[str, str], tmp_path: Path) -> None:
     table = read(tmp_path, "t.csv", f"a,v\nx,{words[0]}\nx,{words[1]}\nx,\n")
     assert table.value.tolist() == [1, 0] and table.notes[0] == "Yes and no in v count as 1 and 0."
-
-
-def _batches(*columns: list[Any]) -> Any:
-    return iter([{"a": [1] * len(column), "v": column} for column in columns])
-
-
-@pytest.mark.parametrize(("columns", "got", "rule"), [
-    ((["yes", "no", "1"],), "row 3 of the table is '1'", "yes or no, as in the rows before"),
-    ((["1", "no"],), "row 2 of the table is 'no'", "a number, as in the rows before"),
-    ((["yes", "maybe"],), "row 2 of the table is 'maybe'", "yes or no"),
-    ((["yes"], ["2"]), "row 2 of the table is '2'", "yes or no, as in the rows before"),
-    ((["yes"], [None, 2.5]), "row 3 of the table is '2.5'", "yes or no, as in the rows before"),
-    (([1, 2], [True]), "row 3 of the table is 'True'", "a number, as in the rows before"),
-    (([True, False], [2]), "row 3 of the table is '2'", "yes or no, as in the rows before"),
-    (([1, 2], ["yes"]), "row 3 of the table is 'yes'", "a number, as in the rows before"),
-])  # fmt: skip
-def test_a_column_of_two_kinds_is_refused_with_the_row(columns: tuple[list[Any], ...], got: str, rule: str) -> None:
-    message = refused(lambda: read_table(_batches(*columns), **ASKED))
-    assert got in message and rule in message
 
 
 # JSON lines
@@ -295,27 +217,6 @@ def test_formulas_have_the_result_that_was_stored(tmp_path: Path) -> None:
     assert table.value.tolist() == [3, 4] and table.notes == ("2 rows without v were left out.",)
 
 
-@pytest.mark.parametrize(("rows", "merged", "options", "fragments"), [
-    (ROWS, ("A1:B1",), {}, ("the first row of sheet 's' of t.xlsx has merged cells", "one name for each", "unmerge")),
-    ([["Report", None, None], *ROWS], (), {}, ("is only 'Report'", "one name for each column", "Delete the rows")),
-    (ROWS, ("A2:A3",), {}, ("a in row 1 of sheet 's' of t.xlsx is part of a merged cell", "Unmerge")),
-    ([[], [], *ROWS], ("A5:A6",), {}, ("a in row 2 of sheet 's' of t.xlsx is part of a merged cell", "Unmerge")),
-    ([["a", "v"]], (), {}, ("sheet 's' of t.xlsx has no rows", "at least one")),
-    ([], (), {}, ("t.xlsx is empty", "columns and rows")),
-    ([["a", "v"], ["x", 1], ["x", "12,5"]], (), {}, ("v in row 2", "is '12,5'", "Try decimal=','")),
-    ([["a", "v"], ["x", True], ["x", 3]], (), {}, ("v in row 2", "is '3'", "yes or no, as in the rows before")),
-    ([["a", "v"], ["x", NOON]], (), {}, ("v of sheet 's' of t.xlsx holds timestamp", "must hold numbers")),
-    (ROWS, (), {"encoding": "latin-1"}, ("encoding='latin-1' for t.xlsx", "only for text files", "Leave it out")),
-    (ROWS, (), {"time": "t", "time_format": "%d"}, ("t of sheet 's' of t.xlsx holds timestamp", "for dates in text")),
-])  # fmt: skip
-def test_a_sheet_that_is_not_a_table_is_refused(
-    rows: Any, merged: tuple[str, ...], options: dict[str, Any], fragments: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = write_xlsx(tmp_path / "t.xlsx", {"s": rows}, merged=merged)
-    message = refused(lambda: read_table(path, **ASKED, **options))
-    assert all(fragment in message for fragment in fragments), message
-
-
 def test_text_among_numbers_has_the_signs_that_are_named(tmp_path: Path) -> None:
     path = write_xlsx(tmp_path / "t.xlsx", {"s": [["a", "v"], ["x", 3.5], ["x", "1.234,5"], ["x", "n/a"]]})
     assert read_table(path, **ASKED, decimal=",", thousands=".").value.tolist() == [3.5, 1234.5]
@@ -333,27 +234,6 @@ def test_the_reader_of_spreadsheets_is_an_extra(tmp_path: Path, monkeypatch: pyt
 
 
 # Files that are not what their endings say, or that are odd
-
-
-@pytest.mark.parametrize(("name", "content", "fragments"), [
-    ("t.parquet", b"a,v\nx,1\n", ("t.parquet is text", "the two must agree", "to end in .csv")),
-    ("t.xlsx", b"a,v\nx,1\n", ("t.xlsx is text", "to end in .csv")),
-    ("t.csv.gz", b"a,v\nx,1\n", ("t.csv.gz is text", "to end in .csv")),
-    ("t.csv", gzip.compress(b"a,v\nx,1\n", mtime=0), ("t.csv is compressed", "to end in .csv.gz")),
-    ("t.csv", b"PK\3\4\0\0", ("t.csv is a spreadsheet or another archive", "to end in .xlsx")),
-    ("t.csv", b"PAR1\x15\4", ("t.csv is a Parquet file", "to end in .parquet")),
-    ("t.xlsx", b"\xd0\xcf\x11\xe0\0\0", ("an old spreadsheet, or one with a password", "to end in .xlsx")),
-    ("t.xlsx", b"PK\3\4\0\0", ("t.xlsx cannot be read", "Write it again")),
-    ("t.jsonl", b"a,v\nx,1\n", ("row 1 of t.jsonl is 'a,v'", "one JSON object")),
-    ("t.json", b"[]", ("t.json has an unknown ending", ".jsonl", "Rename or convert it")),
-    ("t.csv", b"a,v\nx,1\0\n", ("v in row 1 of t.csv is '1\\x00'", "a number")),
-    ("t.csv", b"a,v," + b"x" * 200_000 + b"\nx,1,2\n", ("the first line of t.csv is not a header",)),
-])  # fmt: skip
-def test_a_file_of_another_kind_is_refused(
-    name: str, content: bytes, fragments: tuple[str, ...], tmp_path: Path
-) -> None:
-    message = refused(lambda: read(tmp_path, name, content))
-    assert all(fragment in message for fragment in fragments), message
 
 
 class Endless(io.RawIOBase):
@@ -410,9 +290,3 @@ def test_a_spreadsheet_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monk
 def test_odd_files_are_read(content: bytes, tmp_path: Path) -> None:
     table = read(tmp_path, "t.csv", content)
     assert table.labels.tolist() == ["x"] and table.value.tolist() == [1]
-
-
-@pytest.mark.parametrize("option", ["encoding", "sheet"])
-def test_options_without_a_meaning_are_refused(option: str) -> None:
-    message = refused(lambda: read_table({"a": [1], "v": [1]}, **ASKED, **{option: "latin-1"}))
-    assert f"{option}='latin-1' for the table: it is only for" in message

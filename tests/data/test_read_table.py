@@ -26,10 +26,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import colme
 from colme.data.read import batches, row_buffer
 from colme.data.read.table import Table, read_table
-from colme.errors import ColumnError, DataError
+from colme.errors import DataError
 
 Rows = list[tuple[Any, Any, Any, Any]]
 """(agent, value, time, weight)"""
@@ -278,129 +277,6 @@ def test_progress_tells_rows_and_their_number(tmp_path: Path, monkeypatch: pytes
         read_table(MAKERS[form](rows, tmp_path), progress=lambda *now: told.append(now), **ASKED)  # noqa: B023
         assert told[-1] == (95, 95 if known else None)
         assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
-# Bad input
-
-
-def _write(name: str, content: str | bytes) -> Callable[[Path], Any]:
-    def make(folder: Path) -> Path:
-        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        return folder / name
-
-    return make
-
-
-def _cut(name: str) -> Callable[[Path], Any]:
-    def make(folder: Path) -> Path:
-        whole: Path = Path(MAKERS[name]([("a", float(k), 1.0, 1.0) for k in range(5000)], folder))
-        whole.write_bytes(whole.read_bytes()[:-20])
-        return whole
-
-    return make
-
-
-def _dict(**columns: Any) -> Callable[[Path], Any]:
-    return lambda folder: {"sensor": ["a", "b", "a"], "temperature": [1.0, 2.0, 3.0]} | columns
-
-
-READINGS = "sensor,temperature,ts\n"
-BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], tuple[str, ...]]] = {
-    "misspelt column": (
-        _dict(), {"value": "temprature"}, ("no column 'temprature'", "'sensor', 'temperature'", "mean 'temperature'?"),
-    ),
-    "column in capitals": (_dict(), {"agent": "SENSOR"}, ("no column 'SENSOR'", "mean 'sensor'?")),
-    "column like no other": (_dict(), {"time": "zzz"}, ("no column 'zzz'", "it has 'sensor'", "Choose one of these")),
-    "column of a file": (
-        _write("t.csv", READINGS + "a,1,2\n"), {"agent": "senser"}, ("t.csv has no column 'senser'", "mean 'sensor'?"),
-    ),
-    "column twice": (_write("t.csv", "sensor,temperature,sensor\na,1,b\n"), {}, ("2 columns 'sensor'", "Rename")),
-    "pandas column twice": (
-        lambda folder: pd.DataFrame([[1, 2.0, 3.0]], columns=["sensor", "temperature", "temperature"]), {},
-        ("2 columns 'temperature'", "Rename"),
-    ),
-    "agent is nothing": (_dict(), {"agent": None}, ("agent=None", "must be the name of a column", "Try")),
-    "value is a list": (_dict(), {"value": ["a"]}, ("value=['a']", "must be the name of a column", "Try")),
-    "text among numbers": (
-        _write("t.csv", READINGS + "a,1,2\nb,2,3\na,warm,4\n"), {},
-        ("temperature in row 3 of t.csv is 'warm'", "must be a number", "Correct it"),
-    ),
-    "text in a frame": (
-        _dict(temperature=[1.0, "warm", 2.0]), {}, ("temperature in row 2 of the table is 'warm'", "number", "Correct"),
-    ),
-    "comma as a point": (
-        _write("t.csv", "sensor;temperature\na;1,5\n"), {}, ("row 1 of t.csv is '1,5'", "a number", "Try decimal="),
-    ),
-    "dates as values": (_dict(temperature=[DAY] * 3), {}, ("temperature of the table holds date32", "hold numbers")),
-    "infinite value": (
-        _dict(temperature=[1.0, math.inf, 2.0]), {}, ("temperature in row 2", "is inf", "finite", "Leave the row out"),
-    ),
-    "infinite text": (
-        _write("t.csv", READINGS + "a,1,2\nb,-Inf,3\n"), {}, ("temperature in row 2 of t.csv is -inf", "finite"),
-    ),
-    "no value at all": (
-        _dict(temperature=[None, math.nan, None]), {}, ("no row", "3 of 3 have no temperature", "another column"),
-    ),
-    "no agent at all": (_dict(sensor=[None] * 3), {}, ("no row", "3 of 3 have no sensor", "another column")),
-    "no time at all": (_dict(ts=[None] * 3), {"time": "ts"}, ("no row", "3 of 3 have no ts", "leave it out")),
-    "times of no kind": (
-        _dict(ts=["2024-03-01", "3/4/2024", "2024-03-01"]), {"time": "ts"},
-        ("ts in row 2 of the table is '3/4/2024'", "must be dates, like the first one", "Write dates like 2024-03-01"),
-    ),
-    "times of two kinds": (
-        lambda folder: ({"sensor": [1], "temperature": [1], "ts": [time]} for time in (DAY, 7)),
-        {"time": "ts"}, ("ts of the table holds dates and then numbers", "one kind", "Convert"),
-    ),
-    "infinite time": (_dict(ts=[1.0, math.inf, 2.0]), {"time": "ts"}, ("ts in row 2", "is inf", "finite", "Leave")),
-    "negative weight": (_dict(w=[1, 1, -2]), {"weight": "w"}, ("w in row 3", "is -2", "not be negative", "leave")),
-    "infinite weight": (_dict(w=[1, math.inf, 2]), {"weight": "w"}, ("w in row 2", "is inf", "finite", "leave")),
-    "no weight above 0": (_dict(w=[0] * 3), {"weight": "w"}, ("no row", "3 of 3 have no weight above 0", "than w")),
-    "two labels": (
-        _dict(kind=list("uuv")), {"label": "kind"}, ("kind in row 3", "is v, but a had u before", "only one label"),
-    ),
-    "empty covariate": (_dict(age=[None] * 3), {"covariates": ["age"]}, ("age of the table has no numbers", "Leave")),
-    "lists as agents": (_dict(sensor=[[1], [2], [3]]), {}, ("sensor of the table holds list", "text or a number")),
-    "empty file": (_write("t.csv", ""), {}, ("t.csv is empty", "columns and rows", "Write it again")),
-    "blank file": (_write("t.csv", "\n\n"), {}, ("t.csv is empty", "columns and rows", "Write it again")),
-    "empty parquet": (_write("t.parquet", ""), {}, ("t.parquet is empty", "columns and rows", "Write it again")),
-    "header only": (_write("t.csv", READINGS), {}, ("t.csv has no rows", "at least one", "Write it again")),
-    "no rows": (_dict(sensor=[], temperature=[]), {}, ("the table has no rows", "at least one", "Write it again")),
-    "no batches": (lambda folder: iter([]), {}, ("the table has no rows", "at least one", "Write it again")),
-    "cells too many": (
-        _write("t.csv", READINGS + "a,1,2\na,1,2,3\n"), {}, ("row 2 of t.csv has 4 cells", "must have 3", "Correct it"),
-    ),
-    "not UTF-8": (_write("t.csv", READINGS.encode() + b"\xe9,1,2\n"), {}, ("t.csv is not UTF-8 text", "Try encoding=")),
-    "header not UTF-8": (_write("t.csv", b"\xe9,1,2\n"), {}, ("t.csv is not UTF-8 text", "must be", "Try encoding=")),
-    "cut parquet": (_cut("parquet"), {}, ("t.parquet cannot be read", "may be truncated", "Write it again")),
-    "cut arrow": (_cut("arrow stream"), {"agent": "who", "value": "x"}, ("t.arrow cannot be read", "may be truncated")),
-    "cut csv.gz": (_cut("csv.gz"), {"agent": "who", "value": "x"}, ("t.csv.gz cannot be read", "truncated", "Write")),
-    "text named parquet": (_write("t.parquet", READINGS * 9), {}, ("t.parquet is text", "must agree", "Rename it")),
-    "unknown ending": (_write("t.xls", "x"), {}, ("t.xls has an unknown ending", ".csv", "Rename or convert")),
-    "no such file": (lambda folder: folder / "nothing.csv", {}, ("there is no file", "nothing.csv", "Check the path")),
-    "almost such a file": (
-        lambda folder: _write("readings.csv", "x")(folder).with_name("reading.csv"), {},
-        ("reading.csv", "mean 'readings.csv'?"),
-    ),
-    "folder without tables": (lambda folder: folder, {}, ("contains no Parquet file", "Name a file")),
-    "a number": (lambda folder: 7, {}, ("7 is not a table", "a data frame, a dict", "Try a path")),
-    "a list of rows": (lambda folder: [("a", 1.0)], {}, ("('a', 1.0) is not a table", "Try a path")),
-    "unequal lengths": (_dict(temperature=[1.0]), {}, ("differ in length", "'temperature' has 1", "one value per row")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_table_is_answered_with_what_was_got_the_rule_and_the_remedy(name: str, tmp_path: Path) -> None:
-    make, asked, fragments = BAD[name]
-    with pytest.raises(colme.ColmeError) as caught:
-        read_table(make(tmp_path), **({"agent": "sensor", "value": "temperature"} | asked))
-    assert isinstance(caught.value, DataError)
-    assert isinstance(caught.value, ColumnError) == ("column" in name or "is " in name)
-    message, place = str(caught.value), 0
-    for fragment in fragments:
-        place = message.find(fragment, place)
-        assert place >= 0, f"{fragment!r} is missing, or too early, in: {message}"
-    assert "\n" not in message and len(message) < 350 and message[-1] in ".?"
-    assert len(re.split(r"[.?] (?=[A-Z])", message)) <= 2, f"more than two sentences: {message}"
 
 
 def test_the_folder_here_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

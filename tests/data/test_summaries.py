@@ -13,20 +13,7 @@ from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMix
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.prior import Prior
 from colme.data.report.result import Result
-from colme.errors import ColmeError
-
-RATES = {"agent": "a", "successes": "y", "trials": "n"}
-COUNTS = {"agent": "a", "value": "y", "exposure": "n"}
-
-
-def rates(rng: np.random.Generator, truth: Any, low: int = 5, high: int = 30) -> dict[str, Any]:
-    n = rng.integers(low, high, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.binomial(n, truth), "n": n}
-
-
-def counts(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
-    n = rng.uniform(0.5, 5.0, len(truth))
-    return {"a": np.arange(len(truth)), "y": rng.poisson(truth * n), "n": n}
+from tests.support.tables import COUNTS, RATES, counts, rates
 
 
 def error(result: Result, truth: Any) -> float:
@@ -73,7 +60,7 @@ def test_shrinkage_finds_the_prior() -> None:
     agents = AgentStatistics(y / n, 0.09 / n, n, Prior())
     fit = ConjugateShrinkage(variance="binomial").fit(agents)
     np.testing.assert_allclose(fit.estimate, (y + 3.0) / (n + 30.0), atol=0.004)
-    lower, upper = fit.interval(0.9)
+    lower, upper = fit.interval(0.9, fit.error())
     expected = stats.beta(y + 3.0, n - y + 27.0)
     np.testing.assert_allclose(lower, expected.ppf(0.05), atol=0.006)
     np.testing.assert_allclose(upper, expected.ppf(0.95), atol=0.006)
@@ -81,13 +68,15 @@ def test_shrinkage_finds_the_prior() -> None:
     y = rng.poisson(rng.gamma(2.0, 0.5, 20_000) * e)
     fit = ConjugateShrinkage(variance="Poisson").fit(AgentStatistics(y / e, 1.0 / e, e, Prior()))
     np.testing.assert_allclose(fit.estimate, (y + 2.0) / (e + 2.0), atol=0.1)
-    np.testing.assert_allclose(fit.interval(0.9)[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1)
+    np.testing.assert_allclose(
+        fit.interval(0.9, fit.error())[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1
+    )
 
 
 def test_local_intervals_are_those_of_jeffreys() -> None:
     n, y = np.array([10.0, 10.0, 4.0]), np.array([0.0, 10.0, 1.0])
     fit = ConjugateLocal(variance="binomial").fit(AgentStatistics(y / n, 0.1 / n, n, Prior()))
-    lower, upper = fit.interval(0.9)
+    lower, upper = fit.interval(0.9, fit.error())
     expected = stats.beta(y + 0.5, n - y + 0.5)
     np.testing.assert_allclose(lower, np.minimum(expected.ppf(0.05), y / n))
     np.testing.assert_allclose(upper, np.maximum(expected.ppf(0.95), y / n))
@@ -141,29 +130,6 @@ def test_rows_of_one_agent_are_added_up_and_their_order_does_not_matter() -> Non
     order = [turned.agent.tolist().index(label) for label in one.agent]
     np.testing.assert_allclose(turned.estimate[order], one.estimate, rtol=1e-6)  # the prior weight is found to 1e-3
     assert one.summary.gain == pytest.approx(turned.summary.gain, abs=1e-6)
-
-
-@pytest.mark.parametrize(("table", "columns", "message"), [
-    ({"m": [1.0, 2.0], "se": [0.1, 0.0]}, {"mean": "m", "se": "se"}, "se in row 2 of the table is 0: a standard error"),
-    ({"m": [1.0], "se": [0.1], "n": [0]}, {"mean": "m", "se": "se", "n": "n"}, "n in row 1 .* at least one sample"),
-    ({"m": [1.0], "se": [0.1], "n": [2.5]}, {"mean": "m", "se": "se", "n": "n"}, "must be a whole number"),
-    ({"y": [3], "n": [2]}, {"successes": "y", "trials": "n"}, "is 3: it must be at most the number of trials, 2"),
-    ({"y": [-1], "n": [2]}, {"successes": "y", "trials": "n"}, "must not be negative"),
-    ({"y": [-1], "n": [2]}, {"value": "y", "exposure": "n"}, "must not be negative"),
-    ({"y": [1.5], "n": [2]}, {"value": "y", "exposure": "n"}, "must be a whole number"),
-    ({"y": [1], "n": [0.0]}, {"value": "y", "exposure": "n"}, "an exposure must be above 0"),
-    ({"y": [1], "n": [2]}, {"successes": "y"}, "successes='y' needs trials, too"),
-    ({"m": [1], "se": [2]}, {"se": "se"}, "se='se' needs mean, too"),
-    ({"m": [1], "se": [2]}, {"n": "m"}, "n='m' needs the mean and its standard error"),
-    ({"m": [1], "se": [2]}, {"exposure": "m"}, "needs the column of counts"),
-    ({"m": [1], "se": [2]}, {"mean": "m", "se": "se", "value": "m"}, "mean and value were given"),
-    ({"m": [1], "se": [2]}, {"mean": "m", "se": "se", "successes": "m", "trials": "m"}, "mean and successes were"),
-    ({"m": [1], "se": [2]}, {"mean": "m", "se": "se", "sigma": 2.0}, "sigma=2.0 with mean='m': summaries have no"),
-])  # fmt: skip
-def test_bad_summaries_are_refused_in_a_sentence(table: dict[str, Any], columns: dict[str, Any], message: str) -> None:
-    rows = len(next(iter(table.values())))
-    with pytest.raises(ColmeError, match=message):
-        estimate({"a": np.arange(rows)} | table, agent="a", **columns)
 
 
 @pytest.mark.parametrize("n_agents", [1, 2, 4])

@@ -31,17 +31,6 @@ def test_the_folds_add_up_to_what_was_split(skewness: float) -> None:
     np.testing.assert_allclose(again.worth, every.worth)
 
 
-def test_weights_add_up_too() -> None:
-    n = np.array([1, 4, 30])
-    weight = np.array([0.5, 8.0, 90.0])
-    every = FoldMoments(n, weight, weight, n.astype(np.float64), np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 40.0]))
-    again = thinned(every, 0).merged(slice(None))
-    np.testing.assert_allclose(again.weight, weight)
-    np.testing.assert_allclose(again.mean, every.mean)
-    np.testing.assert_allclose(again.square, every.square)
-    np.testing.assert_allclose(again.freedom, n - 1.0, atol=1e-12)
-
-
 @pytest.mark.parametrize("size", [6, 40])
 def test_folds_of_normal_samples_vary_like_folds_of_rows(size: int) -> None:
     """The variance of a fold's mean, and the mean of its square, over 20 000 agents: within 5 standard errors."""
@@ -81,12 +70,6 @@ def test_events_fall_into_folds_independently() -> None:
     correlation = np.corrcoef(folds.mean.T)
     assert np.abs(correlation[np.triu_indices(N_FOLDS, 1)]).max() < 5 / 20_000**0.5
     assert folds.mean.var() == pytest.approx(2.0, rel=5 * (2.5 / 100_000) ** 0.5)  # a Poisson variable of mean 2
-
-
-def test_the_same_seed_splits_alike() -> None:
-    every = totals(np.random.default_rng(0), np.full(50, 7))
-    one, same, other = (thinned(every, seed) for seed in (1, 1, 2))
-    assert np.array_equal(one.mean, same.mean) and not np.array_equal(one.mean, other.mean)
 
 
 NOISE = {

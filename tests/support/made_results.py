@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from colme.data.fit import Candidate
+from colme.data.fit.posterior import AgentPosteriors, StudentShape
 from colme.data.read.table import Names
 from colme.data.report.result import Result, Summary
 
@@ -38,9 +39,12 @@ def made_result(n_agents: int, *, groups: bool = True, seed: int = 0, **changes:
     kept = tau**2 / (tau**2 + SIGMA**2 / n)
     estimate, radius = place + kept * (mean - place), 1.645 * np.sqrt(kept * SIGMA**2 / n)
     none = {} if groups else {"n_groups": 0, "groups_sentence": "no evidence of groups", "tau": tau, "n_half": 4.0}
+    posterior = AgentPosteriors(StudentShape(np.full(n_agents, 1e6)), np.arange(n_agents), estimate, np.zeros(n_agents),
+                                radius / 1.645, radius / 1.645, SIGMA / np.sqrt(n))  # fmt: skip
     return Result(
         agent=np.array([f"sensor-{k}" for k in range(n_agents)], object), n=n, mean=mean, estimate=estimate,
         lower=estimate - radius, upper=estimate + radius, group=group,
         probability=np.full(n_agents, 0.9 if groups else math.nan), borrowed=1 - kept,
         flags=(n == 1).astype(np.uint8), summary=summary_of(n, **none | changes), names=Names("sensor", "temperature"),
+        posterior=posterior,
     )  # fmt: skip

@@ -45,3 +45,19 @@ def noisy(
     if law == "0/1":
         return table_of([rng.binomial(1, m, k) for m, k in each], **parts)
     return table_of([m + sigma * noise(rng, law, k) for m, k in each], **parts)
+
+
+RATES = {"agent": "a", "successes": "y", "trials": "n"}
+COUNTS = {"agent": "a", "value": "y", "exposure": "n"}
+
+
+def rates(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
+    """Agents with 5 to 29 trials; `RATES` are their columns."""
+    n = rng.integers(5, 30, len(truth))
+    return {"a": np.arange(len(truth)), "y": rng.binomial(n, truth), "n": n}
+
+
+def counts(rng: np.random.Generator, truth: Any) -> dict[str, Any]:
+    """Agents with exposures from 0.5 to 5; `COUNTS` are their columns."""
+    n = rng.uniform(0.5, 5.0, len(truth))
+    return {"a": np.arange(len(truth)), "y": rng.poisson(truth * n), "n": n}

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from colme.data.read.table import Names, Table
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 N_FOLDS = 5
 EARLY, LATE = [0, 1, 2], [3, 4]
 """Folds that are compared with each other."""
+_EVERY = slice(None)
 OLDEST = 200.0
 """Half-lives after which the decay stops, so that squared weights do not underflow."""
 _FAR = 1e50
@@ -39,7 +42,7 @@ _SOME = 10_000
 class FoldMoments(NamedTuple):
     """Moments of samples: a row per agent, and a column per fold unless the folds are merged."""
 
-    n: NDArray[np.int64]
+    n: Integers
     weight: Floats
     """sum(g p)."""
     spread: Floats
@@ -64,7 +67,7 @@ class FoldMoments(NamedTuple):
         """The moments of some agents."""
         return FoldMoments(self.n[agents], *(part[agents] for part in self[1:]))
 
-    def merged(self, folds: slice | list[int]) -> FoldMoments:
+    def merged(self, folds: slice | list[int] = _EVERY) -> FoldMoments:
         """The samples of these folds together."""
         some = [part[:, folds] for part in self]
         n, weight, spread, decay = (part.sum(axis=1) for part in some[:4])
@@ -99,14 +102,14 @@ class AgentMoments(NamedTuple):
     successive: Floats | None
     resolution: float
     unit: float
-    label: NDArray[np.int64] | None
+    label: Integers | None
     covariates: Floats | None
     notes: tuple[str, ...]
     names: Names
     parts: tuple[NDArray[Any], ...] = ()
     law: str = ""
     sigma: float | None = None
-    reported: NDArray[np.int64] | None = None
+    reported: Integers | None = None
     group_names: tuple[Any, ...] = ()
 
     @property
@@ -127,8 +130,9 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
     if table.time is None:
         sums = RunningMoments(seed)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
-        made = sums.moments(table.labels, table.names, table.label, table.covariates, table.notes)
-        return made._replace(parts=table.parts, group_names=table.group_names)
+        made = sums.moments(table.labels, table.names)
+        return made._replace(label=table.label, covariates=table.covariates, notes=table.notes, parts=table.parts,
+                             group_names=table.group_names)  # fmt: skip
     unit = unit_of(_largest(table.value))
     value = table.value if unit == 1.0 else np.asarray(table.value / unit)
     folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
@@ -204,15 +208,12 @@ class RunningMoments:
             self._some = [part * share for part in self._some]
         return value if self._unit in (0.0, 1.0) else np.asarray(value / self._unit)
 
-    def count(self, n_agents: int) -> NDArray[np.int64]:
+    def count(self, n_agents: int) -> Integers:
         """The number of samples of each agent."""
         self._grow(n_agents)
         return self._sums[:n_agents, _COUNT].astype(np.int64)
 
-    def moments(
-        self, labels: NDArray[Any], names: Names, label: NDArray[np.int64] | None = None,
-        covariates: Floats | None = None, notes: tuple[str, ...] = (),
-    ) -> AgentMoments:  # fmt: skip
+    def moments(self, labels: NDArray[Any], names: Names) -> AgentMoments:
         """All that was counted, of the agents with these labels."""
         self._grow(len(labels))
         rows = self._sums[: len(labels)]
@@ -223,8 +224,8 @@ class RunningMoments:
         some = np.concatenate(self._some)[:_SOME] if self._some else np.empty(0)
         plain = self._unit == 1.0 and bool((low >= 0.0).all() and (high <= 1.0).all() and (weight == count).all())
         return AgentMoments(
-            labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, label, covariates, notes, names,
-            law="binomial" if plain and are_binary(folds.merged(slice(None))) else "",
+            labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, None, None, (), names,
+            law="binomial" if plain and are_binary(folds.merged()) else "",
         )  # fmt: skip
 
 

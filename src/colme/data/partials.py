@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.batches import pyarrow as pa
 from colme.data.read.file_errors import damaged
@@ -90,52 +89,48 @@ def merge_moments(tables: Iterable[Any]) -> Any:
 
     See also: partial_moments, estimate
     """
-    parts = list(tables)
-    if not parts:
+    return as_table(as_moments(*tables))
+
+
+def as_moments(*tables: Any) -> AgentMoments:
+    """The moments that Arrow tables hold together."""
+    if not tables:
         raise DataError("there are no moments to merge: at least one table is needed. Make it with partial_moments.")
-    abouts = [_about(part) for part in parts]
+    abouts = [_about(table) for table in tables]
     first = abouts[0]
     for each in abouts:
         for what in ("agent", "value", "weight"):
-            one, other = getattr(first, what), getattr(each, what)
+            one, other = (_plain(getattr(about, what)) for about in (first, each))
             if one != other:
-                raise DataError(f"moments of {what}={shorten(_plain(one))} and of {what}={shorten(_plain(other))}: "
-                                "parts must be of the same columns. Make them again with the same names.")  # fmt: skip
-    return as_table(_merged(parts, abouts))
-
-
-def _merged(parts: list[Any], abouts: list[_About]) -> AgentMoments:
-    first = abouts[0]
+                raise DataError(f"moments of {what}={shorten(one)} and of {what}={shorten(other)}: parts must be of "
+                                "the same columns. Make them again with the same names.")  # fmt: skip
     encoder = encoder_of(len(first.agent))
     wheres = [Where("the moments", name) for name in first.agent]
-    codes = [encoder.codes([part[name].combine_chunks() for name in first.agent], wheres) for part in parts]
+    codes = [encoder.codes([part[name].combine_chunks() for name in first.agent], wheres) for part in tables]
     n_agents, unit = len(encoder), max(each.unit for each in abouts)
-    sums = {name: np.zeros((n_agents, N_FOLDS)) for name in _SUMS}
+    n, weight, mean, square = np.zeros((len(_SUMS), n_agents, N_FOLDS))
     low, high = np.full(n_agents, np.inf), np.full(n_agents, -np.inf)
-    for part, about, code in zip(parts, abouts, codes, strict=True):
+    for part, about, code in zip(tables, abouts, codes, strict=True):
         share = about.unit / unit
-        n, weight, mean, square = (_folds(part, name) for name in _SUMS)
-        mean, square = mean * share, square * share * share
-        before, whole = sums["weight"][code], sums["weight"][code] + weight
-        away = mean - sums["mean"][code]
-        fraction = weight / np.where(whole > 0.0, whole, 1.0)
-        sums["mean"][code] += fraction * away
-        sums["square"][code] += square + before * fraction * away * away
-        sums["weight"][code] = whole
-        sums["n"][code] += n
+        more, heavier, place, around = (_folds(part, name) for name in _SUMS)
+        before, whole = weight[code], weight[code] + heavier
+        away = place * share - mean[code]
+        fraction = heavier / np.where(whole > 0.0, whole, 1.0)
+        mean[code] += fraction * away
+        square[code] += around * share * share + before * fraction * away * away
+        weight[code] = whole
+        n[code] += more
         low[code] = np.minimum(low[code], part[f"{_OURS}low"].to_numpy() * share)
         high[code] = np.maximum(high[code], part[f"{_OURS}high"].to_numpy() * share)
-    steps = [each.resolution * each.unit / unit for each in abouts if each.resolution > 0.0]
-    labels = encoder.labels(text=False)
-    columns = tuple(encoder.parts(text=False)) if len(first.agent) > 1 else ()
-    folds = FoldMoments(
-        sums["n"].astype(np.int64), sums["weight"], sums["weight"], sums["n"], sums["mean"], sums["square"]
-    )
-    names = Names(first.agent if len(first.agent) > 1 else first.agent[0], first.value, weight=first.weight)
+    resolution = min((each.resolution * each.unit / unit for each in abouts if each.resolution > 0.0), default=0.0)
+    folds = FoldMoments(n.astype(np.int64), weight, weight, n, mean, square)
+    several = len(first.agent) > 1
+    names = Names(first.agent if several else first.agent[0], first.value, weight=first.weight)
     notes = tuple(dict.fromkeys(note for each in abouts for note in each.notes))
     return AgentMoments(
-        labels, folds, low, high, None, min(steps, default=0.0), unit, None, None, notes, names, columns
-    )
+        encoder.labels(text=False), folds, low, high, None, resolution, unit, None, None, notes, names,
+        tuple(encoder.parts(text=False)) if several else (),
+    )  # fmt: skip
 
 
 def as_table(moments: AgentMoments) -> Any:
@@ -153,11 +148,6 @@ def as_table(moments: AgentMoments) -> Any:
     return pa.table(columns).replace_schema_metadata({_KEY: msgspec.json.encode(about)})
 
 
-def as_moments(table: Any) -> AgentMoments:
-    """The moments that an Arrow table holds."""
-    return _merged([table], [_about(table)])
-
-
 def is_moments(source: Any) -> bool:
     """Whether this is a table of moments, and not of samples."""
     return isinstance(source, pa.Table) and _KEY in (source.schema.metadata or {})
@@ -169,7 +159,7 @@ def moments_in(source: Any) -> AgentMoments | None:
     tables = [read_moments_file(part) if isinstance(part, str | os.PathLike) else part for part in parts]
     if not tables or not any(map(is_moments, tables)):
         return None
-    return as_moments(tables[0] if len(tables) == 1 else merge_moments(tables))
+    return as_moments(*tables)
 
 
 def check_names(moments: AgentMoments, given: dict[str, Any]) -> None:
@@ -214,7 +204,7 @@ def _about(table: Any) -> _About:
         raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
 
 
-def _folds(table: Any, name: str) -> NDArray[np.float64]:
+def _folds(table: Any, name: str) -> Floats:
     columns = [table[f"{_OURS}{name}_{k}"].to_numpy() for k in range(N_FOLDS)]
     return np.stack(columns, axis=1).astype(np.float64)
 

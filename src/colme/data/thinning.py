@@ -17,11 +17,9 @@ better (`colme.data.moments.RunningMoments`): they assume nothing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments, Integers
 
-Floats = NDArray[np.float64]
 _BLOCKS = 4
 """Skewed samples of a fold that are drawn one by one; more are drawn as so many blocks. The mean and the square of
 normal samples are independent, so that one block is exact."""
@@ -41,7 +39,7 @@ def in_random_order(moments: AgentMoments, seed: int) -> AgentMoments:
     makes folds that are too much alike, and local means would look better than they are; these are made anew."""
     if moments.forward or moments.law == "Poisson" or not too_much_alike(moments.folds):
         return moments
-    folds = refolded(moments.folds.merged(slice(None)), moments.law, seed)
+    folds = refolded(moments.folds.merged(), moments.law, seed)
     return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED))
 
 
@@ -50,7 +48,7 @@ def too_much_alike(folds: FoldMoments) -> bool:
 
     If an agent's n samples, of variance s^2, fall into d + 1 folds at random, the squares between the folds are s^2 d
     on average, whatever the samples are; the variance of that is 2 s^4 d (n - 1 - d) / (n + 1) if they are normal."""
-    every = folds.merged(slice(None))
+    every = folds.merged()
     some = (every.n > N_FOLDS) & (every.square > 0.0)
     n, d = every.n[some].astype(np.float64), (folds.n[some] > 0).sum(axis=1) - 1.0
     between = (every.square - folds.square.sum(axis=1))[some] * ((n - 1.0) / every.square[some])
@@ -78,7 +76,7 @@ def thinned(every: FoldMoments, seed: int, skewness: float = 0.0) -> FoldMoments
 
 def _split(
     every: FoldMoments, rng: np.random.Generator, skewness: float
-) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:  # fmt: skip
+) -> tuple[Integers, Floats, Floats, Floats]:  # fmt: skip
     """Counts, weights, means and squares of the folds."""
     n = _fold_counts(every.n, rng)
     j = np.arange(1 if abs(skewness) < _STRAIGHT else _BLOCKS)
@@ -98,31 +96,36 @@ def _split(
     return n, heft * n, mean, heft * np.square(scale) * square
 
 
-def _fold_counts(n: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _fold_counts(n: Integers, rng: np.random.Generator) -> Integers:
     """As equal as possible, with the larger folds at random."""
     rank = rng.random((len(n), N_FOLDS)).argsort(axis=1)
-    return np.asarray(n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None]))
+    return n[:, None] // N_FOLDS + (rank < (n % N_FOLDS)[:, None])
 
 
 def _drawn(size: Floats, rng: np.random.Generator, skewness: float) -> Floats:
     """The means of blocks of samples with mean 0 and variance 1."""
     there = np.where(size > 0.0, size, 1.0)
     if abs(skewness) < _STRAIGHT:
-        return np.asarray(rng.standard_normal(size.shape) / np.sqrt(there))
+        return rng.standard_normal(size.shape) / np.sqrt(there)
     shape = 4.0 / (skewness * skewness)  # of a gamma variable with this skewness
-    return np.asarray(np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape))
+    return np.sign(skewness) * (rng.standard_gamma(shape * there) / there - shape) / np.sqrt(shape)
+
+
+def _even(weight: Floats, mean: Floats) -> FoldMoments:
+    """Folds with a fifth of the weight each, as one sample."""
+    ones = np.ones(mean.shape)
+    share = np.repeat(weight[:, None] / N_FOLDS, N_FOLDS, axis=1)
+    return FoldMoments(ones.astype(np.int64), share, share, ones, mean, np.zeros(mean.shape))
 
 
 def thinned_means(mean: Floats, weight: Floats, seed: int) -> FoldMoments:
     """Five folds of normal means of a known precision, with a fifth of it each."""
     away = np.random.default_rng(seed).standard_normal((len(mean), N_FOLDS))
-    share = np.repeat(weight[:, None] / N_FOLDS, N_FOLDS, axis=1)
-    ones = np.ones(share.shape)
-    folds = mean[:, None] + (away - away.mean(axis=1, keepdims=True)) / np.sqrt(share)
-    return FoldMoments(ones.astype(np.int64), share, share, ones, folds, np.zeros(share.shape))
+    away -= away.mean(axis=1, keepdims=True)
+    return _even(weight, mean[:, None] + away / np.sqrt(weight[:, None] / N_FOLDS))
 
 
-def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], seed: int) -> FoldMoments:
+def thinned_successes(trials: Integers, successes: Integers, seed: int) -> FoldMoments:
     """Five folds of samples that are 0 or 1."""
     rng = np.random.default_rng(seed)
     n = _fold_counts(trials, rng)
@@ -131,26 +134,23 @@ def thinned_successes(trials: NDArray[np.int64], successes: NDArray[np.int64], s
     small = trials < _MOST
     for k in range(N_FOLDS):
         y[small, k] = rng.hypergeometric(ones[small], (left - ones)[small], n[small, k])
-        share = n[~small, k] / np.maximum(left[~small], 1)
-        deviation = np.sqrt(ones[~small] * share * (1.0 - share) * (1.0 - ones[~small] / np.maximum(left[~small], 1)))
-        drawn = np.rint(ones[~small] * share + deviation * rng.standard_normal(len(share))).astype(np.int64)
-        y[~small, k] = np.clip(drawn, np.maximum(0, n[~small, k] - (left - ones)[~small]),
-                               np.minimum(ones[~small], n[~small, k]))  # fmt: skip
+        take, some, of = n[~small, k], ones[~small], left[~small]
+        share = take / np.maximum(of, 1)
+        deviation = np.sqrt(some * share * (1.0 - share) * (1.0 - some / np.maximum(of, 1)))
+        drawn = np.rint(some * share + deviation * rng.standard_normal(len(share))).astype(np.int64)
+        y[~small, k] = np.clip(drawn, np.maximum(0, take - (of - some)), np.minimum(some, take))
         left, ones = left - n[:, k], ones - y[:, k]
     weight = n.astype(np.float64)
     mean = y / np.maximum(weight, 1.0)
     return FoldMoments(n, weight, weight, weight, mean, weight * mean * (1.0 - mean))
 
 
-def thinned_counts(events: NDArray[np.int64], exposure: Floats, seed: int) -> FoldMoments:
-    """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate; the square is that of the
-    counts of folds."""
+def thinned_counts(events: Integers, exposure: Floats, seed: int) -> FoldMoments:
+    """Five folds of Poisson counts, each with a fifth of the exposure. The mean is the rate."""
     rng = np.random.default_rng(seed)
     left = events.copy()
     y = np.zeros((len(events), N_FOLDS), np.int64)
     for k in range(N_FOLDS):
         y[:, k] = rng.binomial(left, 1.0 / (N_FOLDS - k))
         left -= y[:, k]
-    weight = np.repeat(exposure[:, None] / N_FOLDS, N_FOLDS, axis=1)
-    ones = np.ones(weight.shape)
-    return FoldMoments(ones.astype(np.int64), weight, weight, ones, y / weight, np.zeros(weight.shape))
+    return _even(exposure, y / (exposure[:, None] / N_FOLDS))

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from colme.errors import missing_extra
+
+try:
+    import scipy as scipy
+except ImportError:
+    raise missing_extra("scipy", "data", "estimating from a table") from None
+
 FLAGS = ("one sample", "zero variance", "faulty", "dominant sample", "autocorrelated", "drifting")
 """What may be unusual about an agent; flag i is bit i of `Result.flags`.
 

@@ -11,20 +11,17 @@ found on a grid of rates by expectation and maximization: the census of a table,
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
-from colme.data.fit.estimators import AgentStatistics, Estimator, balanced
+from colme.data.fit.estimators import AgentStatistics, Estimator
 from colme.data.fit.laws import LAWS, Law
 from colme.data.fit.posterior import ConjugateShape, PointShape, quantiles
 from colme.data.fit.prior import FittedPrior
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
 _JEFFREYS = 0.5
 """Successes, failures or events that the prior of an agent alone counts for."""
 _POINTS = 100
@@ -52,7 +49,6 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     extra: Floats | float = 0.0
-    groups: NDArray[np.int64] | None = None
 
     @property
     def _inside(self) -> Floats:
@@ -62,47 +58,37 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     def error(self) -> Floats:
         return np.sqrt(self._inside + self.extra)
 
-    def shape(self, error: Floats | None = None) -> ConjugateShape:
+    def shape(self, error: Floats) -> ConjugateShape:
         """Posteriors of the same kind and mean, with these standard errors."""
-        share = self._inside / np.square(self.error() if error is None else np.maximum(error, 1e-300))
+        share = self._inside / np.square(np.maximum(error, 1e-300))
         return ConjugateShape(self.law, share * self.y, share * self.n)
 
-    def interval(self, level: float, error: Floats | None = None) -> tuple[Floats, Floats]:
+    def interval(self, level: float, error: Floats) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true rate lies with this probability."""
         law, y, n = self.shape(error)
         lower, upper = (law.quantile(0.5 + 0.5 * side * level, y, n) for side in (-1, 1))
         return np.minimum(lower, self.estimate), np.maximum(upper, self.estimate)
 
 
-class _Conjugate(Estimator, frozen=True, kw_only=True):
-    """An estimator with the likelihood of the law that `variance` names."""
-
-    variance: str = "binomial"
-
-    def claimed(
-        self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
-    ) -> tuple[Floats, Floats]:
-        own = agents[self.variance]
-        fit = self.fit(own)
-        return balanced(fit, own), np.square(fit.error())
-
-
-class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
-    """Beta-binomial or gamma-Poisson empirical Bayes."""
+class ConjugateShrinkage(Estimator, frozen=True, kw_only=True):
+    """Beta-binomial or gamma-Poisson empirical Bayes, with the law that `variance` names."""
 
     name = "shrinkage"
 
     def fit(self, agents: AgentStatistics) -> ConjugateFit:
-        law = LAWS[self.variance]
-        y, n = agents.mean * agents.worth, agents.worth
+        law, y, n = LAWS[self.variance], agents.total, agents.worth
         place = prior_rates(law, agents).mean
-        pairs = alike(y, n, place)
-        weight = prior_weight(law, pairs)
+        weight, weights, share = prior_weights(law, y, n, place)
         whole = n + weight
         estimate, borrowed = (y + weight * place) / whole, weight / whole
-        extra = _prior_variance(law, y, n, place, weight, estimate, pairs)
+        # what the unknown weight of the prior adds to the variance of estimates
+        inside = law.variance(estimate) / whole
+        extra = np.zeros(len(y))
+        for part, each in zip(share, weights, strict=True):
+            other = (y + each * place) / (n + each)
+            extra += part * (law.variance(other) / (n + each) + np.square(other - estimate) - inside)
         spread = law.variance(place) / weight + law.variance(place) / n
-        extra = extra + np.square(borrowed) / float((1.0 / spread).sum())  # of the prior mean
+        extra = np.maximum(extra, 0.0) + np.square(borrowed) / float((1.0 / spread).sum())  # of the prior mean
         return ConjugateFit(law, y + weight * place, whole, estimate, borrowed, extra)
 
     @property
@@ -112,7 +98,7 @@ class ConjugateShrinkage(_Conjugate, frozen=True, kw_only=True):
 
 def prior_rates(law: Law, agents: AgentStatistics) -> FittedPrior:
     """The prior mean of each agent's rate, and the variance of that mean."""
-    y, n = agents.mean * agents.worth, agents.worth
+    y, n = agents.total, agents.worth
     there = n > 0.0
     least = _JEFFREYS / (float(n.sum()) + 1.0)
     # weights must not depend on the rate of an agent: those without an event would have the largest
@@ -121,73 +107,42 @@ def prior_rates(law: Law, agents: AgentStatistics) -> FittedPrior:
     return found._replace(mean=np.clip(found.mean, least, law.most - least))
 
 
-class Alike(NamedTuple):
-    """Agents with the same counts and the same prior mean, whose likelihoods are equal, counted together."""
-
-    y: Floats
-    n: Floats
-    place: Floats
-    number: Floats
-
-
-def alike(y: Floats, n: Floats, place: Floats) -> Alike:
-    """The different agents, and how many there are of each."""
-    prior = np.unique(_rounded(n) + 1j * _rounded(place), return_inverse=True)[1]
-    _, first, number = np.unique(_rounded(y) + 1j * prior, return_index=True, return_counts=True)
-    return Alike(y[first], n[first], place[first], number.astype(np.float64))
-
-
-def _rounded(values: Floats) -> NDArray[np.int64]:
+def _rounded(values: Floats) -> Integers:
     """The leading bits of positive numbers: equal if these agree to ten digits, up to rare ties."""
     return (values.view(np.int64) + (1 << _TAIL - 1)) >> _TAIL
 
 
-def prior_weight(law: Law, pairs: Alike) -> float:
-    """The most likely weight of the prior."""
-    middle = float(np.median(np.repeat(pairs.n, pairs.number.astype(np.int64))))
+def prior_weights(law: Law, y: Floats, n: Floats, place: Floats) -> tuple[float, Floats, Floats]:
+    """(the most likely weight of the prior, weights that may be the true one, the probabilities of these): by their
+    likelihoods, on a uniform prior of the spread of true rates, which is about v(m) / weight.
+
+    Agents with the same counts and the same prior mean have equal likelihoods, and are counted together."""
+    prior = np.unique(_rounded(n) + 1j * _rounded(place), return_inverse=True)[1]
+    _, first, number = np.unique(_rounded(y) + 1j * prior, return_index=True, return_counts=True)
+    y, n, place, times = y[first], n[first], place[first], number.astype(np.float64)
+    middle = float(np.median(np.repeat(n, number)))
     found = optimize.minimize_scalar(
-        lambda log: -law.log_likelihood(*pairs, float(np.exp(log))), method="bounded",
+        lambda log: -law.log_likelihood(y, n, place, times, float(np.exp(log))), method="bounded",
         bounds=(np.log(_LEAST * middle), np.log(_MOST * middle)), options={"xatol": 1e-3},
     )  # fmt: skip
-    return float(np.exp(found.x))
-
-
-def possible_weights(law: Law, pairs: Alike, weight: float) -> tuple[Floats, Floats]:
-    """(other weights of the prior, their probabilities): by their likelihoods, on a uniform prior of the spread of true
-    rates, which is about v(m) / weight."""
+    weight = float(np.exp(found.x))
     weights = weight * np.exp(_OTHERS)
-    log = np.array([law.log_likelihood(*pairs, float(each)) for each in weights]) - _OTHERS
+    log = np.array([law.log_likelihood(y, n, place, times, float(each)) for each in weights]) - _OTHERS
     share = np.exp(log - log.max())
-    return weights, share / share.sum()
-
-
-def _prior_variance(
-    law: Law, y: Floats, n: Floats, place: Floats, weight: float, estimate: Floats, pairs: Alike
-) -> Floats:  # fmt: skip
-    """What the unknown weight of the prior adds to the variance of estimates."""
-    weights, share = possible_weights(law, pairs, weight)
-    inside = law.variance(estimate) / (n + weight)
-    extra = np.zeros(len(y))
-    for part, each in zip(share, weights, strict=True):
-        other = (y + each * place) / (n + each)
-        extra += part * (law.variance(other) / (n + each) + np.square(other - estimate) - inside)
-    return np.maximum(extra, 0.0)
+    return weight, weights, share / share.sum()
 
 
 class RateMixtureFit:
     """Posteriors under a prior of points: `share[a, g]` is the probability that agent a has the rate at point g."""
 
-    groups: NDArray[np.int64] | None = None
-
     def __init__(self, law: Law, y: Floats, n: Floats):
         own = law.stabilized(y / n)
         self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
         # agents with the same counts have the same posterior
-        _, first, self._pair, number = np.unique(
+        _, self._first, self._pair, number = np.unique(
             _rounded(y) + 1j * _rounded(n), return_index=True, return_inverse=True, return_counts=True
         )
-        pairs = y[first], n[first]
-        log = law.log_density(pairs[0][:, None], pairs[1][:, None], self._rate)
+        log = law.log_density(y[self._first][:, None], n[self._first][:, None], self._rate)
         like = np.exp(log - log.max(axis=1, keepdims=True))
         weight = np.full(_POINTS, 1.0 / _POINTS)
         for _ in range(_ROUNDS):
@@ -200,7 +155,7 @@ class RateMixtureFit:
         self._share /= self._share.sum(axis=1, keepdims=True)
         middle = self._share @ self._rate
         # the place of a point is known as well as the rate of all agents together that it stands for
-        held = self._share.T @ (number * pairs[1])
+        held = self._share.T @ (number * n[self._first])
         self._place = law.variance(self._rate) / np.maximum(held, float(np.median(n)))
         inside = self._share @ (np.square(self._rate) + self._place) - np.square(middle)
         self._variance = inside[self._pair].clip(min=0.0)
@@ -226,7 +181,7 @@ class RateMixtureFit:
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true rate lies with this posterior probability."""
-        first = np.unique(self._pair, return_index=True)[1]
+        first = self._first
         middle, width = self.estimate[first], np.sqrt(self._variance[first])
         lower, upper = (
             quantiles(lambda x: self.shape.cdf(first, x), np.full(len(first), 0.5 + 0.5 * side * level), middle, width)
@@ -235,32 +190,25 @@ class RateMixtureFit:
         return lower[self._pair], upper[self._pair]
 
 
-class RateMixture(_Conjugate, frozen=True, kw_only=True):
+class RateMixture(Estimator, frozen=True, kw_only=True):
     """Empirical Bayes with a prior of points."""
 
     name = "census"
     needs_groups = True
 
     def fit(self, agents: AgentStatistics) -> RateMixtureFit:
-        return RateMixtureFit(LAWS[self.variance], agents.mean * agents.worth, agents.worth)
+        return RateMixtureFit(LAWS[self.variance], agents.total, agents.worth)
 
-    def claimed(
-        self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
-    ) -> tuple[Floats, Floats]:
-        if grouped:
-            return super().claimed(agents, persistence)
-        middle, variance = ConjugateShrinkage(variance=self.variance).claimed(agents, persistence)
-        estimate = self.estimates(agents[self.variance])
-        return estimate, variance + np.square(middle - estimate)
+    def without_groups(self) -> Estimator:
+        return ConjugateShrinkage(variance=self.variance)
 
 
-class ConjugateLocal(_Conjugate, frozen=True, kw_only=True):
+class ConjugateLocal(Estimator, frozen=True, kw_only=True):
     """Every agent's own rate, with Jeffreys' intervals."""
 
     name = "local"
 
     def fit(self, agents: AgentStatistics) -> ConjugateFit:
-        law = LAWS[self.variance]
-        y, n = agents.mean * agents.worth, agents.worth
+        law, y, n = LAWS[self.variance], agents.total, agents.worth
         more = 2.0 * _JEFFREYS if law.most == 1.0 else 0.0
         return ConjugateFit(law, y + _JEFFREYS, n + more, agents.mean, np.zeros(len(n)))

@@ -21,46 +21,31 @@ other agents add as much to the precision of an estimate as they did in training
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
-from colme.data.fit.estimators import AgentStatistics, Close, Estimator, LocalMean, Pooled, Shrinkage, mean_above_zero
-from colme.data.fit.mixture_estimator import MixtureEstimator
+from colme.data.fit.estimators import (
+    AgentStatistics,
+    Close,
+    Estimator,
+    LocalMean,
+    Pooled,
+    Shrinkage,
+    mean_above_zero,
+    standard_error,
+)
+from colme.data.fit.mixture_estimator import ConsensusLimit, MixtureEstimator, OverlapPooling
 from colme.data.fit.noise import Noise
-from colme.data.fit.overlaps import ConsensusLimit, OverlapPooling
 from colme.data.fit.prior import Prior
-from colme.data.moments import N_FOLDS, FoldMoments
-
-Floats = NDArray[np.float64]
-CANDIDATES: tuple[Estimator, ...] = (
-    LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
-    Close(variance="pooled"), Close(), MixtureEstimator(variance="pooled"), MixtureEstimator(),
-    OverlapPooling(variance="pooled"), OverlapPooling(), ConsensusLimit(),
-)  # fmt: skip
-"""The estimators that `auto` chooses from, the simplest first."""
-
-
-def candidates(law: str) -> tuple[Estimator, ...]:
-    """The estimators to choose from, with the likelihood of rates or counts if they have a law."""
-    if not law:
-        return CANDIDATES
-    return (
-        ConjugateLocal(variance=law), Pooled(variance="pooled"), ConjugateShrinkage(variance=law),
-        Close(variance="pooled"), RateMixture(variance=law), OverlapPooling(variance="pooled"),
-        ConsensusLimit(variance="pooled"),
-    )  # fmt: skip
-
+from colme.data.moments import N_FOLDS, Floats, FoldMoments, Integers, Mask
+from colme.data.read.table import Progress
 
 FEWEST = 5
 """Fewest agents with two samples for a cross-validation."""
-Progress = Callable[[int, int | None], object]
 _CLEAR = 0.1
 """If the standard error of a ratio is larger, cross-validation is inconclusive, and shrinkage is the default."""
 _LEAD = {"census": 1.0, "close": 1.0}
@@ -85,24 +70,30 @@ class Scored(NamedTuple):
     """For each agent: its loss minus that of the agent's own mean."""
 
 
-class Calibration(NamedTuple):
-    """By which factors claimed variances are multiplied, for agents of similar effective sample sizes.
+def candidates(law: str = "") -> tuple[Estimator, ...]:
+    """The estimators that `auto` chooses from, the simplest first; with the likelihood of rates or counts if they have
+    a law."""
+    if law:
+        return (
+            ConjugateLocal(variance=law), Pooled(variance="pooled"), ConjugateShrinkage(variance=law),
+            Close(variance="pooled"), RateMixture(variance=law), OverlapPooling(variance="pooled"),
+            ConsensusLimit(variance="pooled"),
+        )  # fmt: skip
+    return (
+        LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
+        Close(variance="pooled"), Close(), MixtureEstimator(variance="pooled"), MixtureEstimator(),
+        OverlapPooling(variance="pooled"), OverlapPooling(), ConsensusLimit(),
+    )  # fmt: skip
 
-    (Strata must not depend on the means: given a mean, the error of an agent's own mean is not what counts imply.)"""
 
-    edges: Floats
-    """The largest effective sample size of each stratum but the last."""
-    factor: Floats
-    """For each stratum."""
-
-    def of(self, worth: Floats) -> Floats:
-        """The factors for agents with these effective sample sizes."""
-        return self.factor[np.searchsorted(self.edges, worth)]
+ESTIMATORS = tuple(dict.fromkeys(each.name for each in candidates()))
+"""The names of all estimators."""
 
 
-def statistics_of(moments: FoldMoments, noise: Noise, kind: str, prior: Prior) -> AgentStatistics:
-    """What an estimator is given, with pooled or moderated variances (`kind`); every agent has a sample."""
-    return AgentStatistics(moments.mean, noise.of_mean(moments, kind), moments.worth / noise.factor, prior)
+def statistics_of(moments: FoldMoments, noise: Noise, prior: Prior) -> dict[str, AgentStatistics]:
+    """What estimators are given, by kind of variance; every agent has a sample."""
+    worth = moments.worth / noise.factor
+    return {kind: AgentStatistics(moments.mean, noise.of_mean(moments, kind), worth, prior) for kind in noise.kinds}
 
 
 class _Split(NamedTuple):
@@ -111,26 +102,19 @@ class _Split(NamedTuple):
     train: FoldMoments
     statistics: dict[str, AgentStatistics]
     """By kind of variance."""
-    agents: NDArray[np.int64]
+    agents: Integers
     """The agents with test samples, as indices of all agents."""
-    scored: NDArray[np.bool_]
+    scored: Mask
     """Which of the agents in `train` have test samples."""
     test: FoldMoments
-    there: NDArray[np.bool_]
-    """Which of all agents are in `train`."""
 
     @classmethod
     def of(cls, train: FoldMoments, test: FoldMoments, noise: Noise, prior: Prior) -> _Split:
         agents = train.n > 0
         scored = (test.n > 0)[agents]
         train, prior = train.select(agents), prior.select(agents)
-        return cls(train, {kind: statistics_of(train, noise, kind, prior) for kind in noise.kinds},
-                   np.flatnonzero(agents)[scored], scored, test.select(agents & (test.n > 0)), agents)  # fmt: skip
-
-    def with_prior(self, prior: Prior) -> _Split:
-        some = prior.select(self.there)
-        changed = {kind: msgspec.structs.replace(each, prior=some, cache={}) for kind, each in self.statistics.items()}
-        return self._replace(statistics=changed)
+        return cls(train, statistics_of(train, noise, prior), np.flatnonzero(agents)[scored], scored,
+                   test.select(agents & (test.n > 0)))  # fmt: skip
 
 
 class CrossValidation:
@@ -141,14 +125,19 @@ class CrossValidation:
     """
 
     def __init__(self, folds: FoldMoments, noise: Noise, prior: Prior, variance: Floats, *, forward: bool):
-        every = (_Split.of(train, test, noise, prior) for train, test in _train_and_test(folds, forward=forward))
+        every = list(range(N_FOLDS))
+        if forward:
+            pairs = [(every[:k], every[k:]) for k in _LATEST]
+        else:
+            pairs = [([*every[:k], *every[k + 1 :]], [k]) for k in every]
+        splits = (_Split.of(folds.merged(train), folds.merged(test), noise, prior) for train, test in pairs)
         self.noise = noise
-        self.splits = [split for split in every if len(split.agents) >= FEWEST]
+        self.splits = [split for split in splits if len(split.agents) >= FEWEST]
         self._times = np.zeros(len(folds.n))
         for split in self.splits:
             self._times[split.agents] += 1.0
         self._there = self._times > 0.0
-        self._worth = folds.merged(slice(None)).worth[self._there]
+        self._worth = folds.merged().worth[self._there]
         self._local = self._losses([LocalMean(variance="pooled")])[0]
         # the error of the local mean of all samples, and of the training samples
         self._full = variance[self._there] / self._worth
@@ -161,32 +150,25 @@ class CrossValidation:
             if more > 0.0:
                 self._error, self._reference = seen, seen + more * noise_of_test
 
-    def with_prior(self, prior: Prior) -> CrossValidation:
-        """The same splits with another prior."""
-        other = copy.copy(self)
-        other.splits = [split.with_prior(prior) for split in self.splits]
-        return other
-
-    def _averaged(self, values: Callable[[_Split], Floats], rows: int = 1) -> Floats:
+    def _averaged(
+        self, values: Callable[[_Split], Floats], rows: int = 1, progress: Progress | None = None
+    ) -> Floats:  # fmt: skip
         """(rows, agents): the mean over splits of what is known of the scored agents of a split."""
         total = np.zeros((rows, len(self._times)))
-        for split in self.splits:
+        for k, split in enumerate(self.splits, 1):
             total[:, split.agents] += values(split)
-        return np.asarray(total[:, self._there] / self._times[self._there])
+            if progress is not None:
+                progress(k, len(self.splits))
+        return total[:, self._there] / self._times[self._there]
 
     def _losses(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> Floats:
         """(estimators, agents): the squared loss."""
-        done = 0
 
         def of_split(split: _Split) -> Floats:
-            nonlocal done
-            done += 1
             fits = [each.estimates(split.statistics[each.variance])[split.scored] for each in estimators]
-            if progress is not None:
-                progress(done, len(self.splits))
             return np.square(np.stack(fits) - split.test.mean)
 
-        return self._averaged(of_split, len(estimators))
+        return self._averaged(of_split, len(estimators), progress)
 
     def score(self, estimators: Sequence[Estimator], progress: Progress | None = None) -> list[Scored]:
         """The score of each estimator (the first is local); empty if too few agents have two samples.
@@ -194,39 +176,43 @@ class CrossValidation:
         Census and close take longest: of each, only the one with the kind of variance that did best elsewhere."""
         if not self.splits:
             return []
-        quick = [each for each in estimators if each.name not in _SLOW]
-        scores = self._score(quick, progress)
+        scores = self._score([each for each in estimators if each.name not in _SLOW], progress)
         slow = [each for each in estimators if each.name in _SLOW]
-        if len(quick) > 1:
+        if len(scores) > 1:
             best = _smallest(scores[1:]).estimator.variance
             names = [each.name for each in slow]
             slow = [each for each in slow if each.variance == best or names.count(each.name) == 1]
         return scores + self._score(slow, progress) if slow else scores
 
     def _score(self, estimators: Sequence[Estimator], progress: Progress | None) -> list[Scored]:
-        losses = self._losses(estimators, progress)
-        return [self._scored(each, loss - self._local) for each, loss in zip(estimators, losses, strict=True)]
-
-    def _scored(self, estimator: Estimator, away: Floats) -> Scored:
         error = float(self._reference.mean())
-        gain = -float(away.mean()) / error if error > 0.0 else 0.0
-        # the standard error of a ratio of two means over agents
-        se = _standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
-        # an error is not negative, and a judge of this standard error cannot show that it is zero
-        gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
         share = float(self._full.mean() / self._implied.mean()) if self._implied.any() else 1.0
-        if gain > 0.0:
-            own = 1.0 - (1.0 - share) * gain
-            gain, se = share * gain / own, share * se / (own * own)
-        return Scored(estimator, Candidate(estimator.label, 1.0 - gain, se), away)
+        scores = []
+        for estimator, loss in zip(estimators, self._losses(estimators, progress), strict=True):
+            away = loss - self._local
+            gain = -float(away.mean()) / error if error > 0.0 else 0.0
+            # the standard error of a ratio of two means over agents
+            se = standard_error(away + gain * self._reference) / error if error > 0.0 else 0.0
+            # an error is not negative, and a judge of this standard error cannot show that it is zero
+            gain = min(gain, 1.0 - mean_above_zero(max(1.0 - gain, 0.0), se))
+            if gain > 0.0:
+                own = 1.0 - (1.0 - share) * gain
+                gain, se = share * gain / own, share * se / (own * own)
+            scores.append(Scored(estimator, Candidate(estimator.label, 1.0 - gain, se), away))
+        return scores
 
-    def calibrate(self, estimator: Estimator, *, grouped: bool = True, doubt: float = 0.0) -> Calibration:
-        """The factors on claimed variances with which they are as large as the errors that held-out samples show.
+    def calibrate(
+        self, estimator: Estimator, worth: Floats, *, grouped: bool = True, doubt: float = 0.0
+    ) -> Floats:  # fmt: skip
+        """The factors on claimed variances with which they are as large as the errors that held-out samples show, for
+        agents with these effective sample sizes: one factor for those of similar sizes.
+
+        (Strata must not depend on the means: given a mean, the error of an agent's own mean is not what counts imply.)
 
         grouped  whether there is evidence of groups (`Estimator.claimed`)
         doubt    how many standard errors of these errors are added to them"""
         if not self.splits:
-            return Calibration(np.empty(0), np.ones(1))
+            return np.ones(len(worth))
 
         def both(split: _Split) -> Floats:
             estimate, variance = estimator.claimed(split.statistics, self.noise.persistence, grouped=grouped)
@@ -235,13 +221,13 @@ class CrossValidation:
         claimed, loss = self._averaged(both, 2)
         shown = self._error + (loss - self._local)
         strata = min(_STRATA, max(1, len(claimed) // _STRATUM))
-        edges = np.unique(np.quantile(self._worth, np.arange(1, strata) / strata)) if strata > 1 else np.empty(0)
+        edges = np.unique(np.quantile(self._worth, np.arange(1, strata) / strata))
         stratum = np.searchsorted(edges, self._worth)
         factor = np.ones(len(edges) + 1)
         for k in range(len(factor)):
             if (stratum == k).sum() > 1:
                 factor[k] = _rescaling(shown[stratum == k], claimed[stratum == k], doubt)
-        return Calibration(edges, factor)
+        return factor[np.searchsorted(edges, worth)]
 
 
 def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
@@ -249,25 +235,12 @@ def _rescaling(shown: Floats, claimed: Floats, doubt: float) -> float:
     middle = float(claimed.mean())
     if middle <= 0.0:
         return 1.0
-    excess, se = float((shown - claimed).mean()), _standard_error(shown - claimed)
+    excess, se = float((shown - claimed).mean()), standard_error(shown - claimed)
     if excess > 0.0:
         sure = excess / (1.0 + (se / excess) ** 2)
     else:
         sure = min(excess + _NARROW * se, 0.0)
     return max(1.0 + (max(sure, 0.0) + doubt * se if doubt else sure) / middle, _NARROWEST)
-
-
-def _standard_error(values: Floats) -> float:
-    return float(values.std(ddof=1)) / len(values) ** 0.5
-
-
-def _train_and_test(folds: FoldMoments, *, forward: bool) -> Iterator[tuple[FoldMoments, FoldMoments]]:
-    if forward:
-        for k in _LATEST:
-            yield folds.merged(slice(0, k)), folds.merged(slice(k, None))
-    else:
-        for k in range(N_FOLDS):
-            yield folds.merged([other for other in range(N_FOLDS) if other != k]), folds.merged([k])
 
 
 def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
@@ -279,7 +252,9 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
     plain = _smallest([each for each in scores if each.estimator.name == "shrinkage"] or [local])
     others = "has the smallest error in cross-validation:"
     if plain is not local:
-        ahead = [each for each in scores if each is not plain and _leads(each, plain)]
+        ahead = [
+            each for each in scores if each is not plain and _leads(each, plain, _LEAD.get(each.estimator.name, 2.0))
+        ]
         best = _smallest([plain, *ahead])
         if best is plain and _smallest(scores) is not plain:
             others = "is not beaten beyond chance in cross-validation; its error is"
@@ -305,14 +280,13 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
 
 def is_worse(some: Sequence[Scored], others: Sequence[Scored]) -> bool:
     """Whether the best of some estimators is worse than the best of others by a standard error."""
-    lag = _smallest(some).away - _smallest(others).away
-    return float(lag.mean()) > _standard_error(lag)
+    return _leads(_smallest(others), _smallest(some), 1.0)
 
 
-def _leads(one: Scored, other: Scored) -> bool:
-    """Whether an estimator is better than another beyond chance."""
+def _leads(one: Scored, other: Scored, errors: float) -> bool:
+    """Whether an estimator is better than another by so many standard errors of the difference."""
     lead = other.away - one.away
-    return float(lead.mean()) > _LEAD.get(one.estimator.name, 2.0) * _standard_error(lead)
+    return float(lead.mean()) > errors * standard_error(lead)
 
 
 def _smallest(scores: Sequence[Scored]) -> Scored:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS
 from colme.data.fit.noise import Noise, t_quantile, trigamma
-from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
+from colme.data.moments import EARLY, LATE, AgentMoments, Floats, FoldMoments, Integers, Mask
 
-Floats = NDArray[np.float64]
 _FAR = 5.0
 """Standard deviations beyond which a mean or a variance is unusual: by chance, 0.6 in a million are."""
 _MOVED = 3.0
@@ -36,82 +35,68 @@ class Diagnosis(NamedTuple):
     count_correlation: float
 
 
-class _Plain(NamedTuple):
-    """By agent: the number of samples and what it is worth, their mean, and in the unit of a sample of weight 1 the sum
-    of squares around the mean and the largest deviation."""
-
-    n: NDArray[np.int64]
-    worth: Floats
-    mean: Floats
-    square: Floats
-    farthest: Floats
-
-    @classmethod
-    def of(cls, moments: AgentMoments) -> _Plain:
-        every = moments.folds.merged(slice(None))
-        weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
-        square = every.square * np.maximum(every.n - 1, 0) / np.where(every.freedom > 0.0, every.freedom, 1.0)
-        farthest = np.maximum(every.mean - moments.low, moments.high - every.mean) * np.sqrt(weight)
-        return cls(every.n, every.worth, every.mean, np.where(moments.low == moments.high, 0.0, square),
-                   np.where(every.n > 0, farthest, 0.0))  # fmt: skip
-
-
 def diagnose(moments: AgentMoments, noise: Noise) -> Diagnosis:
     """The diagnosis of the samples; of rates, counts and means of a known error, only how many there are."""
-    seen = _Plain.of(moments)
+    every = moments.folds.merged()
+    n, mean, worth = every.n, every.mean, every.worth
     if moments.law or moments.sigma is not None:
-        n = seen.n if moments.reported is None else moments.reported
-        flags = (n == 1).astype(np.uint8) << np.uint8(FLAGS.index("one sample"))
-        return Diagnosis(flags, math.nan, math.nan, _count_correlation(np.rint(seen.worth).astype(np.int64), seen.mean))
-    n, freedom = seen.n, np.maximum(seen.n - 1, 0)
-    sample = (noise.freedom * noise.common + seen.square) / (noise.freedom + freedom)
-    stuck = (n > 1) & (seen.square == 0.0)
+        single = (n if moments.reported is None else moments.reported) == 1
+        flags = single.astype(np.uint8) << np.uint8(FLAGS.index("one sample"))
+        return Diagnosis(flags, math.nan, math.nan, _count_correlation(np.rint(worth).astype(np.int64), mean))
+    # in the unit of a sample of weight 1: the sum of squares around the mean, and the largest deviation from it
+    freedom = np.maximum(n - 1, 0)
+    square = every.square * freedom / np.where(every.freedom > 0.0, every.freedom, 1.0)
+    square = np.where(moments.low == moments.high, 0.0, square)
+    weight = every.weight / np.where(every.decay > 0.0, every.decay, 1.0)
+    farthest = np.maximum(mean - moments.low, moments.high - mean) * np.sqrt(weight)
+    sample = (noise.freedom * noise.common + square) / (noise.freedom + freedom)
+    stuck = (n > 1) & (square == 0.0)
     marks = {
         "one sample": n == 1,
         "zero variance": stuck,
-        "faulty": _far(seen.mean, sample / np.where(n > 0, seen.worth, 1.0)) & _odd(seen.square, freedom, stuck, noise),
-        "dominant sample": _dominant(seen, sample),
+        "faulty": _far(mean, sample / np.where(n > 0, worth, 1.0)) & _odd(square, freedom, stuck, noise),
+        "dominant sample": _dominant(n, square, np.where(n > 0, farthest, 0.0), sample),
     }
     autocorrelation = drift = math.nan
     if moments.successive is not None:
         # independent samples differ from the next one by as much as from their mean (von Neumann 1941)
-        joint, known = seen.square - moments.successive, (n > 2) & (seen.square > 0.0)
-        autocorrelation = float(joint[known].sum() / seen.square[known].sum()) if known.any() else math.nan
-        marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * seen.square / np.sqrt(np.maximum(n, 1)))
-        every = np.minimum(noise.freedom + freedom, freedom.sum())
-        marks["drifting"], drift = _drifting(moments.folds, sample, every)
+        joint, known = square - moments.successive, (n > 2) & (square > 0.0)
+        autocorrelation = float(joint[known].sum() / square[known].sum()) if known.any() else math.nan
+        marks["autocorrelated"] = known & (n >= _LONG) & (joint > _MOVED * square / np.sqrt(np.maximum(n, 1)))
+        freedoms = np.minimum(noise.freedom + freedom, freedom.sum())
+        marks["drifting"], drift = _drifting(moments.folds, sample, freedoms)
     flags = np.zeros(len(n), np.uint8)
     for name, who in marks.items():
         flags |= who.astype(np.uint8) << np.uint8(FLAGS.index(name))
-    return Diagnosis(flags, autocorrelation, drift, _count_correlation(n, seen.mean))
+    return Diagnosis(flags, autocorrelation, drift, _count_correlation(n, mean))
 
 
-def _far(mean: Floats, variance: Floats) -> NDArray[np.bool_]:
+def _far(mean: Floats, variance: Floats) -> Mask:
     """Agents whose mean is far from the others, by the median and the interquartile range of all means."""
-    low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75]) if len(mean) else np.zeros(3)
+    low, middle, high = np.nanquantile(mean, [0.25, 0.5, 0.75])
     spread = (high - low) / 1.349  # of a normal distribution
-    return np.asarray(np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance))
+    return np.abs(mean - middle) > _FAR * np.sqrt(spread * spread + variance)
 
 
-def _odd(square: Floats, freedom: Floats, stuck: NDArray[np.bool_], noise: Noise) -> NDArray[np.bool_]:
+def _odd(square: Floats, freedom: Integers, stuck: Mask, noise: Noise) -> Mask:
     """Agents with an unusual variance: the logarithm of one with d degrees of freedom has variance trigamma(d / 2)."""
     known = (freedom > 0.0) & ~stuck & (noise.common > 0.0)
     half = 0.5 * np.where(known, freedom, 1.0)
-    away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(noise.common if noise.common > 0.0 else 1.0)
+    away = np.log(np.where(known, square, 1.0) / (2.0 * half)) - math.log(max(noise.common, 1e-300))
     error = np.sqrt(trigamma(half) + trigamma(np.array([0.5 * noise.freedom])))
-    return np.asarray((known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE)))
+    return (known & (np.abs(away) > _FAR * error)) | (stuck & (freedom >= _FEW) & (stuck.mean() < _RARE))
 
 
-def _dominant(seen: _Plain, sample: Floats) -> NDArray[np.bool_]:
+def _dominant(n: Integers, square: Floats, farthest: Floats, sample: Floats) -> Mask:
     """Agents with one sample that moves the mean by `_MOVED` standard errors of the mean of the other samples."""
-    others = np.maximum(seen.n - 1, 1)
-    moved = seen.farthest / others  # the distance to the mean without it
-    square = np.maximum(seen.square - np.square(seen.farthest) * seen.n / others, 0.0) / np.maximum(seen.n - 2, 1)
+    others = np.maximum(n - 1, 1)
+    moved = farthest / others  # the distance to the mean without it
+    rest = np.maximum(square - np.square(farthest) * n / others, 0.0) / np.maximum(n - 2, 1)
     # a floor: where all other samples are equal, any difference at all would count
-    return np.asarray((seen.n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(square, 0.1 * sample) / others)))
+    return (n >= _FEW) & (moved > _MOVED * np.sqrt(np.maximum(rest, 0.1 * sample) / others))
 
 
-def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[NDArray[np.bool_], float]:
+def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[Mask, float]:
     """(agents whose early and late samples differ at level `_SURE`, the share that drift beyond chance), by t-tests."""
     early, late = folds.merged(EARLY), folds.merged(LATE)
     known = (early.n > 1) & (late.n > 1) & (sample > 0.0)
@@ -119,12 +104,11 @@ def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[NDAr
         return known, math.nan
     share = 1.0 / np.maximum(early.worth, 1e-300) + 1.0 / np.maximum(late.worth, 1e-300)
     t = np.abs(early.mean - late.mean) / np.sqrt(np.where(known, sample * share, 1.0))
-    beyond = (t > t_quantile(1.0 - 0.5 * _CHANCE, np.maximum(freedom, 2.0)))[known].mean()
-    drift = max(0.0, (float(beyond) - _CHANCE) / (1.0 - _CHANCE))
-    return known & (t > t_quantile(1.0 - 0.5 * _SURE, np.maximum(freedom, 2.0))), drift
+    by_chance, surely = (t > t_quantile(1.0 - 0.5 * level, np.maximum(freedom, 2.0)) for level in (_CHANCE, _SURE))
+    return known & surely, max(0.0, (float(by_chance[known].mean()) - _CHANCE) / (1.0 - _CHANCE))
 
 
-def _count_correlation(n: NDArray[np.int64], mean: Floats) -> float:
+def _count_correlation(n: Integers, mean: Floats) -> float:
     """The correlation of log n with the mean; NaN if either is constant."""
     there = n > 0
     if there.sum() < 3 or np.ptp(n[there]) == 0 or np.ptp(mean[there]) == 0.0:

@@ -3,8 +3,7 @@ close.
 
 An `Estimator` is a frozen struct with `fit(agents: AgentStatistics) -> Fit`. Estimators see counts only through the
 variance of a mean, so agents may have one sample or a million. What covariates and labels explain is subtracted first,
-see `colme.data.fit.prior`. The other estimators are in `mixture_estimator`
-and `overlaps`.
+see `colme.data.fit.prior`. The other estimators are in `mixture_estimator` and `conjugate`.
 """
 
 from __future__ import annotations
@@ -13,18 +12,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from colme.data.fit.prior import Prior
+from colme.data.fit.prior import FittedPrior, Prior
+from colme.data.moments import Floats
 
-Floats = NDArray[np.float64]
-ESTIMATORS = ("local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme")
-"""The names of all estimators."""
 _ROUNDS = 50
 _TOLERANCE = 1e-5
 _FARTHEST = 1.0
@@ -50,6 +46,17 @@ class AgentStatistics(msgspec.Struct, frozen=True, eq=False):
     cache: dict[str, Any] = msgspec.field(default_factory=dict)
     """Results that are costly and that several estimators need."""
 
+    @property
+    def total(self) -> Floats:
+        """Successes or events; `worth` is then the number of trials, or the exposure."""
+        return self.mean * self.worth
+
+    @property
+    def offset(self) -> Floats:
+        """What covariates and labels explain of each mean."""
+        place = self.prior.fit(self.mean, self.noise).mean
+        return place - float(np.median(place))
+
 
 class Fit(Protocol):
     """The estimates of an estimator."""
@@ -61,10 +68,6 @@ class Fit(Protocol):
     def borrowed(self) -> Floats:
         """The weight of other agents in each estimate."""
 
-    @property
-    def groups(self) -> NDArray[np.int64] | None:
-        """The group of each agent, if the estimator forms groups itself."""
-
     def error(self) -> Floats:
         """The standard error of each estimate."""
 
@@ -75,7 +78,6 @@ class PlainFit(msgspec.Struct, frozen=True):
     estimate: Floats
     borrowed: Floats
     variance: Floats
-    groups: NDArray[np.int64] | None = None
 
     def error(self) -> Floats:
         return np.sqrt(self.variance)
@@ -94,10 +96,15 @@ def balanced(fit: Fit, agents: AgentStatistics) -> Floats:
     shift = float((agents.worth * (agents.mean - estimate)).sum()) / total
     away = agents.mean - estimate - shift * borrowed
     middle = float(away.mean())
-    if abs(middle) > _BEYOND * float(away.std(ddof=1)) / len(away) ** 0.5:
+    if abs(middle) > _BEYOND * standard_error(away):
         shift += middle / float(borrowed.mean())
     low, high = min(agents.mean.min(), estimate.min()), max(agents.mean.max(), estimate.max())
     return np.clip(estimate + shift * borrowed, low, high)
+
+
+def standard_error(values: Floats) -> float:
+    """Of the mean of these values."""
+    return float(values.std(ddof=1)) / len(values) ** 0.5
 
 
 def mean_above_zero(value: float, error: float) -> float:
@@ -108,7 +115,7 @@ def mean_above_zero(value: float, error: float) -> float:
     return error * (z + math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / NormalDist().cdf(z))
 
 
-class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Estimator(msgspec.Struct, frozen=True, kw_only=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
     name: ClassVar[str]
@@ -124,6 +131,10 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """The balanced estimates for these agents."""
         return balanced(self.fit(agents), agents)
 
+    def without_groups(self) -> Estimator:
+        """The estimator from which errors are seen where there is no evidence of groups."""
+        return Shrinkage(variance=self.variance)
+
     def claimed(
         self, agents: Mapping[str, AgentStatistics], persistence: float, *, grouped: bool = True
     ) -> tuple[Floats, Floats]:
@@ -135,13 +146,12 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         own = agents[self.variance]
         if self.needs_groups and not grouped:
             estimate = self.estimates(own)
-            middle, variance = Shrinkage(variance=self.variance).claimed(agents, persistence)
+            middle, variance = self.without_groups().claimed(agents, persistence)
             return estimate, variance + np.square(middle - estimate)
         fit = self.fit(own)
         estimate, variance = balanced(fit, own), np.square(fit.error())
         if self.variance != "pooled" and persistence < 1.0:
-            common = msgspec.structs.replace(self, variance="pooled")
-            other = common.fit(agents["pooled"])
+            other = msgspec.structs.replace(self, variance="pooled").fit(agents["pooled"])
             wide = np.square(other.error()) + np.square(balanced(other, agents["pooled"]) - estimate)
             variance = persistence * variance + (1.0 - persistence) * wide
         return estimate, variance
@@ -180,32 +190,18 @@ class Shrinkage(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> Fit:
         found = agents.prior.fit(agents.mean, agents.noise)
-        believed = mean_above_zero(found.spread, found.spread_error)
-        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.spread_error)
+        return _shrunk(agents, found, mean_above_zero(found.spread, found.spread_error))
 
 
-def _shrunk(
-    agents: AgentStatistics, place: Floats, variance: Floats, spread: Any, believed: Any, error: Any
-) -> PlainFit:  # fmt: skip
-    """Means shrunk towards prior means, which have this variance. The true spread may be larger than a small one, so
-    the errors are those of the spread that is believed, with this standard error."""
-    kept = spread / (spread + agents.noise)
-    away = agents.mean - place
+def _shrunk(agents: AgentStatistics, found: FittedPrior, believed: Floats | float) -> PlainFit:
+    """Means shrunk towards prior means. The true spread may be larger than a small one, so the errors are those of the
+    spread that is believed, with the standard error of the one that was found."""
+    kept = found.spread / (found.spread + agents.noise)
+    away = agents.mean - found.mean
     share = believed / (believed + agents.noise)
-    from_spread = np.square((1.0 - share) * (error / (believed + agents.noise)))
-    wide = share * agents.noise + np.square(1.0 - kept) * variance + from_spread * np.square(away)
-    return PlainFit(place + kept * away, 1.0 - kept, wide)
-
-
-class Spreads(NamedTuple):
-    """tau^2 of every agent, its standard error, and the prior mean with the variance of that."""
-
-    spread: Floats
-    error: Floats
-    mean: Floats
-    variance: Floats
-    slope: float
-    """Of log tau^2 in log n."""
+    from_spread = np.square((1.0 - share) * (found.spread_error / (believed + agents.noise)))
+    wide = share * agents.noise + np.square(1.0 - kept) * found.variance + from_spread * np.square(away)
+    return PlainFit(found.mean + kept * away, 1.0 - kept, wide)
 
 
 class Close(Estimator, frozen=True, kw_only=True):
@@ -222,30 +218,29 @@ class Close(Estimator, frozen=True, kw_only=True):
     def fit(self, agents: AgentStatistics) -> Fit:
         if self.name not in agents.cache:
             agents.cache[self.name] = fitted_spreads(agents)
-        found: Spreads | None = agents.cache[self.name]
+        found: FittedPrior | None = agents.cache[self.name]
         if found is None:
             return Shrinkage(variance=self.variance).fit(agents)
-        z = found.spread / np.maximum(found.error, 1e-300)  # as in `mean_above_zero`
-        believed = found.spread + found.error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
-        return _shrunk(agents, found.mean, found.variance, found.spread, believed, found.error)
+        z = found.spread / np.maximum(found.spread_error, 1e-300)  # as in `mean_above_zero`
+        believed = found.spread + found.spread_error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
+        return _shrunk(agents, found, believed)
 
 
 def _scale(agents: AgentStatistics) -> Floats:
     """log n, centered."""
     scale = np.log(np.maximum(agents.worth, 1e-300))
-    return np.asarray(scale - scale.mean())
+    return scale - scale.mean()
 
 
 def _with_scale(prior: Prior, scale: Floats) -> Prior:
     """The prior with log n as a covariate, if none is much the same."""
     size = float(np.sqrt(np.square(scale).mean()))
+    column = scale[:, None] / (size or 1.0)
     if prior.covariates is None:
-        return prior._replace(covariates=scale[:, None] / (size or 1.0))
+        return prior._replace(covariates=column)
     spread = prior.covariates.std(axis=0) * size
     alike = np.abs((prior.covariates * scale[:, None]).mean(axis=0)) > _ALIKE * spread
-    return (
-        prior if alike.any() else prior._replace(covariates=np.column_stack([prior.covariates, scale / (size or 1.0)]))
-    )
+    return prior if alike.any() else prior._replace(covariates=np.concatenate([prior.covariates, column], axis=1))
 
 
 def spread_evidence(agents: AgentStatistics) -> float:
@@ -265,8 +260,9 @@ def spread_evidence(agents: AgentStatistics) -> float:
     return float(score.sum()) / error if error > 0.0 else 0.0
 
 
-def fitted_spreads(agents: AgentStatistics) -> Spreads | None:
-    """The spreads of largest likelihood (Fisher scoring); None if agents do not differ, or have equal counts."""
+def fitted_spreads(agents: AgentStatistics) -> FittedPrior | None:
+    """The prior of largest likelihood with a spread of each agent (Fisher scoring); None if agents do not differ, or
+    have equal counts."""
     mean, noise, scale = agents.mean, agents.noise, _scale(agents)
     prior = _with_scale(agents.prior, scale)
     start = prior.fit(mean, noise).spread
@@ -293,4 +289,4 @@ def fitted_spreads(agents: AgentStatistics) -> Spreads | None:
     if agents.prior.covariates is None:  # a line through extreme counts may leave the range of all means
         place = np.clip(place, mean.min(), mean.max())
     relative = np.einsum("ai,ij,aj->a", design, np.linalg.inv(information), design)
-    return Spreads(spread, spread * np.sqrt(relative), place, variance, float(value[1]))
+    return FittedPrior(place, variance, spread, spread * np.sqrt(relative))

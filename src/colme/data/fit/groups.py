@@ -14,18 +14,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
 from colme.census.histogram import Bins, histogram_of
 from colme.data.fit.mixture_estimator import MixtureFit
-from colme.errors import missing_extra
+from colme.data.moments import Floats, Integers, Mask
 
-try:
-    from scipy import special
-except ImportError:
-    raise missing_extra("scipy", "data", "estimating from a table") from None
-
-Floats = NDArray[np.float64]
 _EVIDENCE = 2.75
 """Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the
 99.5 % quantile for uniform means, the hardest continuum (by simulation, see docs/estimate.md)."""
@@ -51,40 +45,40 @@ _CHECK = 20
 class Groups(NamedTuple):
     """The group of each agent, numbered in order of the means; all -1 if there is no evidence of groups."""
 
-    group: NDArray[np.int64]
+    group: Integers
     probability: Floats
     n_groups: int
     """0: no evidence."""
     mixture: MixtureFit | None = None
     """Where they were found, unless an estimator formed them."""
-    of_component: NDArray[np.int64] | None = None
+    of_component: Integers | None = None
     """The group of each component of that mixture; -1 if it has none."""
 
     @classmethod
-    def parts(cls, group: NDArray[np.int64]) -> Groups:
+    def parts(cls, group: Integers) -> Groups:
         """Groups formed by an estimator: connected components of at least two agents."""
-        size = np.bincount(group)
-        if (size > 1).sum() < 2:
+        several = np.bincount(group) > 1
+        if several.sum() < 2:
             return cls(np.full(len(group), -1), np.zeros(len(group)), 0)
-        names = np.where(size > 1, np.cumsum(size > 1) - 1, -1)[group]
-        return cls(names, (names >= 0).astype(np.float64), int((size > 1).sum()))
+        names = np.where(several, np.cumsum(several) - 1, -1)[group]
+        return cls(names, (names >= 0).astype(np.float64), int(several.sum()))
 
     @classmethod
-    def of(cls, fit: MixtureFit, most: int | None = None, step: Floats | float = 0.0) -> Groups:
-        """The groups found by a census, at most `most`. `step`: the smallest difference between two means that each
-        agent could have, if samples are rounded or counts."""
-        k = int(fit.mixture.n_components[0])
-        share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
-        variance = width + float(np.median(fit.noise))
-        depth = _valleys(share, place, variance)
+    def of(cls, fit: MixtureFit, most: int | None, step: Floats) -> Groups:
+        """The groups found by a census.
+
+        most  the largest number of groups, 2 or more
+        step  the smallest difference between two means that each agent could have, if samples are rounded or counts"""
+        share, place, width = fit.components
+        depth = _valleys(share, place, width + float(np.median(fit.noise)))
         apart = depth < _VALLEY
         if apart.any():
             group = np.concatenate([[0], np.cumsum(apart)])[fit.component]
             large = ~fit.isolated & (np.bincount(group) >= _SMALL * len(group))[group]
             if len(np.unique(group[large])) < 2 or not several_modes(fit, large, step):
                 apart[:] = False
-        if most is not None and apart.sum() >= max(most, 1):  # keep the deepest valleys
-            apart &= depth <= np.sort(depth)[max(most, 1) - 2] if most > 1 else False
+        if most is not None and apart.sum() >= most:  # keep the deepest valleys
+            apart &= depth <= np.sort(depth)[most - 2]
         of_component = np.concatenate([[0], np.cumsum(apart)])
         group = of_component[fit.component]
         found = cls.parts(group)
@@ -92,26 +86,24 @@ class Groups(NamedTuple):
             return found
         number = np.full(len(of_component), -1)
         number[group] = found.group
-        found = found._replace(group=np.where(fit.isolated, -1, found.group), mixture=fit,
-                               of_component=number[of_component])  # fmt: skip
-        return found._replace(probability=np.where(found.group >= 0, _memberships(fit, of_component, group), 0.0))
+        there = (found.group >= 0) & ~fit.isolated
+        probability = np.where(there, _memberships(fit, of_component, group), 0.0)
+        return cls(np.where(there, found.group, -1), probability, found.n_groups, fit, number[of_component])
 
 
 def _density(x: Any, share: Floats, place: Floats, variance: Floats) -> Floats:
     z = np.square(x[..., None] - place) / variance
-    return np.asarray((share * np.exp(-0.5 * z) / np.sqrt(variance)).sum(axis=-1))
+    return (share * np.exp(-0.5 * z) / np.sqrt(variance)).sum(axis=-1)
 
 
 def _valleys(share: Floats, place: Floats, variance: Floats) -> Floats:
     """For each pair of neighbors: the lowest density between them, relative to that at the lower of the two."""
-    if len(place) < 2:
-        return np.empty(0)
     between = place[:-1] + np.linspace(0.0, 1.0, _POINTS)[:, None] * np.diff(place)
     seen = _density(between, share, place, variance)
-    return np.asarray(seen.min(axis=0) / np.maximum(np.minimum(seen[0], seen[-1]), 1e-300))
+    return seen.min(axis=0) / np.maximum(np.minimum(seen[0], seen[-1]), 1e-300)
 
 
-def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArray[np.int64]) -> Floats:
+def _memberships(fit: MixtureFit, of_component: Integers, group: Integers) -> Floats:
     """The posterior probability of each agent's group: the sum over its components."""
     inside, total = np.zeros((2, len(fit.mean)))
     total += float(fit.mixture.outlier_density[0]) * math.sqrt(2.0 * math.pi)
@@ -121,14 +113,13 @@ def _memberships(fit: MixtureFit, of_component: NDArray[np.int64], group: NDArra
         density = fit.mixture.weight[0, i] * np.exp(-0.5 * z) / np.sqrt(variance)
         total += density
         inside += np.where(group == each, density, 0.0)
-    return np.asarray(inside / np.maximum(total, 1e-300))
+    return inside / np.maximum(total, 1e-300)
 
 
-def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float = 0.0) -> bool:
+def several_modes(fit: MixtureFit, agents: Mask, step: Floats) -> bool:
     """Whether the mixture is more likely than every density of true means with a single mode, judged by some agents."""
     center, count, noise = _histogram(fit, agents, step)
-    k = int(fit.mixture.n_components[0])
-    share, place, width = (part[0, :k] for part in fit.mixture.prior[1:4])
+    share, place, width = fit.components
     log = np.log(_density(center, share, place, width + noise[:, None]) / math.sqrt(2.0 * math.pi) + _TINY)
     relative = math.log(float(count.sum()) / _TYPICAL)
     bound = float((count * log).sum()) - _EVIDENCE - max(_MORE * relative, -_FEWER * relative)
@@ -136,7 +127,7 @@ def several_modes(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | flo
     return not any(_reaches(bound, mode, center, count, noise) for mode in modes)
 
 
-def _histogram(fit: MixtureFit, agents: NDArray[np.bool_], step: Floats | float) -> tuple[Floats, Floats, Floats]:
+def _histogram(fit: MixtureFit, agents: Mask, step: Floats) -> tuple[Floats, Floats, Floats]:
     """(center, number of agents, noise) of bins of means. Means on a grid of `step` are spread over its cells."""
     jitter = np.random.default_rng(0).uniform(-0.5, 0.5, len(fit.mean)) * step
     mean, noise = (fit.mean + jitter)[agents], fit.noise[agents]

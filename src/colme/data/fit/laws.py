@@ -2,121 +2,71 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import ClassVar
-
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
-from colme.errors import missing_extra
-
-try:
-    from scipy import special
-except ImportError:
-    raise missing_extra("scipy", "data", "estimating from a table") from None
-
-Floats = NDArray[np.float64]
+from colme.data.moments import Floats
 
 
-class Law(msgspec.Struct, frozen=True):
-    """y successes in n trials, or y events in exposure n."""
+class Binomial:
+    """y successes in n trials. The prior is Beta(s m, s (1 - m))."""
 
-    name: ClassVar[str]
-    most: ClassVar[float]
+    most = 1.0
     """The largest rate."""
 
-    @abstractmethod
     def variance(self, rate: Floats) -> Floats:
         """The variance of one trial, or of the number of events in exposure 1."""
+        return rate * (1.0 - rate)
 
-    @abstractmethod
     def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
         """Of y successes or events at a true rate between 0 and `most`; constants are left out."""
+        return special.xlogy(y, rate) + special.xlog1py(n - y, -rate)
 
-    @abstractmethod
     def stabilized(self, rate: Floats) -> Floats:
         """A scale on which the variance of a rate is 1 / (4 n), whatever the rate."""
-
-    @abstractmethod
-    def at(self, scale: Floats) -> Floats:
-        """The rate at a place of that scale."""
-
-    @abstractmethod
-    def little(self, rate: float) -> float:
-        """As many trials, or as much exposure, as hold about one success, failure or event less than an agent sees."""
-
-    @abstractmethod
-    def log_likelihood(self, y: Floats, n: Floats, place: Floats, number: Floats, weight: float) -> float:
-        """Of a prior with these means and this weight in trials or exposure; `number`: of such agents. Constants are
-        left out."""
-
-    @abstractmethod
-    def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
-        """Of a posterior with y successes or events in n, the prior's included."""
-
-    @abstractmethod
-    def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
-        """Of such a posterior: the probability that the true rate is at most this one."""
-
-    @abstractmethod
-    def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
-        """A true rate from each such posterior."""
-
-    @abstractmethod
-    def prior_weight(self, place: Floats, variance: Floats) -> Floats:
-        """The weight of the prior that has this mean and variance."""
-
-
-class Binomial(Law, frozen=True):
-    """Successes in a number of trials. The prior is Beta(s m, s (1 - m))."""
-
-    name = "binomial"
-    most = 1.0
-
-    def variance(self, rate: Floats) -> Floats:
-        return np.asarray(rate * (1.0 - rate))
-
-    def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
-        return np.asarray(special.xlogy(y, rate) + special.xlog1py(n - y, -rate))
-
-    def stabilized(self, rate: Floats) -> Floats:
         return np.arcsin(np.sqrt(rate))
 
     def at(self, scale: Floats) -> Floats:
+        """The rate at a place of that scale."""
         return np.square(np.sin(scale))
 
     def little(self, rate: float) -> float:
+        """As many trials, or as much exposure, as hold about one success, failure or event less than an agent sees."""
         return 1.0
 
     def log_likelihood(self, y: Floats, n: Floats, place: Floats, number: Floats, weight: float) -> float:
+        """Of a prior with these means and this weight in trials or exposure; `number`: of such agents. Constants are
+        left out."""
         a, b = weight * place, weight * (1.0 - place)
         return float(number @ (special.betaln(y + a, n - y + b) - special.betaln(a, b)))
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.betaincinv(y, np.maximum(n - y, 1e-300), share))
+        """Of a posterior with y successes or events in n, the prior's included."""
+        return special.betaincinv(y, np.maximum(n - y, 1e-300), share)
 
     def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.betainc(y, np.maximum(n - y, 1e-300), np.clip(rate, 0.0, 1.0)))
+        """Of such a posterior: the probability that the true rate is at most this one."""
+        return special.betainc(y, np.maximum(n - y, 1e-300), np.clip(rate, 0.0, 1.0))
 
     def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
+        """A true rate from each such posterior."""
         return rng.beta(y, np.maximum(n - y, 1e-300))
 
     def prior_weight(self, place: Floats, variance: Floats) -> Floats:
+        """The weight of the prior that has this mean and variance."""
         return np.maximum(self.variance(place) / variance - 1.0, 1e-300)
 
 
-class Poisson(Law, frozen=True):
-    """Events in an exposure. The prior is Gamma(s m) with rate s."""
+class Poisson:
+    """y events in exposure n, with the methods of `Binomial`. The prior is Gamma(s m) with rate s."""
 
-    name = "Poisson"
     most = np.inf
 
     def variance(self, rate: Floats) -> Floats:
-        return np.asarray(rate)
+        return rate
 
     def log_density(self, y: Floats, n: Floats, rate: Floats) -> Floats:
-        return np.asarray(special.xlogy(y, rate) - n * rate)
+        return special.xlogy(y, rate) - n * rate
 
     def stabilized(self, rate: Floats) -> Floats:
         return np.sqrt(rate)
@@ -133,10 +83,10 @@ class Poisson(Law, frozen=True):
         return float(number @ whole)
 
     def quantile(self, share: float, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.gammaincinv(y, share) / n)
+        return special.gammaincinv(y, share) / n
 
     def cdf(self, rate: Floats, y: Floats, n: Floats) -> Floats:
-        return np.asarray(special.gammainc(y, n * np.maximum(rate, 0.0)))
+        return special.gammainc(y, n * np.maximum(rate, 0.0))
 
     def draw(self, rng: np.random.Generator, y: Floats, n: Floats) -> Floats:
         return rng.standard_gamma(y) / n
@@ -145,4 +95,5 @@ class Poisson(Law, frozen=True):
         return self.variance(place) / variance
 
 
-LAWS: dict[str, Law] = {law.name: law for law in (Binomial(), Poisson())}
+Law = Binomial | Poisson
+LAWS: dict[str, Law] = {"binomial": Binomial(), "Poisson": Poisson()}

@@ -1,35 +1,40 @@
-"""The census of a table: an empirical Bayes estimator with a mixture, fitted to all means at once, as the prior.
+"""The estimators that form groups: the census of a table, and two on the graph of agents whose intervals overlap.
 
-With all means in one place there are no rounds of consensus: one histogram (`colme.census.histogram`), one mixture
+The census is an empirical Bayes estimator with a mixture, fitted to all means at once, as the prior. With all means in
+one place there are no rounds of consensus: one histogram (`colme.census.histogram`), one mixture
 (`colme.census.mixture`) and the posterior of every agent (`colme.census.posterior`).
+
+The others sort the ends of the intervals, in O(N log N). Their standard error has no formula: which agents are pooled
+depends on the agent's own mean, and some of them may differ from it in truth. So the posterior of the census is used,
+if there are groups: its variance plus the squared distance of the estimates.
 """
 
 from __future__ import annotations
 
+import math
+
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
-from colme.census.posterior import (
-    FittedMixtures,
-    posterior_cdf,
-    posterior_draw,
-    posterior_quantiles,
-    posteriors,
-)
+from colme.census.posterior import FittedMixtures, posterior_cdf, posterior_draw, posterior_quantiles, posteriors
+from colme.confidence import laplace_radius, level_gamma
 from colme.data.fit.estimators import AgentStatistics, Estimator
+from colme.data.moments import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
 _FINEST = 300.0
 """About how many of the narrowest bins span the range of all means. Finer bins cost time, and an agent whose mean is
 known better than that has little to gain."""
-
 _FAR = 20.0
 """Standard errors between an isolated agent and the next one."""
 _PAIR = 2
 """The largest number of agents that are isolated together."""
 _RARE = 0.02
 """If a larger share of agents is isolated (and more than one), they are a part of the population."""
+_Z = 1.96
+"""Standard errors of the difference of two means of equal noise up to which their agents are pooled."""
+_DELTA = 0.1
+"""The probability with which a confidence interval of CL-colME fails."""
 
 
 class MixtureEstimator(Estimator, frozen=True, kw_only=True):
@@ -39,7 +44,10 @@ class MixtureEstimator(Estimator, frozen=True, kw_only=True):
     needs_groups = True
 
     def fit(self, agents: AgentStatistics) -> MixtureFit:
-        return mixture_fit(agents)
+        if self.name not in agents.cache:
+            agents.cache[self.name] = MixtureFit(agents)
+        found: MixtureFit = agents.cache[self.name]
+        return found
 
 
 class MixtureFit:
@@ -51,10 +59,8 @@ class MixtureFit:
     isolated   agents far from all others, which the mixture is fitted without; they keep their own means
     """
 
-    groups: NDArray[np.int64] | None = None
-
     def __init__(self, agents: AgentStatistics):
-        offset = agents.prior.fit(agents.mean, agents.noise).offset
+        offset = agents.offset
         self.middle = float(np.median(agents.mean - offset))
         self.center, self.sampling = offset + self.middle, agents.noise
         self.mean = agents.mean - self.center
@@ -62,17 +68,23 @@ class MixtureFit:
         rest = self.mean[~self.isolated]
         low, high = np.quantile(rest, [0.001, 0.999])
         self.noise = np.maximum(agents.noise, np.square((high - low) / _FINEST))
-        self.mixture = _fitted(rest, self.noise[~self.isolated])
-        n = len(self.mean)
-        self.mixture.row = np.zeros(n, np.int64)
+        unit = float(np.sqrt(np.median(self.noise[~self.isolated])))
+        codes, masses = histogram_of(rest, self.noise[~self.isolated], unit)
+        self.mixture = FittedMixtures.of_rows(masses[None], Bins.of(codes, unit), float(len(rest)), len(rest))
+        self.mixture.row = np.zeros(len(self.mean), np.int64)
         # the posterior uses the noise itself, however small; only binning has a floor
         self._args = self.mean, agents.noise, self.mixture.prior
         found = posteriors(*self._args)
         self.estimate, self.component = found.estimate + self.center, found.group.astype(np.int64)
-        self.probability, self._variance, self.borrowed = found.probability, found.variance, 1.0 - found.kept
+        self._variance, self.borrowed = found.variance, 1.0 - found.kept
 
     def error(self) -> Floats:
         return np.sqrt(self._variance)
+
+    @property
+    def shape(self) -> MixtureFit:
+        """The posteriors."""
+        return self
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true mean lies with this posterior probability."""
@@ -81,7 +93,7 @@ class MixtureFit:
             posterior_quantiles(tail, *self._args, end)
         return lower + self.center, upper + self.center
 
-    def cdf(self, rows: NDArray[np.int64], z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         """The posterior probability that the true means of these agents are at most z."""
         mean, noise, prior = self._args
         return posterior_cdf(z - self.center[rows], mean[rows], noise[rows], prior._replace(row=prior.row[rows]))
@@ -101,7 +113,7 @@ class MixtureFit:
         return share, location, variance
 
 
-def isolated(mean: Floats, noise: Floats) -> NDArray[np.bool_]:
+def isolated(mean: Floats, noise: Floats) -> Mask:
     """Agents that are alone or in pairs `_FAR` standard errors away from all others, if few agents are."""
     order = np.argsort(mean)
     gap, blur = np.diff(mean[order]), np.sqrt(noise[order])
@@ -111,15 +123,80 @@ def isolated(mean: Floats, noise: Floats) -> NDArray[np.bool_]:
     return alone if alone.sum() <= max(1.0, _RARE * len(mean)) else np.zeros(len(mean), bool)
 
 
-def mixture_fit(agents: AgentStatistics) -> MixtureFit:
-    """The fit to these agents, computed once."""
-    known: MixtureFit | None = agents.cache.get(MixtureEstimator.name)
-    if known is None:
-        known = agents.cache[MixtureEstimator.name] = MixtureFit(agents)
-    return known
+class PooledFit(msgspec.Struct, frozen=True):
+    """Estimates that pool the means of several agents whose intervals overlap."""
+
+    agents: AgentStatistics
+    estimate: Floats
+    borrowed: Floats
+    groups: Integers | None = None
+    """The group of each agent, if the estimator forms groups itself."""
+
+    def error(self) -> Floats:
+        census = MixtureEstimator().fit(self.agents)
+        return np.hypot(census.error(), census.estimate - self.estimate)
 
 
-def _fitted(mean: Floats, noise: Floats) -> FittedMixtures:
-    unit = float(np.sqrt(np.median(noise)))
-    codes, masses = histogram_of(mean, noise, unit)
-    return FittedMixtures.of_rows(masses[None], Bins.of(codes, unit), float(len(mean)), len(mean))
+class OverlapPooling(Estimator, frozen=True, kw_only=True):
+    """One-hop pooling: each agent pools all agents whose interval of z / sqrt(2) standard errors overlaps its own.
+
+    Between agents of equal noise that is the two-sample z-test; between others it is stricter, by at most sqrt(2)."""
+
+    name = "one-hop"
+    needs_groups = True
+
+    def fit(self, agents: AgentStatistics) -> PooledFit:
+        offset = agents.offset
+        weight = 1.0 / agents.noise
+        radius = _Z / math.sqrt(2.0) * np.sqrt(agents.noise)
+        total, pull = overlapping(agents.mean - offset, radius, weight)
+        return PooledFit(agents, offset + pull / total, 1.0 - weight / total)
+
+
+class ConsensusLimit(Estimator, frozen=True, kw_only=True):
+    """The limit of CL-colME on the complete graph: agents are connected if their confidence intervals (Laplace's bound,
+    Asadi et al. 2022) overlap, and every connected component converges to its weighted mean."""
+
+    name = "cl-colme"
+    needs_groups = True
+
+    def fit(self, agents: AgentStatistics) -> PooledFit:
+        offset = agents.offset
+        gamma = level_gamma("agent", _DELTA, n_agents=len(agents.mean), n_edges=0)
+        counts, which = np.unique(agents.worth, return_inverse=True)
+        unit = np.array([laplace_radius(n, 1.0, gamma) for n in counts.tolist()])
+        radius = np.sqrt(agents.noise * agents.worth) * unit[which]
+        group = components(agents.mean - offset, radius)
+        weight = 1.0 / agents.noise
+        total = np.bincount(group, weight)
+        place = np.bincount(group, weight * (agents.mean - offset)) / total
+        return PooledFit(agents, offset + place[group], 1.0 - weight / total[group], group)
+
+
+def overlapping(mean: Floats, radius: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """(total weight, weighted sum of means) of all agents whose intervals overlap each agent's own, O(N log N).
+
+    Two intervals are disjoint if one ends before the other begins; only one of the two orders can hold."""
+    center = np.median(mean)  # sums of differences lose fewer digits
+    moment = weight * (mean - center)
+    lower, upper = mean - radius, mean + radius
+    by_upper, by_lower = np.argsort(upper), np.argsort(lower)
+    before = np.searchsorted(upper[by_upper], lower, side="left")
+    until = np.searchsorted(lower[by_lower], upper, side="right")
+    sums = []
+    for each in (weight, moment):
+        ended = np.concatenate([[0.0], np.cumsum(each[by_upper])])
+        begun = np.concatenate([[0.0], np.cumsum(each[by_lower])])
+        sums.append(begun[until] - ended[before])
+    total = np.maximum(sums[0], weight)  # at least its own weight, despite rounding
+    return total, sums[1] + center * total
+
+
+def components(mean: Floats, radius: Floats) -> Integers:
+    """The connected component of each agent where edges are overlaps of intervals, in order of means, O(N log N)."""
+    lower, upper = mean - radius, mean + radius
+    order = np.argsort(lower)
+    reach = np.maximum.accumulate(upper[order])
+    group = np.empty(len(mean), np.int64)
+    group[order] = np.concatenate([[0], np.cumsum(lower[order][1:] > reach[:-1])])
+    return group

@@ -12,16 +12,10 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
 from colme.data.fit.laws import LAWS
-from colme.data.moments import EARLY, LATE, FoldMoments
-from colme.errors import missing_extra
-
-try:
-    from scipy import special
-except ImportError:
-    raise missing_extra("scipy", "data", "estimating from a table") from None
+from colme.data.moments import EARLY, LATE, Floats, FoldMoments
 
 KINDS = ("pooled", "moderated")
 _MOST = 1e6
@@ -60,7 +54,7 @@ class Noise(NamedTuple):
         """The kinds of variances that estimators may use."""
         return ("pooled", self.law) if self.law else KINDS
 
-    def of_sample(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
+    def of_sample(self, moments: FoldMoments, kind: str) -> Floats:
         """The variance of a sample of each agent."""
         if kind == "pooled" or self.known:
             return np.full(len(moments.n), self.pooled)
@@ -68,13 +62,13 @@ class Noise(NamedTuple):
             law, n, rate = LAWS[self.law], moments.worth, _common_rate(moments)
             little = law.little(rate)
             return law.variance((n * moments.mean + little * rate) / (n + little))
-        return np.asarray((self.freedom * self.common + moments.square) / (self.freedom + moments.freedom))
+        return (self.freedom * self.common + moments.square) / (self.freedom + moments.freedom)
 
-    def of_mean(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
+    def of_mean(self, moments: FoldMoments, kind: str) -> Floats:
         """The variance of each agent's mean."""
-        return np.asarray(self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300))
+        return self.factor * self.of_sample(moments, kind) / np.maximum(moments.worth, 1e-300)
 
-    def freedoms(self, moments: FoldMoments, kind: str) -> NDArray[np.float64]:
+    def freedoms(self, moments: FoldMoments, kind: str) -> Floats:
         """The degrees of freedom of each agent's variance."""
         if self.known or self.law:
             return np.full(len(moments.n), _MOST)
@@ -85,7 +79,7 @@ class Noise(NamedTuple):
 def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool, law: str = "") -> Noise:
     """The noise of the samples, or `sigma` if it is given, or that of the law of rates or counts. `ordered`: the folds
     are periods of time."""
-    every = folds.merged(slice(None))
+    every = folds.merged()
     if law:
         pooled = float(LAWS[law].variance(np.array(_common_rate(every))))
         return Noise(pooled, pooled, _MOST, law=law)
@@ -123,7 +117,7 @@ def _persistence(folds: FoldMoments, common: float, freedom: float) -> float:
     return min(max(slope, 0.0), 1.0)
 
 
-def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[float, float]:
+def _common(own: Floats, freedom: Floats) -> tuple[float, float]:
     """(common variance, its degrees of freedom), from log own = log common + log F, F with both degrees of freedom."""
     if not own.any():
         return 0.0, _MOST
@@ -136,8 +130,8 @@ def _common(own: NDArray[np.float64], freedom: NDArray[np.float64]) -> tuple[flo
 
 
 def judging_variances(
-    moments: FoldMoments, noise: Noise, successive: NDArray[np.float64] | None
-) -> NDArray[np.float64]:  # fmt: skip
+    moments: FoldMoments, noise: Noise, successive: Floats | None
+) -> Floats:  # fmt: skip
     """The variance of a sample of each agent to judge estimates by: its own, which is unbiased for any law of noise,
     or that of all agents for an agent with one sample.
 
@@ -175,9 +169,9 @@ def inflation(folds: FoldMoments) -> float:
     return max(1.0, between / float(within / freedom))
 
 
-def trigamma(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def trigamma(x: Floats) -> Floats:
     """The variance of the logarithm of a gamma variable of shape x."""
-    return np.asarray(special.polygamma(1, x))
+    return special.polygamma(1, x)
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -194,7 +188,7 @@ def _inverse_trigamma(value: float) -> float:
     return x
 
 
-def t_quantile(probability: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+def t_quantile(probability: float, freedom: Floats) -> Floats:
     """Quantiles of Student's t, by the Cornish-Fisher expansion around the normal one (Abramowitz and Stegun 26.7.5).
 
     Too small by 1.2 % for 2 degrees of freedom at probability .95, by 0.3 % for 3, and less for more."""

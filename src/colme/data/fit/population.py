@@ -10,22 +10,21 @@ that are not told are those of an agent of the table, drawn at random.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from colme.data.fit.conjugate import RateMixtureFit, alike, possible_weights, prior_rates, prior_weight
+from colme.data.fit.conjugate import RateMixtureFit, prior_rates, prior_weights
 from colme.data.fit.estimators import AgentStatistics
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import Law
-from colme.data.fit.mixture_estimator import isolated
-from colme.data.fit.posterior import quantiles
+from colme.data.fit.mixture_estimator import MixtureFit, isolated
+from colme.data.fit.posterior import interval
 from colme.data.fit.prior import Prior, standardized
+from colme.data.moments import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
 _SPREADS = np.linspace(-4.0, 3.0, 57)
 """Logarithms of spreads tau, relative to a likely one, that may be the true one."""
 _SOME = 100
@@ -37,20 +36,13 @@ _MANY = 20
 
 
 class Predictive(NamedTuple):
-    """The distribution of a true mean: its mean, a width, its distribution function, and its bounds."""
+    """The distribution of a true mean: its distribution function, its mean, a width, and its bounds."""
 
+    cdf: Callable[[Floats], Floats]
     mean: float
     width: float
-    cdf: Callable[[Floats], Floats]
     low: float = -np.inf
     high: float = np.inf
-
-    def interval(self, level: float) -> tuple[float, float]:
-        """(lower, upper), between which the true mean lies with this probability."""
-        share = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-        both = np.full(2, self.mean), np.full(2, self.width)
-        lower, upper = quantiles(self.cdf, share, *both, self.low, self.high).tolist()
-        return min(lower, self.mean), max(upper, self.mean)
 
 
 class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
@@ -67,38 +59,38 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
     agents: AgentStatistics
     law: Law | None
-    label: NDArray[np.int64] | None
+    label: Integers | None
     covariates: Floats | None
     names: tuple[str, ...]
     groups: Groups | None
     unit: float = 1.0
 
-    def predict(self, group: int | None = None, covariates: Mapping[str, float] | None = None) -> Predictive:
-        """The distribution of the mean of a new agent, of this group and with these covariates if they are told."""
-        told = dict(covariates or {})
-        if self.label is not None:
-            found = self._by_spread(group, told) if self.law is None else self._by_weight(self.law, group, told)
-        elif self._mixed is not None:
-            groups = self._mixed
-            found = self._by_components(groups, group, told) if self.law is None else (
-                self._by_points(self.law, groups, group))  # fmt: skip
-        elif group is not None and self.groups is not None:  # formed by an estimator
-            found = self._members(group).predict(covariates=told)
-        else:
-            found = self._by_spread(None, told) if self.law is None else self._by_weight(self.law, None, told)
-        return _in_unit(found, self.unit)
+    def predict(
+        self, level: float, group: int | None, told: Mapping[str, float]
+    ) -> tuple[float, float, float]:  # fmt: skip
+        """(mean, lower, upper) of the mean of a new agent, of this group and with these covariates if they are told;
+        it lies between the ends with this probability."""
+        found = self._predictive(group, told)
+        lower, upper = interval(level, *found)
+        return self.unit * found.mean, self.unit * lower, self.unit * upper
 
-    @property
-    def _mixed(self) -> Groups | None:
-        """The groups of a mixture, if there are any."""
-        return self.groups if self.groups is not None and self.groups.mixture is not None else None
+    def _predictive(self, group: int | None, told: Mapping[str, float]) -> Predictive:
+        groups = self.groups
+        if groups is not None and groups.mixture is not None and groups.of_component is not None:
+            inside = groups.of_component == (groups.of_component if group is None else group)
+            if self.law is None:
+                return self._by_components(groups.mixture, inside, told)
+            return self._by_points(self.law, groups.mixture, inside)
+        agents = self if groups is None or group is None else self._some(groups.group == group)
+        if self.law is None:
+            return agents._typical()._by_spread(group, told)
+        return agents._by_weight(self.law, group, told)
 
-    def _members(self, group: int) -> AgentPopulation:
-        assert self.groups is not None
-        some = self.groups.group == group
-        agents = AgentStatistics(self.agents.mean[some], self.agents.noise[some], self.agents.worth[some], Prior())
-        columns = None if self.covariates is None else self.covariates[some]
-        return AgentPopulation(agents, self.law, None, columns, self.names, None)
+    def _some(self, agents: Mask) -> AgentPopulation:
+        every = self.agents
+        some = AgentStatistics(every.mean[agents], every.noise[agents], every.worth[agents], Prior())
+        columns = None if self.covariates is None else self.covariates[agents]
+        return AgentPopulation(some, self.law, None, columns, self.names, None)
 
     def _typical(self) -> AgentPopulation:
         """Without the few agents that are far from all others: they would decide the spread."""
@@ -106,11 +98,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         if self.label is not None or len(agents.mean) < _MANY or not agents.noise.any():
             return self
         near = ~isolated(agents.mean, agents.noise)
-        if near.all():
-            return self
-        columns = None if self.covariates is None else self.covariates[near]
-        kept = AgentStatistics(agents.mean[near], agents.noise[near], agents.worth[near], Prior())
-        return AgentPopulation(kept, self.law, None, columns, self.names, None)
+        return self if near.all() else self._some(near)._typical()
 
     def _extended(self, group: int | None, told: Mapping[str, float]) -> AgentStatistics:
         """The agents, followed by agents without a sample: new ones that each have what is told, and otherwise the
@@ -137,14 +125,12 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
     def _by_spread(self, group: int | None, told: Mapping[str, float]) -> Predictive:
         """Normal distributions with all spreads that may be the true one."""
-        if (typical := self._typical()) is not self:
-            return typical._by_spread(group, told)
         every, n = self._extended(group, told), len(self.agents.mean)
         found = every.prior.fit(every.mean, every.noise) if self.agents.noise.any() else None
         likely = float(np.var(self.agents.mean)) if found is None else found.spread + found.spread_error
         if likely <= 0.0:  # all agents have the same mean, without noise
             middle = float(self.agents.mean[0])
-            return Predictive(middle, 0.0, lambda x: np.asarray(x >= middle, np.float64))
+            return Predictive(lambda x: np.asarray(x >= middle, np.float64), middle, 0.0)
         label = np.zeros(n, np.int64) if every.prior.label is None else every.prior.label[:n]
         place, variance, log = [], [], []
         for each in likely * np.exp(2.0 * _SPREADS):
@@ -164,10 +150,11 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
             return self._common_rate(law)
         every, n = self._extended(group, told), len(self.agents.mean)
         found = prior_rates(law, every)
-        weights, share = self._weights(found.mean[:n])
+        _, weights, share = prior_weights(law, self.agents.total, self.agents.worth, found.mean[:n])
         # the prior mean is uncertain, too: a distribution of the same kind around it
-        middle, doubt = found.mean[n:], np.minimum(found.variance[n:], 0.999 * _largest_variance(law, found.mean[n:]))
-        known = law.prior_weight(middle, np.maximum(doubt, 1e-300))
+        middle = found.mean[n:]
+        largest = law.variance(middle) if law.most == 1.0 else np.inf  # the variance of true rates with this mean
+        known = law.prior_weight(middle, np.maximum(np.minimum(found.variance[n:], 0.999 * largest), 1e-300))
         place = np.maximum(np.array([law.quantile(float(each), known * middle, known) for each in _TAILS]), 1e-300)
         place = np.minimum(place, law.most * (1.0 - 1e-15)).ravel()
         share = np.repeat(share / len(place), len(place))
@@ -179,7 +166,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
 
         mean = float(share @ flat)
         variance = law.variance(flat) / (whole + (1.0 if law.most == 1.0 else 0.0))
-        return Predictive(mean, float(np.sqrt(share @ (variance + np.square(flat - mean)))), cdf, 0.0, law.most)
+        return Predictive(cdf, mean, float(np.sqrt(share @ (variance + np.square(flat - mean)))), 0.0, law.most)
 
     def _common_rate(self, law: Law) -> Predictive:
         """No agent has a success or event, or no agent has a failure: nothing shows that rates differ, so it is the
@@ -189,18 +176,10 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         y = whole - more + 0.5 if self.agents.mean[0] > 0.0 else np.full(1, 0.5)
         mean = y / whole
         width = float(np.sqrt(law.variance(mean) / whole)[0])
-        return Predictive(float(mean[0]), width, lambda x: law.cdf(x, y, whole), 0.0, law.most)
+        return Predictive(lambda x: law.cdf(x, y, whole), float(mean[0]), width, 0.0, law.most)
 
-    def _weights(self, place: Floats) -> tuple[Floats, Floats]:
-        assert self.law is not None
-        y, n = self.agents.mean * self.agents.worth, self.agents.worth
-        pairs = alike(y, n, place)
-        return possible_weights(self.law, pairs, prior_weight(self.law, pairs))
-
-    def _by_components(self, groups: Groups, group: int | None, told: Mapping[str, float]) -> Predictive:
-        """The components of a mixture, those of one group if it is told, with all spreads that each may have."""
-        fit, of_component = groups.mixture, groups.of_component
-        assert fit is not None and of_component is not None
+    def _by_components(self, fit: MixtureFit, inside: Mask, told: Mapping[str, float]) -> Predictive:
+        """Those components of a mixture that are inside, with all spreads that each may have."""
         share, location, variance = fit.components
         x, noise = fit.mean[~fit.isolated], fit.sampling[~fit.isolated]
         every = noise[:, None] + variance
@@ -208,7 +187,7 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
         member = np.exp(log - log.max(axis=1, keepdims=True))
         member /= member.sum(axis=1, keepdims=True)
         parts = []
-        for i in range(len(share)) if group is None else np.flatnonzero(of_component == group):
+        for i in np.flatnonzero(inside):
             part, size = member[:, i], max(float(member[:, i].sum()), 1.0)
             likely = variance[i] + float(part @ noise) / size * (2.0 / size) ** 0.5
             spread = likely * np.exp(2.0 * _SPREADS)
@@ -219,37 +198,30 @@ class AgentPopulation(msgspec.Struct, frozen=True, eq=False):
             found = _shares(0.5 * (-part @ np.log(noise[:, None] + spread) - away - np.log(total)))
             parts.append((share[i] * found, place, spread + 1.0 / total))
         weights, place, wide = (np.concatenate(each) for each in zip(*parts, strict=True))
-        middle = self._middle(told)
+        middle = self._middle(fit, told)
         weights = np.repeat(weights / weights.sum() / len(middle), len(middle))
         return _normals(weights, (place[:, None] + middle).ravel(), np.repeat(wide, len(middle)))
 
-    def _by_points(self, law: Law, groups: Groups, group: int | None) -> Predictive:
-        """The points of a mixture of rates; of one group, those nearest to its components."""
-        fit, of_component = groups.mixture, groups.of_component
-        assert fit is not None and of_component is not None
-        found = RateMixtureFit(law, self.agents.mean * self.agents.worth, self.agents.worth)
-        weight, rate, deviation = found.prior
-        if group is not None:
+    def _by_points(self, law: Law, fit: MixtureFit, inside: Mask) -> Predictive:
+        """The points of a mixture of rates that are nearest to those components of another mixture that are inside."""
+        weight, rate, deviation = RateMixtureFit(law, self.agents.total, self.agents.worth).prior
+        if not inside.all():
             share, location, variance = fit.components
             every = variance + float(np.median(fit.sampling))
             away = law.stabilized(rate)[:, None] - location - fit.middle
-            nearest = np.argmax(np.log(share) - 0.5 * (np.log(every) + away * away / every), axis=1)
-            some = of_component[nearest] == group
+            some = inside[np.argmax(np.log(share) - 0.5 * (np.log(every) + away * away / every), axis=1)]
             weight, rate, deviation = weight[some], rate[some], deviation[some]
-        return _bounded(_normals(weight / weight.sum(), rate, np.square(deviation)), 0.0, law.most)
+        return _normals(weight / weight.sum(), rate, np.square(deviation), 0.0, law.most)
 
-    def _middle(self, told: Mapping[str, float]) -> Floats:
+    def _middle(self, fit: MixtureFit, told: Mapping[str, float]) -> Floats:
         """What the locations of a mixture are relative to, for new agents."""
-        assert self.groups is not None and self.groups.mixture is not None
-        middle, n = self.groups.mixture.middle, len(self.agents.mean)
         if not self.names:
-            return np.array([middle])
-        every = self._extended(None, told)
-        scale = self.groups.mixture.mean + self.groups.mixture.center
-        mean = np.concatenate([scale, np.full(len(every.mean) - n, middle)])
-        noise = np.concatenate([self.groups.mixture.sampling, np.full(len(every.mean) - n, np.inf)])
-        found = every.prior.fit(mean, noise)
-        return found.mean[n:] - float(np.median(found.mean[:n])) + middle
+            return np.array([fit.middle])
+        every, n = self._extended(None, told), len(self.agents.mean)
+        more = np.ones(len(every.mean) - n)
+        mean = np.concatenate([fit.mean + fit.center, fit.middle * more])
+        found = every.prior.fit(mean, np.concatenate([fit.sampling, np.inf * more]))
+        return found.mean[n:] - float(np.median(found.mean[:n])) + fit.middle
 
 
 def _shares(log: Floats) -> Floats:
@@ -258,33 +230,16 @@ def _shares(log: Floats) -> Floats:
     return share / share.sum()
 
 
-def _normals(share: Floats, place: Floats, variance: Floats) -> Predictive:
-    """A mixture of normal distributions."""
+def _normals(
+    share: Floats, place: Floats, variance: Floats, low: float = -np.inf, high: float = np.inf
+) -> Predictive:  # fmt: skip
+    """A mixture of normal distributions, whose tails beyond the bounds are at the bounds."""
     deviation = np.sqrt(variance)
 
     def cdf(x: Floats) -> Floats:
-        return np.asarray(special.ndtr((x[:, None] - place) / deviation) @ share)
+        found = special.ndtr((x[:, None] - place) / deviation) @ share
+        return np.where(x >= high, 1.0, np.where(x < low, 0.0, found))
 
     mean = float(share @ place)
-    return Predictive(mean, float(np.sqrt(share @ (variance + np.square(place - mean)))), cdf)
-
-
-def _bounded(found: Predictive, low: float, high: float) -> Predictive:
-    """A distribution whose tails beyond the bounds are at the bounds."""
-
-    def cdf(x: Floats) -> Floats:
-        return np.where(x >= high, 1.0, np.where(x < low, 0.0, found.cdf(x)))
-
-    return Predictive(min(max(found.mean, low), high), found.width, cdf, low, high)
-
-
-def _largest_variance(law: Law, place: Floats) -> Any:
-    """Of true rates with this mean."""
-    return law.variance(place) if law.most == 1.0 else np.inf
-
-
-def _in_unit(found: Predictive, unit: float) -> Predictive:
-    if unit == 1.0:
-        return found
-    return Predictive(found.mean * unit, found.width * unit, lambda x: found.cdf(x / unit), found.low * unit,
-                      found.high * unit)  # fmt: skip
+    width = float(np.sqrt(share @ (variance + np.square(place - mean))))
+    return Predictive(cdf, min(max(mean, low), high), width, low, high)

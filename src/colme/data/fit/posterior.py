@@ -14,21 +14,18 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from colme.data.fit.laws import Law
+from colme.data.moments import Floats, Integers
 
-Floats = NDArray[np.float64]
-Agents = NDArray[np.int64]
 _NORMAL = 1e5
 """Degrees of freedom from which on Student's t is normal."""
 _STEPS = 200
 """Steps of a bisection at most."""
 _EXACT, _ROUNDING = 1e-9, 1e-15
 """The error of a quantile relative to the width of its distribution, or to the quantile itself where that is more."""
-
-
+_EVERY = slice(None)
 _BLOCK = 10_000
 """Rows whose probabilities are in memory at a time."""
 
@@ -36,7 +33,7 @@ _BLOCK = 10_000
 class Shape(Protocol):
     """Distributions of Z, one per row."""
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         """The probability that Z of each of these rows is at most z."""
 
     def draw(self, rng: np.random.Generator) -> Floats:
@@ -48,11 +45,11 @@ class StudentShape(NamedTuple):
 
     freedom: Floats
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         freedom = self.freedom[rows]
         if len(freedom) and freedom.min() >= _NORMAL:
-            return np.asarray(special.ndtr(z))
-        return np.asarray(np.where(freedom >= _NORMAL, special.ndtr(z), special.stdtr(np.minimum(freedom, _NORMAL), z)))
+            return special.ndtr(z)
+        return np.where(freedom >= _NORMAL, special.ndtr(z), special.stdtr(np.minimum(freedom, _NORMAL), z))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         normal = rng.standard_normal(len(self.freedom))
@@ -68,11 +65,16 @@ class ConjugateShape(NamedTuple):
     y: Floats
     n: Floats
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         return self.law.cdf(z, self.y[rows], self.n[rows])
 
     def draw(self, rng: np.random.Generator) -> Floats:
         return self.law.draw(rng, self.y, self.n)
+
+
+def _scaled(away: Floats, scale: Floats) -> Floats:
+    """Distances from the middle of distributions, in units of their scales: infinite where the scale is zero."""
+    return np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
 
 
 class PointShape(NamedTuple):
@@ -83,17 +85,13 @@ class PointShape(NamedTuple):
     place: Floats
     deviation: Floats
     share: Floats
-    pair: Agents
+    pair: Integers
 
-    def cdf(self, rows: Agents, z: Floats) -> Floats:
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
         found = np.empty(len(rows))
         for begin in range(0, len(rows), _BLOCK):
             some = slice(begin, begin + _BLOCK)
-            away = z[some, None] - self.place  # a rate of 0 or 1 is a point
-            moved = np.divide(
-                away, self.deviation, out=np.where(away >= 0.0, np.inf, -np.inf), where=self.deviation > 0.0
-            )
-            below = special.ndtr(moved)
+            below = special.ndtr(_scaled(z[some, None] - self.place, self.deviation))  # a rate of 0 or 1 is a point
             found[some] = (self.share[self.pair[rows[some]]] * below).sum(axis=1)
         return found
 
@@ -119,7 +117,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
     """
 
     shape: Shape
-    row: Agents
+    row: Integers
     estimate: Floats
     center: Floats
     scale: Floats
@@ -129,28 +127,22 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
     high: float = np.inf
     unit: float = 1.0
 
-    @property
-    def known(self) -> bool:
-        """Whether there are posteriors: the noise of samples is known."""
-        return bool(np.isfinite(self.scale).all())
-
-    def cdf(self, value: Floats | float, agents: Agents | None = None) -> Floats:
+    def cdf(self, value: Floats | float, agents: Integers | slice = _EVERY) -> Floats:
         """The probability that the true mean of each of these agents (default: all) is at most its value; NaN for
         agents without a sample."""
-        row = self.row if agents is None else self.row[agents]
+        row = self.row[agents]
         x = np.broadcast_to(np.asarray(value, np.float64) / self.unit, row.shape)
         there = np.flatnonzero(row >= 0)
         row, x, out = row[there], x[there], np.full(len(row), np.nan)
         scale, away = self.scale[row], x - self.estimate[row]
-        moved = np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
-        found = self.shape.cdf(row, self.center[row] + moved)
+        found = self.shape.cdf(row, self.center[row] + _scaled(away, scale))
         found = np.where(scale > 0.0, found, away >= 0.0)
         out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
         return out
 
-    def quantile(self, share: Floats | float, agents: Agents | None = None) -> Floats:
+    def quantile(self, share: Floats | float, agents: Integers | slice = _EVERY) -> Floats:
         """The values below which the true means of these agents (default: all) lie with these probabilities."""
-        index = np.arange(len(self.row)) if agents is None else np.asarray(agents, np.int64)
+        index = np.arange(len(self.row))[agents]
         row, out = self.row[index], np.full(len(index), np.nan)
         there = np.flatnonzero(row >= 0)
         wanted = np.broadcast_to(np.asarray(share, np.float64), row.shape)[there]
@@ -163,7 +155,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         """One draw of the true means of all agents; NaN for agents without a sample."""
         found = self.estimate + self.scale * (self.shape.draw(rng) - self.center)
         every = np.append(np.clip(found, self.low, self.high) * self.unit, np.nan)
-        return np.asarray(every[self.row])
+        return every[self.row]
 
     def standard_error(self, agent: int) -> float:
         """Of an agent's own mean; NaN without a sample."""
@@ -196,4 +188,15 @@ def quantiles(
             below, above = np.where(reached, below, half), np.where(reached, half, above)
             if not (above - below > np.maximum(_EXACT * width, _ROUNDING * np.abs(half))).any():
                 break
-    return np.asarray(above)
+    return above
+
+
+def interval(
+    level: float, cdf: Callable[[Floats], Floats], mean: float, width: float, low: float = -np.inf,
+    high: float = np.inf,
+) -> tuple[float, float]:  # fmt: skip
+    """(lower, upper) ends of an interval around the mean that holds a variable with this distribution function with
+    probability `level`; the other arguments are those of `quantiles`."""
+    tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    lower, upper = quantiles(cdf, tails, np.full(2, mean), np.full(2, width), low, high).tolist()
+    return min(lower, mean), max(upper, mean)

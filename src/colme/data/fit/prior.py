@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
-Floats = NDArray[np.float64]
+from colme.data.moments import Floats, Integers, Mask
+
 _ROUNDS = 100
 _TOLERANCE = 1e-8
 _ROUNDING = 1e-12
@@ -23,43 +24,37 @@ class FittedPrior(NamedTuple):
     mean: Floats
     variance: Floats
     """Variance of the prior mean, from the regression."""
-    spread: float
-    """tau^2: variance of true means around the prior mean."""
-    spread_error: float
+    spread: Any
+    """tau^2: variance of true means around the prior mean; a number, or one for each agent."""
+    spread_error: Any
     """Standard error of the spread."""
-
-    @property
-    def offset(self) -> Floats:
-        """The prior mean relative to the median of all: what covariates and labels explain."""
-        return self.mean - float(np.median(self.mean))
 
 
 class Prior(NamedTuple):
     """label[a] = known group (0, 1, ...), covariates (n_agents, n_covariates); both may be missing."""
 
-    label: NDArray[np.int64] | None = None
+    label: Integers | None = None
     covariates: Floats | None = None
 
-    def with_columns(self, columns: Sequence[int] | NDArray[np.int64]) -> Prior:
+    def with_columns(self, columns: Sequence[int] | Integers) -> Prior:
         """The prior with some of the covariates only."""
         some = None if self.covariates is None or not len(columns) else self.covariates[:, columns]
         return self._replace(covariates=some)
 
-    def select(self, agents: NDArray[np.bool_]) -> Prior:
+    def select(self, agents: Mask) -> Prior:
         """The prior of some agents."""
         label = None if self.label is None else np.unique(self.label[agents], return_inverse=True)[1]
         return Prior(label, None if self.covariates is None else self.covariates[agents])
 
     def fit(self, mean: Floats, noise: Floats, spread: float | None = None) -> FittedPrior:
         """Prior mean by weighted least squares; spread, if not given, by maximum likelihood (Fisher scoring)."""
-        given = spread is not None
-        value, error = (spread if spread is not None else float(np.var(mean))), 0.0
-        for _ in range(1 if given else _ROUNDS):
+        value = float(np.var(mean)) if spread is None else spread
+        for _ in range(_ROUNDS):
             weight = 1.0 / (noise + value)
             place, variance = self.regression(mean, weight)
             information = float(np.square(weight).sum())
             error = np.sqrt(2.0 / information)
-            if given:
+            if spread is not None:
                 break
             away = np.square(mean - place)
             lost = 1.0 - weight * variance  # the fitted mean is closer to the data than the true one
@@ -75,7 +70,7 @@ class Prior(NamedTuple):
         whole = noise + found.spread
         return -0.5 * float((np.log(whole) + np.square(mean - found.mean) / whole).sum())
 
-    def ranked(self, mean: Floats, noise: Floats) -> NDArray[np.int64]:
+    def ranked(self, mean: Floats, noise: Floats) -> Integers:
         """The covariates, in the order of what they tell beside those before them: again and again, the one is taken
         away without which the regression on the others loses least."""
         assert self.covariates is not None
@@ -98,7 +93,7 @@ class Prior(NamedTuple):
         total = np.bincount(label, weight)
 
         def centered(column: Floats) -> Floats:
-            return np.asarray(column - (np.bincount(label, weight * column) / total)[label])
+            return column - (np.bincount(label, weight * column) / total)[label]
 
         design = None
         if self.covariates is not None:
@@ -126,4 +121,9 @@ def standardized(covariates: Floats) -> Floats:
     away = covariates / size
     away = away - away.mean(axis=0)
     width = np.abs(away).max(axis=0)
-    return np.asarray(away / np.where(width > _ROUNDING, width, np.inf))
+    return away / np.where(width > _ROUNDING, width, np.inf)
+
+
+def beyond_chance(gain: float, more: int, chance: float) -> bool:
+    """Whether so many more covariates that tell nothing raise the log-likelihood as much with this probability only."""
+    return gain > 0.5 * float(special.chdtri(more, chance))

@@ -82,22 +82,11 @@ def agent_rows(result: Result, agents: Sequence[int]) -> list[tables.Row]:
 
 def result_html(result: Result) -> str:
     """The headline, what else was found, and the agents whose estimates differ most from their own means."""
-    found, style = sentences(result), number_format(result)
-    level = f"{100 * result.summary.level:.3g}% interval"
-    rows = [
-        {
-            "agent": str(result.agent[a]), "n": tables.number(int(result.n[a])),
-            "mean": tables.number(float(result.mean[a]), style),
-            "estimate": tables.number(float(result.estimate[a]), style),
-            level: tables.interval(float(result.lower[a]), float(result.upper[a]), style),
-            "group": group_name(result, int(result.group[a])) if result.group[a] >= 0 else "",
-        }
-        for a in most_changed(result, LISTED)
-    ]  # fmt: skip
+    found, rows = sentences(result), agent_rows(result, most_changed(result, LISTED))
     n_agents, note = len(result.agent), ""
     if n_agents > len(rows):
         which = ", those whose estimates differ most from their own means" if any_changed(result) else ""
         note = f"{len(rows)} of {n_agents:,} agents{which}; to_frame() returns all."
     findings = [found[topic] for topic in FINDINGS if topic in found][:N_FINDINGS]
-    table = tables.html_table(rows, words=("agent", "group"))
+    table = tables.html_table(rows, words=("agent", "group", "flags"))
     return tables.html_fragment(headline(result), findings, table, note)

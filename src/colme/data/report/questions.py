@@ -11,20 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import check_probability
+from colme.data.moments import Floats, Integers, Mask
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
     from colme.data.fit.posterior import AgentPosteriors
     from colme.data.report.result import Result
-
-Floats = NDArray[np.float64]
-_NODES = 1000
-"""Quantiles of one agent's posterior that stand for it in a difference."""
-_DRAWS, _FEWEST, _RANKS = 1000, 100, 40_000_000
-"""Draws for a ranking: so many, but not more than so many ranks of all agents together, and never fewer than this."""
-_BLOCK = 4096
-"""Agents whose ranks are sorted at a time."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -94,8 +87,8 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
     agent: NDArray[Any]
     estimate: Floats
     expected: Floats
-    lower: NDArray[np.int64]
-    upper: NDArray[np.int64]
+    lower: Integers
+    upper: Integers
     top: Floats
     k: int
     level: float
@@ -113,117 +106,17 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
         return f"<Ranking: {len(self.agent)} agents, k={self.k}, {self.draws} draws>"
 
 
-def predict(
-    result: Result, agent: Any, group: Any, covariates: Mapping[str, float] | None, level: float | None
-) -> Prediction:  # fmt: skip
-    """See `Result.predict`."""
-    level = _level(result, level)
-    place = None if agent is None else position(result, agent)
-    if place is not None:
-        lower, upper = interval_of(result, place, level)
-        return Prediction(_label(result, place), float(result.estimate[place]), lower, upper, level, False)
-    population = result.population
-    if population is None:
-        raise ColmeError(f"{_named(agent)} is not in the table, and {_alone(result)}: nothing is known about other "
-                         "agents. Ask for an agent of the table.")  # fmt: skip
-    code = None if group is None else _group(result, group)
-    found = population.predict(code, _told(covariates, population.names, result.names.covariates))
-    lower, upper = found.interval(level)
-    return Prediction(_plain(agent), found.mean, lower, upper, level, True)
-
-
-def interval_of(result: Result, place: int, level: float) -> tuple[float, float]:
-    """The interval of an agent of the table: that of the result, or one of another level."""
-    lower, upper, estimate = (float(each[place]) for each in (result.lower, result.upper, result.estimate))
-    if level == result.summary.level or not math.isfinite(upper - lower):
-        return lower, upper
-    tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    lower, upper = posterior_of(result).quantile(tails, np.array([place, place])).tolist()
-    return min(lower, estimate), max(upper, estimate)
-
-
-def difference(result: Result, agent: Any, other: Any, level: float | None) -> Difference:
-    """See `Result.difference`."""
-    level, posterior = _level(result, level), posterior_of(result)
-    a, b = known_position(result, agent), known_position(result, other)
-    if a == b:
-        raise ColmeError(f"{_named(agent)} twice: a difference needs two agents. Choose another one.")
-    there = _estimate_of(result, a), _estimate_of(result, b)
-    share = (np.arange(_NODES) + 0.5) / _NODES
-    nodes = posterior.quantile(share, np.full(_NODES, b))
-
-    def cdf(distance: Floats) -> Floats:
-        return np.array([posterior.cdf(nodes + each, np.full(_NODES, a)).mean() for each in distance])
-
-    from colme.data.fit.posterior import quantiles
-
-    estimate = there[0] - there[1]
-    tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    width = posterior.unit * math.hypot(*(float(posterior.error[posterior.row[each]]) for each in (a, b)))
-    lower, upper = quantiles(cdf, tails, np.full(2, estimate), np.full(2, width)).tolist()
-    larger = 1.0 - float(cdf(np.zeros(1))[0])
-    return Difference(_label(result, a), _label(result, b), estimate, min(lower, estimate), max(upper, estimate), level,
-                      larger)  # fmt: skip
-
-
-def rank(result: Result, k: int, *, largest: bool, level: float | None, draws: int | None, seed: int) -> Ranking:
-    """See `Result.rank`."""
-    level, posterior, k = _level(result, level), posterior_of(result), whole(k, "k", "k=10")
-    there = np.flatnonzero(posterior.row >= 0)
-    n = len(there)
-    if draws is None:
-        draws = max(min(_DRAWS, _RANKS // n), _FEWEST)
-    draws, rng = whole(draws, "draws", "draws=1000"), np.random.default_rng(whole(seed, "seed", "seed=0", low=0))
-    ranks, number = np.empty((draws, n), np.int32), np.arange(1, n + 1, dtype=np.int32)
-    for each in ranks:
-        drawn = posterior.draw(rng)[there]
-        each[_order(-drawn if largest else drawn, rng)] = number
-    expected, top = np.full((2, len(result.agent)), np.nan)
-    lower, upper = np.zeros((2, len(result.agent)), np.int64)
-    first = math.floor(draws * (0.5 - 0.5 * level))
-    for begin in range(0, n, _BLOCK):
-        some = there[begin : begin + _BLOCK]
-        block = np.sort(ranks[:, begin : begin + _BLOCK], axis=0)
-        expected[some], top[some] = block.mean(axis=0), (block <= k).mean(axis=0)
-        lower[some], upper[some] = block[first], block[draws - 1 - first]
-    return Ranking(result.agent, result.estimate, expected, lower, upper, top, k, level, draws)
-
-
-def _order(values: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+def order_of(values: Floats, rng: np.random.Generator) -> Integers:
     """The order of values; equal ones at random."""
     order = np.argsort(values)
     found = values[order]
     return order if (found[1:] != found[:-1]).all() else np.lexsort((rng.random(len(values)), values))
 
 
-def top(ranking: Ranking) -> Ranking:
-    """The k agents that are most probably among the first k, the most probable one first."""
-    order = np.lexsort((ranking.expected, -ranking.top))[: ranking.k]
-    order = order[~np.isnan(ranking.expected[order])]
-    some = {name: values[order] for name, values in ranking.to_columns().items()}
-    return msgspec.structs.replace(ranking, **some)
-
-
-def between(result: Result, low: Any, high: Any) -> Floats:
-    """The probability of each agent's mean being above `low` and at most `high`."""
-    posterior = posterior_of(result)
-    low, high = (_bound(each, name, len(result.agent)) for each, name in ((low, "low"), (high, "high")))
-    if not (low <= high).all():
-        a = int(np.argmin(low <= high))
-        raise ColmeError(f"low={low[a]:g} and high={high[a]:g}: the low end must not be above the high one. Exchange "
-                         "them.")  # fmt: skip
-    return np.maximum(posterior.cdf(high) - posterior.cdf(low), 0.0)
-
-
-def above(result: Result, value: Any) -> Floats:
-    """The probability of each agent's mean being above the value."""
-    return 1.0 - posterior_of(result).cdf(_bound(value, "value", len(result.agent)))
-
-
 def with_answers(result: Result, values: Sequence[float] = (), k: int | None = None) -> Result:
     """The result with further columns: above_C, the probability of a mean above each of these values; and rank,
     rank_lower, rank_upper and top_K, if k is given."""
-    columns: dict[str, NDArray[Any]] = {f"above_{each:.15g}": above(result, each) for each in values}
+    columns: dict[str, NDArray[Any]] = {f"above_{each:.15g}": result.probability_above(each) for each in values}
     if k is not None:
         found = result.rank(k)
         columns |= {"rank": found.expected, "rank_lower": found.lower, "rank_upper": found.upper, f"top_{k}": found.top}
@@ -231,16 +124,12 @@ def with_answers(result: Result, values: Sequence[float] = (), k: int | None = N
 
 
 def posterior_of(result: Result) -> AgentPosteriors:
-    """The posteriors, if there are any."""
-    found = result.posterior
-    if found is None:
-        raise ColmeError("this result has no posteriors, only intervals: probabilities are those of a result of "
-                         "estimate. Make it with colme.estimate.")  # fmt: skip
-    if not found.known:
-        raise ColmeError(f"the noise of a sample is not known, as {_alone(result)}: without it there are no "
+    """The posteriors; there are none if the noise of samples is not known."""
+    if not np.isfinite(result.posterior.scale).all():
+        raise ColmeError(f"the noise of a sample is not known, as {alone(result)}: without it there are no "
                          "probabilities. If you know the standard deviation of a sample, pass it as sigma "
                          "(--sigma).")  # fmt: skip
-    return found
+    return result.posterior
 
 
 def position(result: Result, agent: Any) -> int | None:
@@ -260,30 +149,27 @@ def known_position(result: Result, agent: Any) -> int:
     if place is None:
         near = nearest(agent, map(str, result.agent[:10_000].tolist()))
         remedy = "Check its spelling." if near is None else f"Did you mean {shorten(near)}?"
-        raise UnknownAgent(f"there is no agent {shorten(_plain(agent))}: it must be one of the table's. {remedy}")
+        raise UnknownAgent(f"there is no agent {shorten(plain(agent))}: it must be one of the table's. {remedy}")
     return place
 
 
-def _equal(column: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+def _equal(column: NDArray[Any], label: Any) -> Mask:
     """Which labels are this one, or read like it."""
     if column.dtype != object and isinstance(label, int | float | np.number) and not isinstance(label, bool):
-        return np.asarray(column == label)
+        return column == label
     text = str(label)
     return np.fromiter((str(each) == text for each in column.tolist()), bool, len(column))
 
 
-def _label(result: Result, place: int) -> Any:
-    return result.agent[place : place + 1].tolist()[0]
-
-
-def _estimate_of(result: Result, place: int) -> float:
+def estimate_of(result: Result, place: int) -> float:
+    """The estimate of an agent, which must have a sample."""
     found = float(result.estimate[place])
     if math.isnan(found):
-        raise ColmeError(f"{_named(_label(result, place))} has no samples: it must have one. Choose another agent.")
+        raise ColmeError(f"{named(result.agent[place])} has no samples: it must have one. Choose another agent.")
     return found
 
 
-def _group(result: Result, group: Any) -> int:
+def group_number(result: Result, group: Any) -> int:
     """The number of a group, by its name if groups are known."""
     if result.group_names:
         names = list(map(str, result.group_names))
@@ -299,7 +185,7 @@ def _group(result: Result, group: Any) -> int:
     return number
 
 
-def _told(
+def told_covariates(
     covariates: Mapping[str, float] | None, used: tuple[str, ...], given: tuple[str, ...]
 ) -> dict[str, float]:  # fmt: skip
     """The covariates of a new agent, checked; without those that were given, but do not tell the mean."""
@@ -315,7 +201,7 @@ def _told(
     return told
 
 
-def _bound(value: Any, name: str, n: int) -> Floats:
+def bound(value: Any, name: str, n: int) -> Floats:
     """A number, or one for each agent."""
     try:
         found = np.asarray(value, np.float64)
@@ -327,22 +213,22 @@ def _bound(value: Any, name: str, n: int) -> Floats:
     return np.broadcast_to(found, (n,))
 
 
-def _level(result: Result, level: float | None) -> float:
+def level_of(result: Result, level: float | None) -> float:
     if level is None:
         return result.summary.level
     check_probability("level", level)
     return float(level)
 
 
-def _alone(result: Result) -> str:
+def alone(result: Result) -> str:
     """Why agents cannot learn from each other."""
     return result.summary.why.split(". ")[0]
 
 
-def _named(agent: Any) -> str:
-    return "the new agent" if agent is None else f"agent {shorten(_plain(agent))}"
+def named(agent: Any) -> str:
+    return "the new agent" if agent is None else f"agent {shorten(plain(agent))}"
 
 
-def _plain(agent: Any) -> Any:
+def plain(agent: Any) -> Any:
     """A label as Python has it, not NumPy."""
     return agent.item() if isinstance(agent, np.generic) else agent

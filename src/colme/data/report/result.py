@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS, Candidate
+from colme.data.fit.posterior import AgentPosteriors, interval
+from colme.data.moments import Floats, Integers, Mask
 from colme.data.read.table import Names
 from colme.data.report import questions
 from colme.data.report.questions import Difference, Prediction, Ranking
-from colme.errors import one_of
+from colme.errors import ColmeError, one_of, whole
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
     from colme.data.fit.population import AgentPopulation
-    from colme.data.fit.posterior import AgentPosteriors
 
-Floats = NDArray[np.float64]
+_NODES = 1000
+"""Quantiles of one agent's posterior that stand for it in a difference."""
+_DRAWS, _FEWEST, _RANKS = 1000, 100, 40_000_000
+"""Draws for a ranking: so many, but not more than so many ranks of all agents together, and never fewer than this."""
+_BLOCK = 4096
+"""Agents whose ranks are sorted at a time."""
 COLUMNS = ("agent", "n", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 
 
@@ -115,24 +122,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     agent: NDArray[Any]
-    n: NDArray[np.int64]
+    n: Integers
     mean: Floats
     estimate: Floats
     lower: Floats
     upper: Floats
-    group: NDArray[np.int64]
+    group: Integers
     probability: Floats
     borrowed: Floats
     flags: NDArray[np.uint8]
     summary: Summary
     names: Names
+    posterior: AgentPosteriors
     parts: tuple[NDArray[Any], ...] = ()
     group_names: tuple[Any, ...] = ()
-    posterior: AgentPosteriors | None = None
     population: AgentPopulation | None = None
     answers: dict[str, NDArray[Any]] = {}
 
-    def flagged(self, flag: str) -> NDArray[np.bool_]:
+    def flagged(self, flag: str) -> Mask:
         """Whether each agent has a flag."""
         one_of(flag, FLAGS, "flag")
         return np.asarray(self.flags >> FLAGS.index(flag) & 1, bool)
@@ -176,7 +183,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         covariates  of a new agent, by name. What is not told is that of an agent of the table, drawn at random
         level       of the interval; None: that of the result
         """
-        return questions.predict(self, agent, group, covariates, level)
+        level = questions.level_of(self, level)
+        place = None if agent is None else questions.position(self, agent)
+        if place is not None:
+            estimate, lower, upper = (float(each[place]) for each in (self.estimate, self.lower, self.upper))
+            if level != self.summary.level and math.isfinite(upper - lower):
+                tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+                lower, upper = questions.posterior_of(self).quantile(tails, np.array([place, place])).tolist()
+                lower, upper = min(lower, estimate), max(upper, estimate)
+            return Prediction(questions.plain(self.agent[place]), estimate, lower, upper, level, False)
+        if self.population is None:
+            raise ColmeError(f"{questions.named(agent)} is not in the table, and {questions.alone(self)}: nothing is "
+                             "known about other agents. Ask for an agent of the table.")  # fmt: skip
+        number = None if group is None else questions.group_number(self, group)
+        told = questions.told_covariates(covariates, self.population.names, self.names.covariates)
+        return Prediction(questions.plain(agent), *self.population.predict(level, number, told), level, True)
 
     def rank(
         self, k: int = 1, *, largest: bool = True, level: float | None = None, draws: int | None = None, seed: int = 0
@@ -188,24 +209,65 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                  agents (400 for 100 000), so that their ranks take 160 MB
         seed     of the draws: the same seed gives the same ranking
         """
-        return questions.rank(self, k, largest=largest, level=level, draws=draws, seed=seed)
+        level, posterior, k = questions.level_of(self, level), questions.posterior_of(self), whole(k, "k", "k=10")
+        there = np.flatnonzero(posterior.row >= 0)
+        n = len(there)
+        if draws is None:
+            draws = max(min(_DRAWS, _RANKS // n), _FEWEST)
+        draws, rng = whole(draws, "draws", "draws=1000"), np.random.default_rng(whole(seed, "seed", "seed=0", low=0))
+        ranks, number = np.empty((draws, n), np.int32), np.arange(1, n + 1, dtype=np.int32)
+        for each in ranks:
+            drawn = posterior.draw(rng)[there]
+            each[questions.order_of(-drawn if largest else drawn, rng)] = number
+        expected, top = np.full((2, len(self.agent)), np.nan)
+        lower, upper = np.zeros((2, len(self.agent)), np.int64)
+        first = math.floor(draws * (0.5 - 0.5 * level))
+        for begin in range(0, n, _BLOCK):
+            some = there[begin : begin + _BLOCK]
+            block = np.sort(ranks[:, begin : begin + _BLOCK], axis=0)
+            expected[some], top[some] = block.mean(axis=0), (block <= k).mean(axis=0)
+            lower[some], upper[some] = block[first], block[draws - 1 - first]
+        return Ranking(self.agent, self.estimate, expected, lower, upper, top, k, level, draws)
 
     def top(self, k: int, **options: Any) -> Ranking:
         """The k agents that are most probably among the first k, the most probable one first. Options: as `rank`."""
-        return questions.top(self.rank(k, **options))
+        ranking = self.rank(k, **options)
+        order = np.lexsort((ranking.expected, -ranking.top))[: ranking.k]
+        order = order[~np.isnan(ranking.expected[order])]
+        some = {name: values[order] for name, values in ranking.to_columns().items()}
+        return msgspec.structs.replace(ranking, **some)
 
     def probability_above(self, value: Any) -> Floats:
         """The probability of each agent's true mean being above a value, or above its own of several values."""
-        return questions.above(self, value)
+        return 1.0 - questions.posterior_of(self).cdf(questions.bound(value, "value", len(self.agent)))
 
     def probability_between(self, low: Any, high: Any) -> Floats:
         """The probability of each agent's true mean being above `low` and at most `high`; either may be infinite."""
-        return questions.between(self, low, high)
+        posterior, n = questions.posterior_of(self), len(self.agent)
+        low, high = questions.bound(low, "low", n), questions.bound(high, "high", n)
+        if not (low <= high).all():
+            a = int(np.argmin(low <= high))
+            raise ColmeError(f"low={low[a]:g} and high={high[a]:g}: the low end must not be above the high one. "
+                             "Exchange them.")  # fmt: skip
+        return np.maximum(posterior.cdf(high) - posterior.cdf(low), 0.0)
 
     def difference(self, agent: Any, other: Any, *, level: float | None = None) -> Difference:
         """How much larger the mean of one agent is than that of another: estimate, interval, and the probability that
         it is larger. Posteriors of different agents are taken as independent."""
-        return questions.difference(self, agent, other, level)
+        level, posterior = questions.level_of(self, level), questions.posterior_of(self)
+        a, b = (questions.known_position(self, each) for each in (agent, other))
+        if a == b:
+            raise ColmeError(f"{questions.named(agent)} twice: a difference needs two agents. Choose another one.")
+        estimate = questions.estimate_of(self, a) - questions.estimate_of(self, b)
+        nodes = posterior.quantile((np.arange(_NODES) + 0.5) / _NODES, np.full(_NODES, b))
+
+        def cdf(distance: Floats) -> Floats:
+            return np.array([posterior.cdf(nodes + each, np.full(_NODES, a)).mean() for each in distance])
+
+        width = posterior.unit * math.hypot(*(float(posterior.error[posterior.row[each]]) for each in (a, b)))
+        lower, upper = interval(level, cdf, estimate, width)
+        one, two = (questions.plain(self.agent[each]) for each in (a, b))
+        return Difference(one, two, estimate, lower, upper, level, 1.0 - float(cdf(np.zeros(1))[0]))
 
     def explain(self, agent: Any) -> str:
         """An agent's estimate in a few sentences: what its own samples say, what others say, and their weights."""

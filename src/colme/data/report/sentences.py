@@ -52,19 +52,21 @@ def headline(result: Result) -> str:
 def sentences(result: Result) -> dict[str, str]:
     """What was found, topic by topic; topics with nothing to report are left out."""
     summary = result.summary
+    stuck = summary.zero_variance
     found = {
-        "Table": f"{_count(summary.n_samples, 'sample')} from {_count(summary.n_agents, 'agent')}{_counts(result)}.",
+        "Table": f"{count(summary.n_samples, 'sample')} from {count(summary.n_agents, 'agent')}{_counts(result)}.",
         "Method": as_sentence(summary.why if summary.method in summary.why else f"{summary.method}: {summary.why}"),
-        "Gain": _gain(result),
+        "Gain": _gain(summary),
         "Groups": as_sentence(summary.groups_sentence),
         "n_half": _n_half(result),
-        "Autocorrelation": _autocorrelation(summary.autocorrelation, summary.effective_share),
-        "Drift": _drift(summary.drift, summary.half_life),
+        "Autocorrelation": _autocorrelation(summary),
+        "Drift": _drift(summary),
         "Covariates": _covariates(result),
         "Counts": _counts_tell(summary),
         "Faulty-looking": _listed(summary.faulty, summary.flagged.get("faulty", 0), "1 agent looks faulty",
                           "{n} agents look faulty"),
-        "Zero variance": _zero_variance(summary.zero_variance),
+        "Zero variance": f"{count(stuck, 'agent')} {'has' if stuck == 1 else 'have'} samples that are all equal."
+                         if stuck else "",
         "Dominant samples": _listed(summary.dominant, summary.flagged.get("dominant sample", 0),
                                     "One sample dominates the mean of 1 agent",
                                     "One sample dominates the mean of each of {n} agents"),
@@ -74,62 +76,54 @@ def sentences(result: Result) -> dict[str, str]:
 
 def explanation(result: Result, place: int) -> str:
     """The estimate of one agent: what its own samples say, what the other agents say, and how both were weighted."""
-    name, style = safe_name(result.agent[place]), number_format(result)
-    mean, estimate, kept = float(result.mean[place]), float(result.estimate[place]), 1.0 - float(result.borrowed[place])
+    name, style, law = safe_name(result.agent[place]), number_format(result), _law(result)
+    mean, lower, upper = (float(each[place]) for each in (result.mean, result.lower, result.upper))
     if math.isnan(mean):
         return f"{name} has no samples, so it has no estimate."
-    own = f"{name} has {_count(int(result.n[place]), _unit_of_count(result))} with a mean of {mean:{style}}"
-    error = math.nan if result.posterior is None else result.posterior.standard_error(place)
+    counted = {"binomial": "trial", "Poisson": "event"}.get(law, "sample")
+    own = f"{name} has {count(int(result.n[place]), counted)} with a mean of {mean:{style}}"
+    error = result.posterior.standard_error(place)
     if error > 0.0 and math.isfinite(error):
         own += f" (standard error {error:{style}})"
-    found = [own + "."]
-    if not math.isfinite(float(result.upper[place])) or (error == 0.0 and kept == 1.0):
-        return f"{found[0]} It keeps this mean: {result.summary.why}."
-    found.append(_others(result, place, kept, style))
+    if not math.isfinite(upper) or (error == 0.0 and result.borrowed[place] == 0.0):
+        return f"{own}. It keeps this mean: {result.summary.why}."
+    found = [own + ".", _others(result, place, law, style)]
     group = int(result.group[place])
     if group >= 0:
-        label = group_name(result, group)
         sure = "" if result.group_names else f", with probability {_probability(float(result.probability[place]))}"
-        found.append(f"It belongs to group {label}{sure}.")
-    lower, upper = float(result.lower[place]), float(result.upper[place])
-    found.append(f"The estimate is {estimate:{style}}, and the {100 * result.summary.level:.3g}% interval goes from "
-                 f"{lower:{style}} to {upper:{style}}.")  # fmt: skip
+        found.append(f"It belongs to group {group_name(result, group)}{sure}.")
+    found.append(f"The estimate is {result.estimate[place]:{style}}, and the {100 * result.summary.level:.3g}% "
+                 f"interval goes from {lower:{style}} to {upper:{style}}.")  # fmt: skip
     return " ".join(found)
 
 
-def _others(result: Result, place: int, kept: float, style: str) -> str:
+def _others(result: Result, place: int, law: str, style: str) -> str:
     """What the other agents say, and the weights of both."""
-    mean, estimate = float(result.mean[place]), float(result.estimate[place])
+    mean, estimate, borrowed = (float(each[place]) for each in (result.mean, result.estimate, result.borrowed))
+    kept = 1.0 - borrowed
     if kept >= 1.0 - NOTHING and f"{mean:{style}}" == f"{estimate:{style}}":
         why = result.summary.why if result.summary.method == "local" else "other agents have hardly any weight"
         return f"It keeps its own mean: {why}."
     if kept >= 1.0 - NOTHING:  # in a mixture of rates, an agent between two of them
         return f"Other agents move it from {mean:{style}} to {estimate:{style}}."
     said = (estimate - kept * mean) / (1.0 - kept)
-    weights = f"its own samples count for {percent(kept)} and other agents for {percent(1.0 - kept)}"
     if kept <= NOTHING:
         return f"Its own samples hardly count beside the other agents, which suggest {said:{style}} for it."
-    if _law(result) and result.summary.method == "census":  # the weight is only that of a small change
+    weights = f"its own samples count for {percent(kept)} and other agents for {percent(1.0 - kept)}"
+    if law and result.summary.method == "census":  # the weight is only that of a small change
         return f"Other agents move it to {estimate:{style}}: {weights}."
     return f"Other agents suggest {said:{style}} for it: {weights}."
 
 
-def _unit_of_count(result: Result) -> str:
-    """What is counted: samples, trials or events."""
-    return {"binomial": "trial", "Poisson": "event"}.get(_law(result), "sample")
-
-
 def _law(result: Result) -> str:
     """The law of rates or counts; they are bounded."""
-    if result.posterior is None or math.isinf(result.posterior.low):
+    if math.isinf(result.posterior.low):
         return ""
     return "Poisson" if math.isinf(result.posterior.high) else "binomial"
 
 
 def _probability(value: float) -> str:
     """Not 0 or 1 unless it is that."""
-    if not math.isfinite(value):
-        return "unknown"
     return "above .999" if 0.999 < value < 1.0 else "below .001" if 0.0 < value < 0.001 else f"{value:.3g}"
 
 
@@ -146,30 +140,20 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%" if fine else f"{100 * share:.0f}%"
 
 
-def decimals(result: Result) -> int:
-    """Digits after the point for printing estimates: two significant digits of the median radius."""
-    radius = _median_radius(result)
-    return int(np.clip(1 - math.floor(math.log10(radius)), 0, 9)) if radius > 0 else 3
-
-
 def number_format(result: Result) -> str:
-    """The format of means and estimates: `decimals`; very large and very small numbers have an exponent and the digits
-    that show two significant digits of the median radius in the largest number."""
+    """The format of means and estimates: two significant digits of the median of the finite radii above zero; very
+    large and very small numbers have an exponent and the digits that show these in the largest number."""
+    radii = (result.upper - result.lower) / 2
+    radii = radii[np.isfinite(radii) & (radii > 0)]
+    place = math.floor(math.log10(np.median(radii))) if len(radii) else None
     finite = np.abs(np.concatenate([result.mean, result.estimate]))
     largest = float(finite.max(initial=0.0, where=np.isfinite(finite)))
     exponent = math.floor(math.log10(largest)) if largest > 0 else 0
     if -6 <= exponent < 12:
-        return f",.{min(decimals(result), DOUBLE_DIGITS - 1 - max(exponent, 0))}f"
-    radius = _median_radius(result)
-    digits = exponent - math.floor(math.log10(radius)) + 2 if radius > 0 else 5
+        decimals = 3 if place is None else min(max(1 - place, 0), 9)
+        return f",.{min(decimals, DOUBLE_DIGITS - 1 - max(exponent, 0))}f"
+    digits = 5 if place is None else exponent - place + 2
     return f".{min(max(digits, 3), DOUBLE_DIGITS) - 1}e"
-
-
-def _median_radius(result: Result) -> float:
-    """The median of the finite radii above zero; 0 if there are none."""
-    radius = (result.upper - result.lower) / 2
-    radius = radius[np.isfinite(radius) & (radius > 0)]
-    return float(np.median(radius)) if len(radius) else 0.0
 
 
 def most_changed(result: Result, n: int) -> list[int]:
@@ -180,7 +164,7 @@ def most_changed(result: Result, n: int) -> list[int]:
 
 def any_changed(result: Result) -> bool:
     """Whether an estimate differs from the agent's own mean."""
-    return bool(np.nan_to_num(np.abs(result.estimate - result.mean)).any())
+    return bool(np.nan_to_num(result.estimate - result.mean).any())
 
 
 def group_name(result: Result, group: int, length: int = NAME_LENGTH) -> str:
@@ -196,12 +180,12 @@ def _counts(result: Result) -> str:
     return f", {low:,} each" if low == high else f", {low:,} to {high:,} each (median {middle})"
 
 
-def _count(n: int, what: str) -> str:
+def count(n: int, what: str) -> str:
+    """A number of things in words."""
     return f"{n:,} {what}" + "s" * (n != 1)
 
 
-def _gain(result: Result) -> str:
-    summary = result.summary
+def _gain(summary: Summary) -> str:
     if summary.method == "local" or not summary.candidates:
         return ""
     folds = "predicting later samples from earlier ones" if summary.folds == "forward" else "in random folds"
@@ -240,22 +224,24 @@ def _n_half(result: Result) -> str:
     )
 
 
-def _autocorrelation(value: float, worth: float) -> str:
+def _autocorrelation(summary: Summary) -> str:
+    value = summary.autocorrelation
     if not math.isfinite(value):
         return ""
     if abs(value) < WEAK:
         return f"Consecutive samples are hardly correlated ({value:.2f})."
     how = "correlated" if value > 0 else "negatively correlated"
-    return f"Consecutive samples are {how} ({value:.2f}): one sample is worth {worth:.2g} independent ones."
+    worth = f"{summary.effective_share:.2g}"
+    return f"Consecutive samples are {how} ({value:.2f}): one sample is worth {worth} independent ones."
 
 
-def _drift(share: float, half_life: float | None) -> str:
-    if not math.isfinite(share):
+def _drift(summary: Summary) -> str:
+    if not math.isfinite(summary.drift):
         return ""
-    if share < 0.01:
+    if summary.drift < 0.01:
         return "Early and late samples of the agents agree within chance."
-    remedy = "" if half_life is not None else " A half-life would give recent samples more weight."
-    return f"About {percent(share)} of the agents drift: early and late samples differ beyond chance.{remedy}"
+    remedy = "" if summary.half_life is not None else " A half-life would give recent samples more weight."
+    return f"About {percent(summary.drift)} of the agents drift: early and late samples differ beyond chance.{remedy}"
 
 
 def _covariates(result: Result) -> str:
@@ -279,21 +265,14 @@ def _enumerated(names: Sequence[str]) -> str:
 
 
 def _counts_tell(summary: Summary) -> str:
-    differ = "How much agents differ depends on log n, too." if summary.method == "close" else ""
-    mean = _count_dependence(summary.count_correlation, summary.n_agents, summary.log_n)
-    return f"{mean} {differ}".strip() if mean else differ.replace(", too", "")
-
-
-def _count_dependence(value: float, n_agents: int, used: bool) -> str:
-    if not math.isfinite(value) or abs(value) < max(WEAK, 2.0 / math.sqrt(n_agents)):
-        return ""
-    more = "larger" if value > 0 else "smaller"
-    what = f"Agents with more samples have {more} means (correlation {value:.2f})"
-    return f"{what}, so what is expected of an agent depends on log n." if used else f"{what}."
-
-
-def _zero_variance(n: int) -> str:
-    return "" if n == 0 else f"{_count(n, 'agent')} {'has' if n == 1 else 'have'} samples that are all equal."
+    found, value = [], summary.count_correlation
+    if math.isfinite(value) and abs(value) >= max(WEAK, 2.0 / math.sqrt(summary.n_agents)):
+        more = "larger" if value > 0 else "smaller"
+        used = ", so what is expected of an agent depends on log n" if summary.log_n else ""
+        found.append(f"Agents with more samples have {more} means (correlation {value:.2f}){used}.")
+    if summary.method == "close":
+        found.append(f"How much agents differ depends on log n{', too' if found else ''}.")
+    return " ".join(found)
 
 
 def _listed(agents: Sequence[str], n: int, one: str, several: str) -> str:
