@@ -55,7 +55,7 @@ def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
     agent = " and ".join(map(str, names.agent)) if isinstance(names.agent, tuple) else names.agent
     title = title or safe_name(f"{names.value} by {agent}", 200)
     caption = estimates_caption(result)
-    picture = plots.as_svg(plots.plot_estimates(result), caption)
+    picture = plots.as_image(plots.plot_estimates(result), caption)
     parts = [
         f"<h1>{escape(str(title))}</h1>",
         f'<p class="headline">{escape(headline(result))}</p>',

@@ -22,7 +22,7 @@ from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, run_shown, subject_of
 from colme.lab.planning import BENCHMARKS, REFERENCE
 from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
-from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
+from colme.lab.runs.runner import kept_files, with_kept_files
 from colme.lab.runs.store import RunStore, toml_of, versions
 from colme.lab.watched_run import feed_of, fitting_messages
 from colme.live.page import page
@@ -187,14 +187,14 @@ def _round(number: float) -> str:
 def _figure(each: Drawing, number: int) -> str:
     from colme.lab import plots
 
-    svg = plots.as_svg(each.figure, f"{each.name}: {each.caption}")
+    picture = plots.as_image(each.figure, f"{each.name}: {each.caption}")
     rows = plots.csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()
         link = f' <a class="download" download="{each.name}.csv" href="data:text/csv;base64,{data}">numbers (CSV)</a>'
     caption = f"<figcaption><b>Figure {number}.</b> {escape(each.caption)}{link}</figcaption>"
-    return f'<figure id="{each.name}">\n{svg}\n{caption}\n</figure>'
+    return f'<figure id="{each.name}">\n{picture}\n{caption}\n</figure>'
 
 
 def _sections(subject: Subject) -> list[str]:
@@ -271,11 +271,11 @@ def _making_of(subject: Subject) -> list[str]:
 
 
 def _copies(experiment: Experiment, folder: str) -> str:
-    """What to copy beside the file: the results keep the graph files, and the modules with methods of the user's own,
-    in folders to which the file refers."""
-    graphs = dict.fromkeys(Path(each.spec.graph_file).name for each in experiment.planned if each.spec.graph_file)
-    kept = {GRAPHS: list(graphs), MODULES: kept_module_names(experiment)}
-    held = [f"{folder}/{name} (it holds {', '.join(files)})" for name, files in kept.items() if files]
+    """What to copy beside the file: the results keep the files to which it refers, in folders."""
+    names: dict[str, list[str]] = {}
+    for copy in map(Path, kept_files(experiment).values()):
+        names.setdefault(f"{folder}/{copy.parent}", []).append(copy.name)
+    held = [f"{place} (it holds {', '.join(files)})" for place, files in names.items()]
     return f", copy the folder{'s' * (len(held) > 1)} {' and '.join(held)} beside it" if held else ""
 
 

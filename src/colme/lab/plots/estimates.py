@@ -155,7 +155,7 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     outside = int(np.count_nonzero((mean < low) | (mean > high)))
     beyond = f" {_beyond(outside)}" if outside else ""
     title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
-    ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left")
+    ax.set_title("\n".join(textwrap.wrap(title, 72)), color="#555555", loc="left")
     _key(ax, result, group)
     if group.max() >= TOLD:
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")

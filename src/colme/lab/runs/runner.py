@@ -33,7 +33,7 @@ from colme.support.files import write_whole
 
 BACKENDS = ("loky", "threading", "dask")
 GRAPHS, MODULES = "graphs", "modules"
-"""The folder for copies of graph files, among the results."""
+"""The folders for copies of graph files and modules, among the results."""
 
 
 @dataclass
@@ -168,7 +168,8 @@ def carry_out(
         store.tidy()
         return
     store.prepare()
-    modules, graph_files = _remember(plan)
+    copies = _remember(plan)
+    modules = tuple(copies[str(path)] for path in plan.experiment.modules)
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
@@ -178,7 +179,7 @@ def carry_out(
         Task(
             each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
             str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None, plan.force,
-            graph_files.get(each.spec.graph_file, ""),
+            copies.get(each.spec.graph_file, ""),
         )
         for each in plan.missing
     ]  # fmt: skip
@@ -193,7 +194,10 @@ def carry_out(
     if interrupted.is_set():
         raise Stopped
     store.tidy()
-    _report_failures(outcomes, plan)
+    if failed := [each for each in outcomes if each.state == "failed"]:
+        label = next(each.label for each in plan.missing if each.name == failed[0].name)
+        others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
+        raise RunError(f"{label}: {failed[0].reason}{others}")
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:
@@ -276,30 +280,36 @@ def _dask_options(scheduler: str | None) -> dict[str, Any]:
     return {"scheduler_host": scheduler}
 
 
-def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Store the experiment file with its results, for reports, together with the files that it refers to. Returns the
-    paths of the copies of its modules, and graph file -> path of its copy."""
-    modules, graph_files = _keep_modules(plan), _keep_graphs(plan)
+def _remember(plan: RunPlan) -> dict[str, str]:
+    """Store the experiment file with its results, and copies of the files that it refers to: the results can be read
+    without the originals. Returns file -> path of its copy."""
+    copies = {}
+    for original, kept in kept_files(plan.experiment).items():
+        copy = (plan.store.folder / kept).resolve()
+        if copy != Path(original).resolve():
+            write_whole(copy, Path(original).read_bytes())  # another session may be reading it
+        copies[original] = str(copy)
     plan.store.save_experiment(with_kept_files(plan.experiment))
-    return modules, graph_files
+    return copies
 
 
-def _keep_graphs(plan: RunPlan) -> dict[str, str]:
-    """Copy the graph files into the results, so that these can be read without the original files."""
-    kept = {}
-    for file in dict.fromkeys(each.spec.graph_file for each in plan.experiment.planned if each.spec.graph_file):
-        target = (plan.store.folder / GRAPHS / Path(file).name).resolve()
-        if target != Path(file).resolve():
-            write_whole(target, Path(file).read_bytes())
-        kept[file] = str(target)
+def kept_files(experiment: Experiment) -> dict[str, str]:
+    """Graph file or module -> its copy, relative to the results. Of two modules of one name, one has a number."""
+    graphs = (each.spec.graph_file for each in experiment.planned)
+    kept = {file: f"{GRAPHS}/{Path(file).name}" for file in graphs if file}
+    for path in experiment.modules:
+        name, number = path.name, 2
+        while f"{MODULES}/{name}" in kept.values():
+            name, number = f"{path.stem}_{number}{path.suffix}", number + 1
+        kept[str(path)] = f"{MODULES}/{name}"
     return kept
 
 
 def with_kept_files(experiment: Experiment) -> dict[str, Any]:
     """The table of an experiment with the copies of its graph files and modules in place of the originals."""
-    table, modules = experiment.table, kept_module_names(experiment)
-    if modules:
-        table = table | {"modules": [f"{MODULES}/{name}" for name in modules]}
+    table, copies = experiment.table, kept_files(experiment)
+    if experiment.modules:
+        table = table | {"modules": [copies[str(path)] for path in experiment.modules]}
 
     def kept(graph: Any) -> Any:
         if isinstance(graph, list):
@@ -317,37 +327,6 @@ def refusals(plan: RunPlan) -> list[str]:
     """A sentence for every reason why combinations of a sweep cannot run."""
     counts = Counter(plan.refused.values())
     return [f"{runs} of {plan.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
-
-
-def _keep_modules(plan: RunPlan) -> tuple[str, ...]:
-    """Copy the modules into the results, so that these can be read without the original files."""
-    kept = []
-    for path, name in zip(plan.experiment.modules, kept_module_names(plan.experiment), strict=True):
-        target = plan.store.folder / MODULES / name
-        if target.resolve() != path.resolve():
-            write_whole(target, path.read_bytes())  # another session may be reading it
-        kept.append(str(target.resolve()))
-    return tuple(kept)
-
-
-def kept_module_names(experiment: Experiment) -> list[str]:
-    """The names of the copies of its modules; of two modules of one name, the second gets a number."""
-    names: list[str] = []
-    for path in experiment.modules:
-        name, number = path.name, 2
-        while name in names:
-            name, number = f"{path.stem}_{number}{path.suffix}", number + 1
-        names.append(name)
-    return names
-
-
-def _report_failures(outcomes: list[RunOutcome], plan: RunPlan) -> None:
-    failed = [each for each in outcomes if each.state == "failed"]
-    if not failed:
-        return
-    label = next(each.label for each in plan.missing if each.name == failed[0].name)
-    others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
-    raise RunError(f"{label}: {failed[0].reason}{others}")
 
 
 @contextlib.contextmanager
