@@ -19,7 +19,7 @@ from typing import Any
 
 import colme
 from colme.lab.experiment import Experiment
-from colme.lab.figures import Drawing, Subject, draw, run_shown, subject_of
+from colme.lab.figures import Drawing, Subject, draw, run_shown
 from colme.lab.planning import BENCHMARKS, REFERENCE
 from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.runs.runner import kept_files, with_kept_files
@@ -52,7 +52,7 @@ def write_report(
 ) -> tuple[Path, list[Drawing]]:
     """Write the page (default: report.html in the experiment's folder); also returns the figures that it shows. `live`:
     with a run that can be played."""
-    subject = subject_of(experiment, store)
+    subject = Subject(experiment, store)
     drawings, failed = draw(subject)
     target = path or store.folder / "report.html"
     write_text(target, html_of(subject, drawings, failed, live=live_view(subject) if live else ""))
@@ -229,9 +229,7 @@ def _sections(subject: Subject) -> list[str]:
             "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
             "the same seed (per agent and step where sizes differ)."
         )
-        rows = times.drop(columns=["method", "low", "high", "mean_ratio"]).rename(
-            columns={"line": "method", "median": "seconds"}
-        )
+        rows = times.drop(columns=["method", "low", "high"]).rename(columns={"line": "method", "median": "seconds"})
         parts.append(table_html(rows.to_dict("records"), note))
     return parts
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -336,7 +337,11 @@ class Subject:
 
     experiment: Experiment
     store: RunStore
-    data: Any
+
+    @cached_property
+    def data(self) -> Any:
+        """The finished runs."""
+        return dataset(self.experiment, self.store)
 
     @property
     def picked(self) -> Planned:
@@ -347,11 +352,6 @@ class Subject:
             return method.label != REFERENCE, method.baseline
 
         return min(self.experiment.planned, key=rank)
-
-
-def subject_of(experiment: Experiment, store: RunStore) -> Subject:
-    """The experiment with the data of its finished runs."""
-    return Subject(experiment, store, dataset(experiment, store))
 
 
 def run_shown(subject: Subject) -> str:

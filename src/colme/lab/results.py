@@ -35,12 +35,10 @@ def experiment_of(source: ExperimentSource, changes: dict[str, Any] | None = Non
         return source
     if isinstance(source, dict):
         return Experiment.parse(source, changes=changes)
+    if not is_results(source):
+        return Experiment.read(Path(source), changes)
     path = Path(source)
-    if path.is_dir():
-        return Experiment.parse(
-            RunStore(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes
-        )
-    return Experiment.read(path, changes)
+    return Experiment.parse(RunStore(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes)
 
 
 def is_results(source: ExperimentSource) -> bool:
@@ -48,13 +46,12 @@ def is_results(source: ExperimentSource) -> bool:
     return isinstance(source, str | os.PathLike) and Path(source).is_dir()
 
 
-def store_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> RunStore:
-    """The folder in which an experiment keeps its runs."""
-    if isinstance(source, Experiment):
-        return RunStore(Path(results) / source.name)
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        return RunStore(source)
-    return RunStore(Path(results) / experiment_of(source).name)
+def opened(
+    source: ExperimentSource, results: str | os.PathLike[str] = "results", changes: dict[str, Any] | None = None
+) -> tuple[Experiment, RunStore]:
+    """An experiment and the folder in which it keeps its runs."""
+    experiment = experiment_of(source, changes)
+    return experiment, RunStore(Path(source) if is_results(source) else Path(results) / experiment.name)  # type: ignore[arg-type]
 
 
 def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results") -> Any:
@@ -80,8 +77,7 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
     See also: run, summary, to_frame
     """
-    experiment = experiment_of(source)
-    return dataset(experiment, store_of(source if not isinstance(source, dict) else experiment, results))
+    return dataset(*opened(source, results))
 
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:

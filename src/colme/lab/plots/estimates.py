@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,8 @@ TAILS = 0.005
 """Share of own means at either end that may lie outside the frame."""
 LETTERS = 24
 """Width of a name, in characters."""
-DIGIT_WIDTH = 0.64
-"""Width of a digit relative to the size of the font."""
+LINE_LETTERS = 48
+"""Letters that fit below an x axis."""
 TOLD = 12
 """Groups that the legend names, at most."""
 
@@ -103,7 +102,8 @@ def estimates_caption(result: Result) -> str:
             f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate{bars}.",
         ]
         if outside:
-            parts.append(_beyond(outside))
+            lie = "1 own mean lies" if outside == 1 else f"{outside:,} own means lie"
+            parts.append(f"{lie} outside the frame.")
     if not bounded.all():
         parts.append("Unbounded intervals are not drawn.")
     if result.group.max(initial=-1) > 0:
@@ -123,8 +123,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(-0.8, len(table) - 0.2)
     ax.grid(False, axis="y")
-    ax.xaxis.set_major_formatter(plain)
-    ax.xaxis.set_major_locator(_SpacedTicks())
+    _space_ticks(ax)
     ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
     _key(ax, result, table["group"].to_numpy())
 
@@ -147,15 +146,11 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
         _arrow(ax, (x, x), (x, y), color)
     ax.scatter(table["mean"], table["estimate"], s=8, color=colors, linewidth=0, zorder=5)
     ax.set(xlim=(low, high), ylim=(low, high))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(plain)
-    ax.xaxis.set_major_locator(_SpacedTicks())
+    _space_ticks(ax)
+    ax.yaxis.set_major_formatter(plain)
     ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
-    outside = int(np.count_nonzero((mean < low) | (mean > high)))
-    beyond = f" {_beyond(outside)}" if outside else ""
-    title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
-    ax.set_title("\n".join(textwrap.wrap(title, 72)), color="#555555", loc="left")
+    ax.set_title(f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them.", color="#555555")
     _key(ax, result, group)
     if group.max() >= TOLD:
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
@@ -170,24 +165,12 @@ def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[fl
     return float(low - room), float(high + room)
 
 
-class _SpacedTicks(MaxNLocator):
-    """Ticks of an x axis at round numbers, as many as have room for their labels."""
-
-    def __init__(self) -> None:
-        super().__init__(nbins="auto", steps=[1, 2, 2.5, 5, 10])
-
-    def tick_values(self, vmin: float, vmax: float) -> Any:
-        axis: Any = self.axis
-        size = axis.get_major_ticks(1)[0].label1.get_fontsize()
-        points = axis.axes.bbox.width * 72 / axis.get_figure(root=True).dpi
-        for bins in range(int(np.clip(axis.get_tick_space(), 1, 9)), 0, -1):
-            self.set_params(nbins=bins)
-            ticks = np.asarray(super().tick_values(vmin, vmax))
-            apart = np.diff(ticks).min(initial=np.inf) / max(abs(vmax - vmin), np.finfo(float).tiny) * points
-            longest = max((len(plain(each)) for each in ticks), default=0)
-            if apart >= (DIGIT_WIDTH * longest + 1) * size:
-                break
-        return ticks
+def _space_ticks(ax: Axes) -> None:
+    """Ticks of the x axis at round numbers, as many as have room for their labels."""
+    ax.xaxis.set_major_formatter(plain)
+    longest = max(len(plain(each)) for each in ax.get_xticks())
+    bins = int(np.clip(LINE_LETTERS // (longest + 1), 2, 9))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _within(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -240,10 +223,6 @@ def _group(result: Result, k: int, n: int) -> str:
     """A group and how many agents it has."""
     name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
     return f"{name}: {n:,} agent" + "s" * (n != 1)
-
-
-def _beyond(n: int) -> str:
-    return "1 own mean lies outside the frame." if n == 1 else f"{n:,} own means lie outside the frame."
 
 
 def _name(name: object) -> str:

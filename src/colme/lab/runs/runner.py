@@ -22,7 +22,7 @@ from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
-from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
+from colme.lab.results import ExperimentSource, axes_of, dataset, opened
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.worker import RunOutcome, Task, attend, perform
@@ -120,9 +120,8 @@ def run(
 
 def make_plan(source: ExperimentSource, *, results: str | os.PathLike[str] = "results", force: bool = False) -> RunPlan:
     """The runs that are missing; nothing is run or written."""
-    experiment = experiment_of(source)
-    plan = RunPlan(experiment, store_of(source if is_results(source) else experiment, results), force=force)
-    for each in {each.name: each for each in experiment.planned}.values():
+    plan = RunPlan(*opened(source, results), force=force)
+    for each in {each.name: each for each in plan.experiment.planned}.values():
         if force or not plan.store.is_complete(each.name):
             plan.missing.append(each)
             if (plan.store.runs / each.name).exists() and not force:
