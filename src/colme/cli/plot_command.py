@@ -36,12 +36,11 @@ def command(
       colme plot cl_colme mse density --into paper/figures
       colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
     """
-    from colme.lab.figures import Subject, draw, save_figures
+    from colme.lab.figures import draw, save_figures, subject_of
     from colme.lab.plots import Paper, drawn_for, parse_width
-    from colme.lab.results import opened
 
     inches = None if width is None else parse_width(width)
-    subject = Subject(*opened(source_of(experiment, results), results))
+    subject = subject_of(source_of(experiment, results), results)
     with drawn_for(Paper(inches, font_size, font, not no_title)):
         drawings, failed = draw(subject, figures)
     written = save_figures(drawings, Path(into) if into else subject.store.folder / "plots")

@@ -6,9 +6,9 @@ of the figure. Plotting is imported where it is needed, for names of figures are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiment import Experiment
 from colme.lab.planning import REFERENCE, Planned
-from colme.lab.results import dataset
+from colme.lab.results import ExperimentSource, dataset, opened
 from colme.lab.runs.store import RunStore
 from colme.methods import Census
 from colme.spectrum import spectrum as spectrum_of
@@ -198,7 +198,7 @@ def graph(subject: Subject) -> Drawing:
     )
     if not spec.method.cuts_edges:
         caption += f" On the right are the edges between agents of one group: {spec.method.label} cuts none."
-    return Drawing(axes[0], table, caption)
+    return Drawing(axes[0].figure, table, caption)
 
 
 @figure
@@ -221,7 +221,7 @@ def census(subject: Subject) -> Drawing:
         "are scaled to a maximum of 1. 2: its histogram after some rounds of consensus. 3: the mixture fitted to its "
         "last histogram; dotted lines are the locations of the components. 4: the estimate for any local mean."
     )
-    return Drawing(axes[0], found.table(), caption)
+    return Drawing(axes[0].figure, found.table(), caption)
 
 
 @figure
@@ -244,7 +244,7 @@ def spectrum(subject: Subject) -> Drawing:
         "except that of the consensus itself, 1."
     )
     table = plots.spectrum_table(made).merge(plots.averaging_table(made, step), on="k")
-    return Drawing(axes[0], table, caption)
+    return Drawing(axes[0].figure, table, caption)
 
 
 @figure
@@ -294,7 +294,7 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
             plots.plot_over_time(part.assign_attrs(title=", ".join(words)), metric, ax)
         for ax in axes[len(parts) :]:
             ax.remove()
-    return Drawing(axes[0], table, caption)
+    return Drawing(axes[0].figure, table, caption)
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
@@ -337,11 +337,7 @@ class Subject:
 
     experiment: Experiment
     store: RunStore
-
-    @cached_property
-    def data(self) -> Any:
-        """The finished runs."""
-        return dataset(self.experiment, self.store)
+    data: Any
 
     @property
     def picked(self) -> Planned:
@@ -352,6 +348,12 @@ class Subject:
             return method.label != REFERENCE, method.baseline
 
         return min(self.experiment.planned, key=rank)
+
+
+def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> Subject:
+    """An experiment with its finished runs."""
+    experiment, store = opened(source, results)
+    return Subject(experiment, store, dataset(experiment, store))
 
 
 def run_shown(subject: Subject) -> str:

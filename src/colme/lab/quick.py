@@ -54,19 +54,20 @@ def simulate_flags(
         say(f"Skipped: {reason}")
     for sentence in slow_methods(each for each in experiment.planned if each.name not in refused):
         say(sentence)
+    seeds_asked = sorted({each.spec.seed for each in experiment.planned})
     groups: dict[Any, list[Planned]] = {}
+    found: Found = []
     for each in experiment.planned:
-        if each.name not in refused:
+        if each.name in refused:
+            found.append((each, []))
+        elif each.spec.seed == seeds_asked[0]:
             groups.setdefault(tuple(each.spec.but("method", "seed").values()), []).append(each)
-    found: Found = [(each, []) for each in experiment.planned if each.name in refused]
     for planned in groups.values():
-        every_seed = list(dict.fromkeys(each.spec.seed for each in planned))
-        first = [each for each in planned if each.spec.seed == every_seed[0]]
         traces = simulate(
-            [each.spec.method for each in first], seeds=every_seed, n_jobs=jobs, threads=threads, progress=progress,
-            **first[0].spec.but("method", "seed"),
+            [each.spec.method for each in planned], seeds=seeds_asked, n_jobs=jobs, threads=threads, progress=progress,
+            **planned[0].spec.but("method", "seed"),
         )  # fmt: skip
-        found += [(each, list(traces.select(method=each.spec.method))) for each in first]
+        found += [(each, list(traces.select(method=each.spec.method))) for each in planned]
     return found
 
 
@@ -84,14 +85,11 @@ def _keys(found: Found) -> list[Row]:
 def last_rows(found: Found) -> list[Row]:
     """Medians over the seeds at the last step."""
     return [
-        key | {"seeds": len(traces), "t": int(traces[0].t[-1])} | _medians(traces)
+        key | {"seeds": len(traces), "t": int(traces[0].t[-1])}
+        | {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
         for key, (_, traces) in zip(_keys(found), found, strict=True)
         if traces
-    ]
-
-
-def _medians(traces: list[Trace]) -> Row:
-    return {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
+    ]  # fmt: skip
 
 
 def trace_rows(found: Found) -> list[Row]:

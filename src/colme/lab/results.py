@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import warnings
@@ -87,7 +86,8 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
     here = [each for each in experiment.planned if runs[each.name] is not None]
     if not here:
         raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
-    skipped = _skipped(experiment, [each.name for each in experiment.planned if runs[each.name] is None])
+    refused = experiment.cannot_run() if len(here) < len(experiment.planned) else {}
+    skipped = {name: reason for name, reason in refused.items() if runs[name] is None}
     tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
     axes = axes_of(experiment.planned)
@@ -126,15 +126,6 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
     )  # fmt: skip
 
 
-def _skipped(experiment: Experiment, absent: list[str]) -> dict[str, str]:
-    """Name -> reason, for those of the absent runs that cannot run."""
-    reasons: dict[str, str] = {}
-    if absent:
-        with contextlib.suppress(ColmeError):
-            reasons = experiment.check()
-    return {name: reasons[name] for name in absent if name in reasons}
-
-
 def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     """The parameters that vary, with all their values. Parameters of the scenario and the set-up are compared over all
     runs, those of a method over the runs of one label: different deltas of CL-colME and C-colME are not a sweep."""
@@ -148,7 +139,7 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
                 if value not in seen:
                     seen.append(value)
     swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - SHOWN_IN_T
-    axes = {name: _in_order(seen) for name, seen in values.items() if name in swept}
+    axes = {name: sorted(seen) if _are_numbers(seen) else seen for name, seen in values.items() if name in swept}
     for name in reversed(list(axes)):  # drop what the others imply, such as the alpha of a constant clock
         others = [other for other in axes if other != name]
         if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
@@ -171,11 +162,6 @@ def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
     return (each.label, each.spec.seed, *(parameters.get(name) for name in names))
 
 
-def _in_order(values: list[Any]) -> list[Any]:
-    numbers = all(isinstance(value, int | float) for value in values)
-    return sorted(values) if numbers else values
-
-
 def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: list[int]) -> tuple[Any, ...]:
     parameters = each.spec.parameters()
     where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
@@ -184,8 +170,11 @@ def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: 
 
 def _ticks(values: list[Any]) -> list[Any]:
     """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
-    plain = all(isinstance(value, int | float) for value in values) or all(isinstance(value, str) for value in values)
-    return values if plain else [value if isinstance(value, str) else str(value) for value in values]
+    return values if _are_numbers(values) else list(map(str, values))
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float) for value in values)
 
 
 def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:

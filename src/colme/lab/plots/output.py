@@ -97,10 +97,8 @@ def figure_of(thing: Any) -> Figure:
 
 def _frame(table: Any) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
-        return table if isinstance(table.index, pd.RangeIndex) else table.reset_index()
-    if isinstance(table, xarray.DataArray):
-        return table.to_dataframe(name=table.name or "value").reset_index()
-    if isinstance(table, xarray.Dataset):
+        return table
+    if isinstance(table, xarray.DataArray | xarray.Dataset):
         return table.to_dataframe().reset_index()
     raise ColmeError(f"table={shorten(table)}: it must be a DataFrame, DataArray or Dataset. Try curves(data, 'mse').")
 

@@ -330,11 +330,8 @@ def refusals(plan: RunPlan) -> list[str]:
 
 @contextlib.contextmanager
 def _display(progress: Callable[[Work], None] | bool, plan: RunPlan) -> Iterator[None]:
-    if progress is False:
-        yield
-        return
-    tell = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
-    with tell as report, watch(plan.store, plan.missing, report):
+    shown = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
+    with shown as tell, watch(plan.store, plan.missing, tell) if tell else contextlib.nullcontext():
         yield
 
 
