@@ -24,7 +24,6 @@ from __future__ import annotations
 import copy
 import itertools
 import sysconfig
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -184,10 +183,11 @@ class Experiment:
         for case in cases:
             for i, entry in enumerate(table["methods"]):
                 planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case, Path(folder))
-        for (_, name), n in Counter((each.label, each.name) for each in planned).items():
-            if n > 1:
-                twice = next(each.spec.method for each in planned if each.name == name)
-                raise ExperimentError(f"methods has {twice!r} twice. Leave one out, or label it.")
+        seen: set[tuple[str, str]] = set()
+        for each in planned:
+            if (each.label, each.name) in seen:
+                raise ExperimentError(f"methods has {each.spec.method!r} twice. Leave one out, or label it.")
+            seen.add((each.label, each.name))
         check_graph_names(each.spec.graph_file for each in planned)
         planned.sort(key=lambda each: each.spec.seed)  # all methods of the first seed, then of the next
         experiment = cls(name, head, tuple(planned), table, modules)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -331,8 +330,7 @@ def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """An experiment with its data: what figures are drawn from."""
 
     experiment: Experiment

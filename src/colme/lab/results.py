@@ -22,8 +22,6 @@ from colme.support.tables import csv_of, parquet_of
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
 """Times of a run, without the warm-up; NaN for a run that was interrupted and resumed."""
-AGENT_STEPS = "agent_steps"
-"""The size of a run: agents times steps."""
 SHOWN_IN_T = {"steps", "record"}
 """Parameters that are no dimension because t shows them."""
 
@@ -81,49 +79,41 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:
     """What `load` returns."""
-    xarray = _xarray()
-    runs = {each.name: store.read_json(each.name) for each in experiment.planned}
-    here = [each for each in experiment.planned if runs[each.name] is not None]
-    if not here:
+    xarray, planned = _xarray(), experiment.planned
+    heads = {each.name: store.read_json(each.name) for each in planned}
+    found = [(each, head) for each in planned if (head := heads[each.name]) is not None]
+    if not found:
         raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
-    refused = experiment.cannot_run() if len(here) < len(experiment.planned) else {}
-    skipped = {name: reason for name, reason in refused.items() if runs[name] is None}
-    tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
+    refused = experiment.cannot_run() if len(found) < len(planned) else {}
+    skipped = {name: reason for name, reason in refused.items() if heads[name] is None}
+    tables = {each.name: store.read_trace(each.name) for each, _ in found}
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
-    axes = axes_of(experiment.planned)
-    labels = list(dict.fromkeys(each.label for each in experiment.planned))
-    seeds = sorted({each.spec.seed for each in experiment.planned})
-    shape = (len(labels), *(len(values) for values in axes.values()), len(seeds))
+    axes = axes_of(planned)
+    labels = list(dict.fromkeys(each.label for each in planned))
+    seeds = sorted({each.spec.seed for each in planned})
+    dims, shape = ("method", *axes, "seed"), (len(labels), *map(len, axes.values()), len(seeds))
     data = {name: np.full((*shape, len(steps)), np.nan) for name in METRICS}
-    times = {name: np.full(shape, np.nan) for name in (*TIMES, AGENT_STEPS)}
-    for each in here:
+    sizes = {name: np.full(shape, np.nan) for name in (*TIMES, "agent_steps")}
+    for each, head in found:
         place = _place(each, labels, axes, seeds)
-        table, head = tables[each.name], runs[each.name]
-        assert head is not None
-        columns = np.searchsorted(steps, table["t"].to_numpy())
-        values = np.full(len(steps), np.nan)
+        columns = np.searchsorted(steps, tables[each.name]["t"].to_numpy())
         for name in METRICS:
-            values[columns] = table[name].to_numpy()
-            data[name][place] = np.where(np.isnan(values), data[name][place], values)  # of a longer run
-        times[AGENT_STEPS][place] = each.size
-        if head["timings"]["steps"] == each.spec.steps:
-            for name in TIMES:
-                times[name][place] = head["timings"][name]
-    dims = ("method", *axes, "seed")
-    tolerances = {each.spec.tolerance for each in experiment.planned}
-    coordinates = {"method": labels} | {name: _ticks(values) for name, values in axes.items()}
+            data[name][place][..., columns] = tables[each.name][name].to_numpy()
+        sizes["agent_steps"][place] = each.size
+        for name in TIMES if head["timings"]["steps"] == each.spec.steps else ():
+            sizes[name][place] = head["timings"][name]
+    attributes: dict[str, Any] = {
+        "name": experiment.name, "title": experiment.title, "missing": len(planned) - len(found) - len(skipped),
+        "skipped": json.dumps(sorted(set(skipped.values()))), "experiment": json.dumps(experiment.table),
+        "fixed": json.dumps(_fixed(planned, axes)),
+    }  # fmt: skip
+    tolerances = {each.spec.tolerance for each in planned}
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
-        | {name: (dims, values) for name, values in times.items()},
-        coords=coordinates | {"seed": seeds, "t": steps},
-        attrs={
-            "name": experiment.name, "title": experiment.title,
-            "missing": len(experiment.planned) - len(here) - len(skipped),
-            "skipped": json.dumps(sorted(set(skipped.values()))),
-            "experiment": json.dumps(experiment.table), "fixed": json.dumps(_fixed(experiment.planned, axes)),
-        }
-        | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
-    )  # fmt: skip
+        | {name: (dims, values) for name, values in sizes.items()},
+        coords={"method": labels, "seed": seeds, "t": steps} | {name: _ticks(each) for name, each in axes.items()},
+        attrs=attributes | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
+    )
 
 
 def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:

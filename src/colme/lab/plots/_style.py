@@ -93,24 +93,23 @@ class Look(NamedTuple):
 def looks(methods: Sequence[str]) -> list[Look]:
     """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
     method differ in shade and dashes, or, if there is only one method, in color."""
-    own = list(dict.fromkeys(method for method in methods if method not in BENCHMARKS))
-    taken = [COLORS[method] for method in own if method in COLORS]
-    free = [color for color in FREE_COLORS if color not in taken]
-    others = [method for method in own if method not in COLORS]
+    own = [method for method in methods if method not in BENCHMARKS]
+    free = [color for color in FREE_COLORS if color not in {COLORS.get(method) for method in own}]
+    others = [method for method in dict.fromkeys(own) if method not in COLORS]
     colors = COLORS | {method: free[k % len(free)] for k, method in enumerate(others)}
     found: list[Look] = []
+    number = 0
     for k, method in enumerate(methods):
-        twin = methods[:k].count(method)
+        twin, color = methods[:k].count(method), colors[method]
         if method in BENCHMARKS:
-            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
+            found.append(Look(shade(color, 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
             continue
-        number = sum(other not in BENCHMARKS for other in methods[:k])
-        if len(own) == 1 and twin:
-            rest = [color for color in FREE_COLORS if color != colors[method]]
-            color = rest[(twin - 1) % len(rest)]
+        if len(set(own)) == 1 and twin:
+            color = [each for each in FREE_COLORS if each != color][(twin - 1) % (len(FREE_COLORS) - 1)]
         else:
-            color = shade(colors[method], (0.0, 0.4, -0.35, 0.6)[twin % 4])
+            color = shade(color, (0.0, 0.4, -0.35, 0.6)[twin % 4])
         found.append(Look(color, DASHES[number % len(DASHES)], 1.5))
+        number += 1
     return found
 
 
@@ -166,9 +165,9 @@ def title_of(ax: Axes, data: Any) -> None:
 
 
 def legend(ax: Axes, *, formulas: bool = False) -> None:
-    """The names of all lines, right of the frame. Without `formulas` they are a user's words: $ is a dollar."""
-    handles, names = ax.get_legend_handles_labels()
-    made = ax.legend(handles, [wrap(name) for name in names], loc="upper left", bbox_to_anchor=(1.01, 1.02),
+    """Every name once, right of the frame. Without `formulas` names are a user's words: $ is a dollar."""
+    once = {wrap(name): handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    made = ax.legend(list(once.values()), list(once), loc="upper left", bbox_to_anchor=(1.01, 1.02),
                      labelspacing=0.6, handlelength=2.4, borderaxespad=0.0)  # fmt: skip
     for text in made.get_texts():
         text.set_parse_math(formulas)

@@ -161,13 +161,12 @@ def carry_out(
         for each in plan.missing:
             check_team([each.spec], team)
     store = plan.store
+    if plan.missing:
+        store.prepare()
+    copies = _remember(plan) if store.folder.exists() else {}
     if not plan.missing:
-        if store.folder.exists():
-            _remember(plan)
         store.tidy()
         return
-    store.prepare()
-    copies = _remember(plan)
     modules = tuple(copies[str(path)] for path in plan.experiment.modules)
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
