@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from colme import lab
+from colme import cli, lab
 from colme.errors import MissingExtra, RunError
 from colme.lab.experiment import Experiment
-from colme.lab.runs import progress, runner
+from colme.lab.runs import progress, runner, worker
 from colme.lab.runs.progress import Work, _Watcher, show
 from colme.lab.runs.runner import make_plan
 from colme.lab.runs.store import RunStore, toml_of
@@ -225,6 +226,39 @@ def test_a_module_that_changes_while_its_runs_wait_is_noticed(tmp_path: Path) ->
 
 
 # How it goes
+
+
+DEPTH_ONE = """
+from colme.methods import Agent, Method
+
+class Echo(Method, frozen=True, kw_only=True, tag="echo"):
+    label = "echo"
+
+    def agent(self, place):
+        return EchoAgent(place)
+
+class EchoAgent(Agent):
+    def step(self, sample):
+        self.observe(sample)
+        self.estimate = self.mean
+        yield {}
+"""
+
+
+def test_before_a_long_run_a_method_without_an_array_form_says_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "echo.py").write_text(DEPTH_ONE)
+    methods = "".join(f'[[methods]]\nmethod = "{tag}"\n' for tag in ("echo", "local"))
+    small = "[scenario]\nn_agents = 20\nmeans = [0.0]\n"
+    (tmp_path / "x.toml").write_text(f'modules = ["echo.py"]\nsteps = 5\nseeds = 3\n{small}{methods}')
+    asked = ["run", str(tmp_path / "x.toml"), "--results", str(tmp_path), "-q", "-j", "1", "--force"]
+    assert "array form" not in CliRunner().invoke(cli.colme, asked).stderr, "it is short"
+    monkeypatch.setattr(worker, "PATIENCE", 0.0)
+    said = CliRunner().invoke(cli.colme, asked).stderr
+    assert re.search(r"echo has no array form, so one object per agent .*: about \d+ s of computing for 3 runs\. .*"
+                     r"depth 2 in docs/write_a_method\.md", " ".join(said.split()))  # fmt: skip
+    assert "local has no" not in said
 
 
 def test_progress_is_told_from_the_beginning_to_the_end(tmp_path: Path) -> None:

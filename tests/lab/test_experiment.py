@@ -138,13 +138,6 @@ def test_every_field_is_a_key_that_changes_this_field_the_name_of_the_run_and_no
     assert before.name != after.name
 
 
-def test_a_field_that_scenario_and_method_share_has_two_flat_names() -> None:
-    (each,) = plan(
-        scenario={"n_agents": 30, "means": [0.0], "sigma": 2.0}, methods=[{"method": "cl-colme", "sigma": 3.0}]
-    )
-    assert each.spec.parameters()["sigma"] == 2.0 and each.spec.parameters()["method_sigma"] == 3.0
-
-
 @pytest.mark.parametrize(("owner", "field"), EVERY_FIELD)
 def test_a_change_goes_where_the_file_would_have_it(owner: str, field: str) -> None:
     flat = field if owner in ("scenario", "set-up") else flat_name(field)
@@ -238,11 +231,6 @@ def test_whole_floats_are_whole_numbers() -> None:
     assert found == [10, 30] and all(type(each) is int for each in found)
     assert values("steps", steps=1e2) == [100]
     assert plan(steps=1e2)[0].name == plan(steps=100)[0].name
-
-
-def test_words_and_lists_of_steps_mix_in_a_sweep() -> None:
-    assert values("record", record=["all", "log"]) == ["all", "log"]
-    assert values("step", methods=[{"method": "cl-colme", "step": ["auto", 0.05]}]) == ["auto", 0.05]
 
 
 def test_seeds_are_how_many_or_which() -> None:
@@ -481,40 +469,7 @@ def test_garbage_anywhere_raises_nothing_but_a_colme_error(changes: Any, flags: 
         assert "\n" not in str(error)
 
 
-@settings(max_examples=100)
-@given(st.dictionaries(st.sampled_from(KEYS[()]) | st.text(max_size=4), GARBAGE, max_size=5))
-def test_a_table_of_garbage_raises_nothing_but_a_colme_error(garbage: dict[str, Any]) -> None:
-    with pytest.raises(ColmeError):
-        Experiment.parse(garbage)
-
-
 # Names of runs
-
-
-def test_names_do_not_depend_on_the_order_of_keys_or_on_where_the_file_lies(tmp_path: Path) -> None:
-    turned = """
-    [[methods]]
-    method = "cl-colme"
-    [scenario]
-    means = [0, 1]
-    n_agents = 3e1
-    """
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    one = Experiment.read(write(tmp_path, BASE))
-    other = Experiment.read(write(folder, "steps = 20\nseeds = [1, 0]\n" + turned, "y.toml"))
-    assert [each.name for each in one.planned] == [each.name for each in other.planned]
-    assert (one.name, other.name) == ("x", "y")
-
-
-def test_names_do_not_depend_on_words_about_the_runs_or_on_their_neighbors() -> None:
-    (alone,) = plan()
-    more = plan(
-        title="t", about="a", reference="r", figures=["mse"], seeds=2,
-        methods=[{"method": "cl-colme", "label": "mine"}, {"method": "local"}],
-    )  # fmt: skip
-    assert alone.name == more[0].name and more[0].label == "mine"
-    assert len({each.name for each in more}) == 4
 
 
 def test_defaults_may_be_said_or_left_out() -> None:
@@ -522,14 +477,6 @@ def test_defaults_may_be_said_or_left_out() -> None:
         field.name: field.default for field in msgspec.structs.fields(colme.CLColME) if field.default is not None
     }
     assert plan(methods=[said], graph="regular")[0].name == plan()[0].name
-
-
-def test_names_are_short_words_and_tell_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    (before,) = plan()
-    name = before.name
-    assert re.fullmatch(r"[0-9a-f]{16}", name)
-    monkeypatch.setattr(colme, "__version__", "9.9.9")
-    assert before.name != name
 
 
 def test_one_run_may_stand_under_two_labels(tmp_path: Path) -> None:
@@ -543,12 +490,6 @@ def test_one_run_may_stand_under_two_labels(tmp_path: Path) -> None:
 # The experiments that come with colme
 
 SHIPPED = [path.stem for path in shipped_experiments()]
-
-
-def test_the_promised_experiments_are_there() -> None:
-    papers = {"cl_colme", "aaai25_figure1", "aaai25_figure2", "tmlr22"}
-    promised = papers | {"clocks", "step_size", "scaling", "flow"}
-    assert promised <= set(SHIPPED)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -653,16 +594,6 @@ def test_an_edited_method_computes_what_it_says_now(tmp_path: Path) -> None:
     assert np.array_equal(after["mse"].sel(local), before["mse"].sel(local))
 
 
-def test_own_methods_are_checked_like_ours(tmp_path: Path) -> None:
-    path = own(tmp_path)
-    path.write_text(OWN.replace("delta =", "dleta ="))
-    with pytest.raises(ExperimentError, match=r"x\.toml: methods\[0\]: unknown key 'dleta'.* Did you mean 'delta'\?"):
-        Experiment.read(path)
-    path.write_text(OWN.replace("one-hop", "one-hob"))
-    with pytest.raises(ExperimentError, match=r"unknown method 'one-hob'.* Did you mean 'one-hop'\?"):
-        Experiment.read(path)
-
-
 BAD_MODULES: dict[str, tuple[str, str]] = {
     "tag of ours": (SKELETON.read_text().replace('tag="one-hop"', 'tag="local"'), r"own\.py: the tag 'local' is taken"),
     "tag is a number": (
@@ -684,21 +615,6 @@ def test_a_module_that_is_of_no_use_is_refused(case: str, tmp_path: Path) -> Non
     with pytest.raises(ExperimentError, match=said) as refused:
         Experiment.read(write(tmp_path, OWN))
     assert str(refused.value).startswith(f"{tmp_path / 'x.toml'}: ") and "\n" not in str(refused.value)
-
-
-def test_a_module_must_be_a_python_file(tmp_path: Path) -> None:
-    (tmp_path / "own.txt").write_text("x = 1")
-    (tmp_path / "folder.py").mkdir()
-    for name in ("own.txt", "folder.py"):
-        with pytest.raises(ExperimentError, match=re.escape(name)):
-            Experiment.read(write(tmp_path, OWN.replace("own.py", name)))
-
-
-def test_the_same_module_twice_is_refused(tmp_path: Path) -> None:
-    path = own(tmp_path)
-    path.write_text(OWN.replace('["own.py"]', '["own.py", "own.py"]'))
-    with pytest.raises(ExperimentError, match=r"the tag 'one-hop' is taken"):
-        Experiment.read(path)
 
 
 def test_modules_of_equal_names_from_two_folders_are_kept_apart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from colme import lab
-from colme.lab.experiment_page import html_of, table_html, write_report
+from colme.lab.experiment_page import html_of, write_report
 from colme.lab.figures import draw, subject_of
 from colme.lab.rows import final_rows
 from colme.methods import skeleton
@@ -98,21 +98,10 @@ def test_every_figure_is_there_and_not_blank(browser: Any, report: Path) -> None
     browser.get(report.as_uri())
     names = [figure.get_attribute("id") for figure in browser.find_elements("css selector", "figure")]
     assert names == ["live", "mse", "density", "graph", "wrong_edges", "error_rate", "time"]
-    for svg in browser.find_elements("css selector", "figure img"):
-        assert svg.get_attribute("role") == "img" and svg.get_attribute("aria-label")
-        pixels = np.asarray(Image.open(io.BytesIO(svg.screenshot_as_png)).convert("RGB")).reshape(-1, 3)
+    for picture in browser.find_elements("css selector", "figure img"):
+        assert picture.get_attribute("alt")
+        pixels = np.asarray(Image.open(io.BytesIO(picture.screenshot_as_png)).convert("RGB")).reshape(-1, 3)
         assert len(np.unique(pixels, axis=0)) > 20 and 0.01 < (pixels.min(axis=1) < 200).mean() < 0.9
-
-
-def test_names_inside_the_page_are_unique(browser: Any, report: Path) -> None:
-    browser.get(report.as_uri())
-    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
-    assert len(ids) == len(set(ids)) > 20
-    broken = browser.execute_script(
-        "return [...document.querySelectorAll('use')].map(e => e.getAttribute('href') || e.getAttribute('xlink:href'))"
-        ".filter(h => !document.querySelector(h))"
-    )
-    assert broken == []
 
 
 def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report: Path, results: Path) -> None:
@@ -303,8 +292,3 @@ def test_the_picture_of_a_graph_has_no_white_bands(results: Path) -> None:
     outer, inner = drawing.figure.bbox, drawing.figure.get_tightbbox()
     assert "cuts none" not in drawing.caption
     assert inner.height > 0.85 * outer.height / drawing.figure.dpi
-
-
-def test_tables_escape_and_align() -> None:
-    text = table_html([{"a": "<x>", "b": 1.5}, {"a": "y", "b": float("nan")}])
-    assert "&lt;x&gt;" in text and '<td class="number">1.5</td>' in text and '<td class="number">-</td>' in text

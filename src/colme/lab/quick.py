@@ -9,7 +9,6 @@ import numpy as np
 
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
-from colme.lab.runs.worker import slow_methods
 from colme.metrics import METRICS
 from colme.sim import Trace, simulate
 from colme.support.tables import Row
@@ -45,15 +44,12 @@ def simulate_flags(
 ) -> Found:
     """Simulate every combination of the fields, the methods of a combination on the same samples.
 
-    say   is called with a sentence for every reason why combinations of a sweep cannot run, which are skipped, and for
-          every method that takes long
+    say   is called with a sentence for every reason why combinations of a sweep cannot run; those are skipped
     """
     experiment = flags_experiment(methods, seeds, changes)
     refused = experiment.check()
     for reason in dict.fromkeys(refused.values()):
         say(f"Skipped: {reason}")
-    for sentence in slow_methods(each for each in experiment.planned if each.name not in refused):
-        say(sentence)
     seeds_asked = sorted({each.spec.seed for each in experiment.planned})
     groups: dict[Any, list[Planned]] = {}
     found: Found = []

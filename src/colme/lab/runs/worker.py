@@ -276,14 +276,12 @@ def slow_methods(planned: Iterable[Planned]) -> list[str]:
             found.setdefault(each.label, []).append(each)
     sentences = []
     for label, runs in found.items():
-        spec = runs[0].spec.with_fewer_agents(FEW)
-        warm_up(spec.method, spec.source, spec.precision)
-        run, started = Run([spec]), time.perf_counter()
-        n_steps = min(STEPS, spec.n_steps)
-        for t in range(1, n_steps + 1):
-            run.step(t)
-        per_agent_step = (time.perf_counter() - started) / (spec.n_agents * n_steps)
-        seconds = per_agent_step * sum(each.size for each in runs)
+        full = runs[0].spec
+        warm_up(full.method, full.source, full.precision)
+        few = RunSpec(method=full.method, source=full.source, steps=STEPS).with_fewer_agents(FEW)
+        run, started = Run([few]), time.perf_counter()
+        run.go(None, threading.Event(), final=False)
+        seconds = (time.perf_counter() - started) / (few.n_agents * STEPS) * sum(each.size for each in runs)
         if seconds > PATIENCE:
             sentences.append(
                 f"{label} has no array form, so one object per agent runs it: about {duration(seconds)} of computing "
