@@ -70,13 +70,6 @@ def client() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_gives_the_same_bytes(client: Any, sequential: dict[str, bytes], tmp_path: Path) -> None:
-    lab.run(TABLE, results=tmp_path, backend="dask")
-    assert traces(tmp_path) == sequential
-    assert leftovers(tmp_path) == []
-
-
-@pytest.mark.slow
 def test_a_dask_cluster_is_found_by_its_address(client: Any, sequential: dict[str, bytes], tmp_path: Path) -> None:
     """From another process, by the command line."""
     (tmp_path / "experiment.toml").write_text(toml_of(TABLE))
@@ -338,13 +331,6 @@ def test_off_a_terminal_a_line_is_said_at_most_every_ten_seconds(
         "sweep: 1/8 runs, 2 going, 12,346 steps/s, 1 min 2 s left",
         "sweep: 1/8 runs, 2 going, 12,346 steps/s, 1 min 32 s left",
     ]
-
-
-def test_a_short_sweep_off_a_terminal_says_nothing_about_progress(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lab.run(TABLE, results=tmp_path, jobs=1, progress=True)
-    assert capsys.readouterr() == ("", "")
 
 
 def on_a_terminal(command: list[str], columns: int) -> tuple[int, str]:

@@ -129,17 +129,6 @@ def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xar
     np.testing.assert_allclose(table[table["line"] == "local"]["median"], expected)
 
 
-def test_time_is_compared_with_the_same_seed_of_the_reference(data: xarray.Dataset) -> None:
-    for ratios in ([2.25, 1.5, 1.0, 0.25],):
-        table = plots.time_table(data).set_index("line")
-        assert list(table["median"]) == sorted(table["median"])
-        lines = ["C-colME, edge", "CL-colME, edge", "CL-colME, agent", "local"]
-        np.testing.assert_allclose(table.loc[lines, "ratio"], ratios)
-    assert "relative to CL-colME, agent)" in plots.plot_time(data).get_xlabel()
-    alone = plots.time_table(data.sel({"method": ["C-colME", "local"]}))
-    assert alone["ratio"].isna().all()
-
-
 def test_scaling_divides_by_the_steps_that_were_done(sizes: xarray.Dataset) -> None:
     table = plots.scaling_table(sizes).set_index(["line", "n_agents"])
     assert ("CL-colME", 10_000) not in table.index
@@ -276,10 +265,11 @@ def density() -> xarray.DataArray:
     return plots.estimate_density(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=200, seed=0)
 
 
-def test_density_columns_integrate_to_everybody(density: xarray.DataArray) -> None:
+def test_density_columns_integrate_to_everybody_who_is_in_the_frame(density: xarray.DataArray) -> None:
     width = float(density["value"][1] - density["value"][0])
-    np.testing.assert_allclose(density.sum("value") * width + density["outside"], 1.0)
-    assert float(density["outside"][-1]) == 0.0 and float(density["outside"][0]) > 0.0
+    inside = density.sum("value") * width
+    assert float(inside[0]) < 0.999 and float(inside.max()) <= 1.0 + 1e-12
+    np.testing.assert_allclose(inside[-1], 1.0)
     assert density["t"].values[0] == 1 and density["t"].values[-1] == 200
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import colme
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, run_shown
-from colme.lab.planning import REFERENCE
 from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.runs.runner import kept_files, with_kept_files
 from colme.lab.runs.store import toml_of, versions
@@ -30,8 +29,7 @@ from colme.metrics import METRICS
 from colme.support.files import write_text
 from colme.support.tables import Row, page_table, text_of
 
-NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
-         "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
+NAMES = {"mse": "MSE", "local_mse": "local MSE"}
 MOST_PLAYED = 200_000_000
 """Agents times steps of a run that is done again, at most, so that a report can play it."""
 MOST_COMPARED = 6

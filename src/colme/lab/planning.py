@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import re
@@ -218,14 +219,7 @@ def _values(value: Any, kind: Any, path: str) -> list[Any]:
     return swept
 
 
-def located(path: str) -> contextlib.AbstractContextManager[None]:
-    """Errors raised inside name the place in the experiment file."""
-    return structs.located(path, ExperimentError)
-
-
-def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return structs.convert_fields(values, struct, ExperimentError)
-
-
-def convert_field(value: Any, kind: Any, path: str) -> Any:
-    return structs.convert_field(value, kind, path, ExperimentError)
+located = functools.partial(structs.located, refusal=ExperimentError)
+"""Errors raised inside name the place in the experiment file."""
+convert_fields = functools.partial(structs.convert_fields, refusal=ExperimentError)
+convert_field = functools.partial(structs.convert_field, refusal=ExperimentError)

@@ -67,23 +67,12 @@ def simulate_flags(
     return found
 
 
-def _keys(found: Found) -> list[Row]:
-    """Method and the parameters that vary (also among combinations that cannot run), for each combination."""
-    flat = [each.spec.parameters() for each, _ in found]
-    names = list(dict.fromkeys(name for row in flat for name in row))
-    varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
-    return [
-        {"method": each.label} | {name: row.get(name) for name in varying}
-        for (each, _), row in zip(found, flat, strict=True)
-    ]
-
-
 def last_rows(found: Found) -> list[Row]:
     """Medians over the seeds at the last step."""
     return [
         key | {"seeds": len(traces), "t": int(traces[0].t[-1])}
         | {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
-        for key, (_, traces) in zip(_keys(found), found, strict=True)
+        for key, traces in _keyed(found)
         if traces
     ]  # fmt: skip
 
@@ -92,7 +81,18 @@ def trace_rows(found: Found) -> list[Row]:
     """Every recorded step of every seed."""
     return [
         key | {"seed": trace.seed, "t": int(t)} | {name: float(getattr(trace, name)[k]) for name in METRICS}
-        for key, (_, traces) in zip(_keys(found), found, strict=True)
+        for key, traces in _keyed(found)
         for trace in traces
         for k, t in enumerate(trace.t)
+    ]
+
+
+def _keyed(found: Found) -> list[tuple[Row, list[Trace]]]:
+    """Method and the parameters that vary (also among combinations that cannot run), with the traces."""
+    flat = [each.spec.parameters() for each, _ in found]
+    names = dict.fromkeys(name for row in flat for name in row)
+    varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
+    return [
+        ({"method": each.label} | {name: row.get(name) for name in varying}, traces)
+        for (each, traces), row in zip(found, flat, strict=True)
     ]

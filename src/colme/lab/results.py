@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,14 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - SHOWN_IN_T
     axes = {name: sorted(seen) if _are_numbers(seen) else seen for name, seen in values.items() if name in swept}
     for name in reversed(list(axes)):  # drop what the others imply, such as the alpha of a constant clock
-        others = [other for other in axes if other != name]
-        if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
+        if _n_combinations(planned, axes.keys() - {name}) == _n_combinations(planned, axes.keys()):
             del axes[name]
     return axes
+
+
+def _n_combinations(planned: Sequence[Planned], names: Set[str]) -> int:
+    found = [(each.label, each.spec.seed, each.spec.parameters()) for each in planned]
+    return len({(label, seed, *(parameters.get(name) for name in names)) for label, seed, parameters in found})
 
 
 def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
@@ -145,11 +149,6 @@ def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, 
         seen = fixed.setdefault(each.label, own)
         fixed[each.label] = {name: value for name, value in seen.items() if own.get(name) == value}
     return fixed
-
-
-def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
-    parameters = each.spec.parameters()
-    return (each.label, each.spec.seed, *(parameters.get(name) for name in names))
 
 
 def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: list[int]) -> tuple[Any, ...]:

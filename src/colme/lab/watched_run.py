@@ -236,24 +236,17 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
 
 def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: dict[str, Any]) -> Experiment:
     """An experiment from a file, a name or a folder of results, with some fields changed; if methods are given, with
-    these instead of its own: as it has them, or with their defaults."""
-    if not methods:
-        return _titled(experiment_of(source, changes).without_expected(), changed=bool(changes.keys() - {"seeds"}))
-    table = {key: value for key, value in experiment_of(source).table.items() if key != "expected"}
-    entries: list[dict[str, Any]] = []
-    for tag in dict.fromkeys(methods):
-        entries += [each for each in table["methods"] if each["method"] == tag] or [{"method": tag}]
-    folder = source if Path(source).is_dir() else find(source).parent
-    made = Experiment.parse(table | {"methods": entries}, name=Path(source).stem, folder=folder, changes=changes)
-    return _titled(made, changed=True)
-
-
-def _titled(experiment: Experiment, *, changed: bool) -> Experiment:
-    """The experiment; its title says whether it is not that of the file."""
-    title = experiment.head.title
-    if not (changed and title):
-        return experiment
-    return replace(experiment, head=msgspec.structs.replace(experiment.head, title=f"{title}, changed"))
+    these instead of its own: as it has them, or with their defaults. Its title says whether it is that of the file."""
+    made = experiment_of(source, None if methods else changes).without_expected()
+    if methods:
+        entries: list[dict[str, Any]] = []
+        for tag in dict.fromkeys(methods):
+            entries += [each for each in made.table["methods"] if each["method"] == tag] or [{"method": tag}]
+        folder = source if Path(source).is_dir() else find(source).parent
+        made = Experiment.parse(made.table | {"methods": entries}, name=made.name, folder=folder, changes=changes)
+    if not made.head.title or not (methods or changes.keys() - {"seeds"}):
+        return made
+    return replace(made, head=msgspec.structs.replace(made.head, title=f"{made.head.title}, changed"))
 
 
 def _gap(scenario: Scenario) -> float | None:

@@ -27,26 +27,26 @@ def estimate_density(method: Method, scenario: Scenario, **fields: Unpack[RunFie
     """Density of all agents' estimates over (t, value), at steps evenly spaced on a logarithmic axis, around the true
     means; `fields` are those of a run, as in `simulate`.
 
-    Every column integrates to the share of agents within these values; the coordinate `outside` is the rest, and
-    `wrong_edges` the share of edges between classes still alive."""
+    Every column integrates to the share of agents within these values; the coordinate `wrong_edges` is the share of
+    edges between classes still alive."""
     run, steps = run_of(method, scenario, fields)
     means = sorted({*scenario.means, *(scenario.shift_means or ())})
     room = 0.9 * (means[-1] - means[0]) or float(np.max(scenario.known_scale))  # of a lone class, its noise
     t = np.unique(np.geomspace(1, steps, TIMES).round().astype(int))
     edges = np.linspace(means[0] - room, means[-1] + room, BINS + 1)
     density = np.empty((len(t), BINS))
-    outside, wrong = np.empty(len(t)), np.empty(len(t))
+    wrong = np.empty(len(t))
     state = run.states[0]
     for step in range(1, steps + 1):
         run.step(step)
         k = int(np.searchsorted(t, step))
         if t[k] == step:
-            density[k], outside[k] = shares(state.estimate + run.stream.origin, edges)
+            density[k] = shares(state.estimate + run.stream.origin, edges)
             wrong[k] = state.edges.wrong_share
     return xarray.DataArray(
         density,
         dims=("t", "value"),
-        coords={"t": t, "value": (edges[1:] + edges[:-1]) / 2, "outside": ("t", outside), "wrong_edges": ("t", wrong)},
+        coords={"t": t, "value": (edges[1:] + edges[:-1]) / 2, "wrong_edges": ("t", wrong)},
         name="density",
         attrs={"means": sorted(set(scenario.means_at(steps))), "n_agents": scenario.n_agents},
     )
@@ -58,27 +58,20 @@ def run_of(method: Method, scenario: Scenario, fields: Any) -> tuple[Run, int]:
     return Run([replace(spec, record=(spec.n_steps,))]), spec.n_steps
 
 
-def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Density in each bin and the share of agents outside all of them. NaN (no estimate yet) counts nowhere.
+def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Density in each bin. NaN (no estimate yet) counts nowhere.
 
     A kernel estimate on the grid, with a kernel that typically holds 4 sqrt(n) agents, but at most a twentieth of them,
     so that it does not bridge classes: a cloud is smooth, and agents that agree are a line as thin as a bin."""
     known = np.sort(estimate[~np.isnan(estimate)])
-    n, n_bins, width = len(known), len(edges) - 1, edges[1] - edges[0]
-    if n == 0:
-        return np.zeros(n_bins), 0.0
+    n, width = len(known), edges[1] - edges[0]
     k = min(int(4 * np.sqrt(n)), n // 20)
     spacing = float(np.median(known[k:] - known[: n - k])) if k else 0.0
-    sigma = min(spacing / 4 / width, n_bins / 10)  # in bins
-    pad = int(4 * sigma) + 1
-    place = (known - edges[0]) / width - 0.5 + pad
-    place = place[(place >= 0) & (place < n_bins + 2 * pad - 1)]
-    left = place.astype(int)
-    size = n_bins + 2 * pad
-    mass: Any = np.bincount(left, 1 - (place - left), size) + np.bincount(left + 1, place - left, size)
-    kernel = np.exp(-0.5 * (np.arange(-pad, pad + 1) / max(sigma, 0.1)) ** 2)
-    mass = np.convolve(mass, kernel / kernel.sum(), mode="same")[pad : pad + n_bins] / n
-    return mass / width, float(1.0 - mass.sum())
+    sigma = min(spacing / 4 / width, BINS / 10)  # in bins
+    reach = int(4 * sigma) + 1
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / max(sigma, 0.1)) ** 2)
+    density: NDArray[np.float64] = np.histogram(known, edges)[0] / (max(n, 1) * width)
+    return np.convolve(density, kernel / kernel.sum(), mode="same")
 
 
 def plot_density(density: xarray.DataArray, ax: Axes | None = None) -> Axes:

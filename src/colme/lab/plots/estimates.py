@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -83,38 +82,31 @@ def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
 def estimates_caption(result: Result) -> str:
     """What the figure of this result shows, in sentences."""
     table, level = estimates_table(result), f"{100 * result.summary.level:g}% interval"
-    known = np.isfinite(result.mean) & np.isfinite(result.estimate)
-    bounded = np.isfinite(table["lower"]) & np.isfinite(table["upper"])
     if len(result.agent) <= LISTED:
-        bar = f"; the bar is the {level}" if bounded.any() else ""
         parts = [
             "One line per agent, in order of the estimates.",
-            f"An arrow goes from the own mean (open circle) to the estimate (dot){bar}.",
+            f"An arrow goes from the own mean (open circle) to the estimate (dot); the bar is the {level}.",
         ]
     else:
+        known = np.isfinite(result.mean) & np.isfinite(result.estimate)
         mean = result.mean[known]
         low, high = _frame(mean, result.estimate[known])
-        outside = int(np.count_nonzero((mean < low) | (mean > high)))
-        bars = f", and a bar shows the {level}" if bounded.any() else ""
         parts = [
             f"The estimate of each of {len(mean):,} agents against the mean of its own samples.",
             "On the dotted line, both are equal.",
-            f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate{bars}.",
+            f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate, and a bar shows "
+            f"the {level}.",
         ]
-        if outside:
-            lie = "1 own mean lies" if outside == 1 else f"{outside:,} own means lie"
-            parts.append(f"{lie} outside the frame.")
-    if not bounded.all():
+        if outside := int(np.count_nonzero((mean < low) | (mean > high))):
+            parts.append(f"{outside:,} own mean{'s lie' if outside > 1 else ' lies'} outside the frame.")
+    if not np.isfinite(table[["lower", "upper"]]).all(axis=None):
         parts.append("Unbounded intervals are not drawn.")
-    if result.group.max(initial=-1) > 0:
-        parts.append("Colors are groups.")
     return " ".join(parts)
 
 
 def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     colors, rows = _colors(table["group"].to_numpy()), np.arange(len(table))
-    lower, upper = _within(table)
-    ax.hlines(rows, lower, upper, colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
+    ax.hlines(rows, *_within(table), colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
     for row, color in enumerate(colors):
         _arrow(ax, (table["mean"][row], row), (table["estimate"][row], row), color)
     ax.scatter(table["mean"], rows, s=13, facecolor="white", edgecolor=colors, linewidth=0.9, zorder=3)
@@ -139,9 +131,7 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     dots.set_rasterized(len(mean) >= RASTER)
     ax.plot([low, high], [low, high], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
     colors = [shade(color, -0.35) for color in _colors(table["group"].to_numpy())]
-    lower, upper = _within(table)
-    lines = [((x, a), (x, b)) for x, a, b in zip(table["mean"], lower, upper, strict=True)]
-    ax.add_collection(LineCollection(lines, colors=colors, linewidths=2.2, alpha=0.3, zorder=3), autolim=False)
+    ax.vlines(table["mean"], *_within(table), colors=colors, linewidth=2.2, alpha=0.3, zorder=3)
     for x, y, color in zip(table["mean"], table["estimate"], colors, strict=True):
         _arrow(ax, (x, x), (x, y), color)
     ax.scatter(table["mean"], table["estimate"], s=8, color=colors, linewidth=0, zorder=5)
@@ -198,7 +188,9 @@ def _key(ax: Axes, result: Result, group: NDArray[np.int64]) -> None:
     ax.plot([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=f"{100 * result.summary.level:g}% interval")
     found, count = np.unique(group[group >= 0], return_counts=True)
     for k, n in zip(found.tolist(), count.tolist(), strict=True) if 1 < len(found) <= TOLD else ():
-        ax.plot([], [], marker="s", markersize=6, linewidth=0, color=color_of(k), label=_group(result, k, n))
+        name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
+        label = f"{name}: {n:,} agent" + "s" * (n != 1)
+        ax.plot([], [], marker="s", markersize=6, linewidth=0, color=color_of(k), label=label)
     legend(ax)
 
 
@@ -215,14 +207,8 @@ def _colors(group: NDArray[np.int64]) -> Any:
     """The color of each agent's group; one color without groups."""
     if not len(group) or group.max() < 0:
         return [BLUE] * len(group)
-    table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
-    return table[group + 1].tolist()
-
-
-def _group(result: Result, k: int, n: int) -> str:
-    """A group and how many agents it has."""
-    name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
-    return f"{name}: {n:,} agent" + "s" * (n != 1)
+    known = {k: color_of(k) for k in np.unique(group).tolist()}
+    return [known[k] for k in group.tolist()]
 
 
 def _name(name: object) -> str:

@@ -125,12 +125,16 @@ def curves(data: xarray.Dataset, metric: str) -> pd.DataFrame:
     data = shown(data, metric)
     tables = []
     for line in _lines(data, metric, references=kind is not None and kind.references):
-        low, median, high = quartiles(line.values)
-        t = line.values["t"].values
-        kept = _thin(t, ~np.isnan(median), log=kind is None or kind.log)
-        columns = {"t": t[kept], "low": low[kept], "median": median[kept], "high": high[kept]}
-        tables.append(pd.DataFrame({"line": line.label, "method": line.method} | columns))
+        table = _quartile_rows(line, line.values, t=line.values["t"].values)
+        tables.append(table.iloc[_thin(table["t"].to_numpy(), log=kind is None or kind.log)])
     return pd.concat(tables, ignore_index=True)
+
+
+def _quartile_rows(line: Line, values: xarray.DataArray, **columns: Any) -> pd.DataFrame:
+    """Quartiles over the seeds, where there are any, beside other columns."""
+    low, median, high = quartiles(values)
+    numbers = columns | {"low": low, "median": median, "high": high}
+    return pd.DataFrame({"line": line.label, "method": line.method} | numbers).dropna(subset=["median"])
 
 
 def _lines(data: xarray.Dataset, metric: str, keep: str | None = None, *, references: bool) -> list[Line]:
@@ -159,14 +163,13 @@ def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
     return data.sel({"method": kept or methods})
 
 
-def _thin(t: NDArray[Any], there: NDArray[np.bool_], *, log: bool) -> NDArray[np.int64]:
-    """Places of at most `POINTS` of the steps that are there, the first and last among them."""
-    places = np.flatnonzero(there)
-    if len(places) <= POINTS:
-        return places
-    scale = np.log(t[places]) if log and t[places[0]] > 0 else t[places].astype(float)
+def _thin(t: NDArray[Any], *, log: bool) -> NDArray[np.int64]:
+    """Places of at most `POINTS` of the steps, the first and last among them."""
+    if len(t) <= POINTS:
+        return np.arange(len(t))
+    scale = np.log(t) if log and t[0] > 0 else t.astype(float)
     nearest = np.searchsorted(scale, np.linspace(scale[0], scale[-1], POINTS) - 1e-12)
-    return places[np.unique(np.minimum(nearest, len(places) - 1))]
+    return np.unique(np.minimum(nearest, len(t) - 1))
 
 
 def _looked(table: pd.DataFrame, *keys: str) -> Iterator[tuple[Any, pd.DataFrame, Look]]:
@@ -232,19 +235,18 @@ def parameter_table(
         raise ColmeError(
             f"at={shorten(at)}: steps must not be before the first recorded, {steps[0]}. Try at=[{steps[-1]}]."
         )
-    rows: list[tuple[Any, ...]] = []
+    tables = []
     for line in _lines(data, metric, parameter, references=len(asked) == 1):  # at several steps they would crowd
         constant = line.values.sizes[parameter] > 1 and is_broadcast(line.values, parameter)
         for step in asked:
             moment = line.values.isel(t=int(np.searchsorted(steps, step, side="right")) - 1)
-            tried = moment[parameter].values
-            for k, found_quartiles in enumerate(quartiles(moment).T):
-                if not np.isnan(found_quartiles[0]) and (k == 0 or not constant):
-                    value = None if constant else tried[k]
-                    rows.append((line.label, line.method, int(moment["t"]), value, *found_quartiles))
-    if not rows:
+            tried = None if constant else moment[parameter].values
+            rows = _quartile_rows(line, moment.transpose("seed", parameter), t=int(moment["t"]), value=tried)
+            tables.append(rows[:1] if constant else rows)
+    table = pd.concat([each for each in tables if len(each)] or tables[:1], ignore_index=True)
+    if table.empty:
         raise ColmeError(f"{metric} is NaN at steps {asked}: there is nothing to draw. Choose other steps.")
-    return pd.DataFrame(rows, columns=["line", "method", "t", "value", "low", "median", "high"])
+    return table
 
 
 def plot_parameter(
@@ -335,17 +337,15 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     table = time_table(data)
     unit, name = (1e3, "milliseconds") if table["median"].max() < 0.5 else (1.0, "seconds")
     with canvas(ax, size=(5.2, 0.75 + 0.3 * len(table))) as ax:
-        place = np.arange(len(table))
-        low, median, high = (unit * table[column].to_numpy() for column in ("low", "median", "high"))
+        low, median, high = unit * table[["low", "median", "high"]].to_numpy().T
         methods = list(dict.fromkeys(table["method"]))
-        colors = dict(zip(methods, (look.color for look in looks(methods)), strict=True))
-        ax.barh(place, median, height=0.62, color=[colors[method] for method in table["method"]], alpha=0.85)
-        ax.errorbar(median, place, xerr=[median - low, high - median], fmt="none", ecolor="#222222", elinewidth=0.9,
-                    capsize=2.2)  # fmt: skip
-        for y, end, ratio in zip(place, high, table["ratio"], strict=True):
-            words = "" if np.isnan(ratio) else relative(ratio)
-            ax.annotate(words, (end, y), (5, 0), textcoords="offset points", va="center")
-        ax.set_yticks(place, [wrap(line) for line in table["line"]], parse_math=False)
+        colors = {method: look.color for method, look in zip(methods, looks(methods), strict=True)}
+        bars = ax.barh(
+            range(len(table)), median, xerr=[median - low, high - median], height=0.62, alpha=0.85, ecolor="#222222",
+            color=[colors[method] for method in table["method"]], error_kw={"elinewidth": 0.9, "capsize": 2.2},
+        )  # fmt: skip
+        ax.bar_label(bars, ["" if np.isnan(each) else f"{each:.2f}{TIMES}" for each in table["ratio"]], padding=5)
+        ax.set_yticks(range(len(table)), [wrap(line) for line in table["line"]], parse_math=False)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
         ax.grid(False, axis="y")
@@ -357,22 +357,14 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def relative(ratio: float) -> str:
-    """1.23 followed by a multiplication sign."""
-    return f"{ratio:.2f}{TIMES}" if ratio < 9.995 else f"{ratio:.3g}{TIMES}"
-
-
 def scaling_table(data: xarray.Dataset) -> pd.DataFrame:
     """CPU nanoseconds per agent and step against n_agents: columns line, method, n_agents, low, median, high."""
     seconds = check(data, "cpu_seconds", "n_agents")
     last = data["t"].where(check(data, "mse", "t").notnull()).max("t")
     cost = (1e9 * seconds / (data["n_agents"] * last)).transpose(*seconds.dims)
-    rows = []
-    for line in lines_of(cost, keep="n_agents"):
-        for agents, *values in zip(line.values["n_agents"].values, *quartiles(line.values), strict=True):
-            if not np.isnan(values[0]):
-                rows.append((line.label, line.method, agents, *values))
-    return pd.DataFrame(rows, columns=["line", "method", "n_agents", "low", "median", "high"])
+    found = lines_of(cost, keep="n_agents")
+    tables = [_quartile_rows(line, line.values, n_agents=line.values["n_agents"].values) for line in found]
+    return pd.concat(tables, ignore_index=True)
 
 
 def plot_scaling(data: xarray.Dataset, ax: Axes | None = None) -> Axes:

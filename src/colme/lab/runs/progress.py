@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from colme.errors import printable
 from colme.lab.planning import Planned
@@ -18,8 +18,7 @@ SAY_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """How far a sweep is."""
 
     runs_done: int

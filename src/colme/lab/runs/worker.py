@@ -13,9 +13,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -40,8 +39,7 @@ BEAT = 0.25
 """Seconds between two signs of life of a run."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A run as it is passed to a worker, on this machine or on another that sees the same folders."""
 
     name: str
@@ -58,8 +56,7 @@ class Task:
     """The path of the graph file, if the graph comes from one."""
 
 
-@dataclass(frozen=True)
-class RunOutcome:
+class RunOutcome(NamedTuple):
     """How a run ended: "done", "interrupted", or "failed" with a reason."""
 
     name: str
@@ -280,7 +277,7 @@ def slow_methods(planned: Iterable[Planned]) -> list[str]:
         warm_up(full.method, full.source, full.precision)
         few = RunSpec(method=full.method, source=full.source, steps=STEPS).with_fewer_agents(FEW)
         run, started = Run([few]), time.perf_counter()
-        run.go(None, threading.Event(), final=False)
+        run.go(None, threading.Event())
         seconds = (time.perf_counter() - started) / (few.n_agents * STEPS) * sum(each.size for each in runs)
         if seconds > PATIENCE:
             sentences.append(
