@@ -366,8 +366,7 @@ def on_a_terminal(command: list[str], columns: int) -> tuple[int, str]:
             process.wait()
 
 
-@pytest.mark.parametrize("columns", [80])
-def test_a_terminal_shows_runs_speed_and_time_left(tmp_path: Path, columns: int) -> None:
+def test_a_terminal_shows_runs_speed_and_time_left(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     file = tmp_path / "cl_colme.toml"
     file.write_text(
@@ -375,13 +374,13 @@ def test_a_terminal_shows_runs_speed_and_time_left(tmp_path: Path, columns: int)
         '[scenario]\nn_agents = 10\nmeans = [0.0]\nskip_rate = 0.1\n[[methods]]\nmethod = "slow"\nnap = 0.008\n'
     )
     code, sent = on_a_terminal(
-        [sys.executable, "-m", "colme", "run", str(file), "-j", "1", "--results", str(tmp_path)], columns
+        [sys.executable, "-m", "colme", "run", str(file), "-j", "1", "--results", str(tmp_path)], 80
     )
     assert code == 0, sent
     lines = [line.strip() for line in re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent))]
     bars = [line for line in lines if line.startswith("cl_colme ") and "%" in line]
     assert len(bars) >= 2, "a bar that moves"
-    assert all(len(line) <= columns for line in bars)
+    assert all(len(line) <= 80 for line in bars)
     shown = [re.fullmatch(r"cl_colme \S+ +(\d+)% ([01])/2 runs, [01] going, ([\d,]+) steps/s, (\d+) s left", line)
              for line in bars]  # fmt: skip
     seen = [each for each in shown if each]

@@ -87,11 +87,7 @@ def test_numbers_are_those_of_simulate_bit_for_bit(
 
 SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "double": ({"precision": "double", "tolerance": 0.3}, {"degree": 4, "precision": "double", "tolerance": 0.3}),
-    "log": ({"record": "log"}, {"degree": 4, "record": "log"}),
     "listed": ({"record": [3, 7]}, {"degree": 4, "record": [3, 7]}),
-    "ring": ({"graph": "ring"}, {"graph": lambda rng: colme.graphs.ring_lattice_graph(24, 4)}),
-    "complete": ({"graph": "complete"}, {"graph": lambda rng: colme.graphs.complete_graph(24)}),
-    "gnp": ({"graph": "gnp"}, {"graph": lambda rng: colme.graphs.gnp_random_graph(24, 4 / 23, rng=rng)}),
     "small-world": (
         {"graph": "small-world", "rewire": 0.3},
         {"graph": lambda rng: colme.graphs.watts_strogatz_graph(24, 4, 0.3, rng=rng)},
@@ -328,15 +324,6 @@ def test_csv_and_parquet_bring_every_bit_back(sweep: xarray.Dataset, tmp_path: P
         assert np.array_equal([float(text) for text in again[name]], frame[name], equal_nan=True), name
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"numbers.csv", "numbers.parquet"}, "no half-written files"
-
-
-def test_a_table_that_cannot_be_written_is_said(sweep: xarray.Dataset, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for write in (lab.to_csv, lab.to_parquet):
-        with pytest.raises(ColmeError, match=r"cannot write .*Choose a folder"):
-            write(sweep, tmp_path / "file" / "numbers")
-        with pytest.raises(ColmeError, match=r"cannot write .*Choose a folder"):
-            write(sweep, tmp_path)
 
 
 # How each method ended

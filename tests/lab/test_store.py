@@ -305,33 +305,6 @@ def test_a_full_disk_is_one_sentence_and_costs_no_finished_run(
     assert traces(tmp_path) == traces(undisturbed) and contents(tmp_path).keys() == contents(undisturbed).keys()
 
 
-LIMITED = """
-import resource, sys
-limit, *arguments = sys.argv[1:]
-from colme.cli import main
-import colme.lab.runs.runner, pyarrow.parquet
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-main(arguments)
-"""
-
-
-@pytest.mark.parametrize("limit", [50, 1500], ids=["experiment", "checkpoint"])
-def test_a_disk_that_is_full_in_earnest_is_one_sentence(tmp_path: Path, limit: int) -> None:
-    """Files of at most so many bytes, as the system itself enforces it."""
-    pytest.importorskip("resource")
-    file = tmp_path / "full.toml"
-    file.write_text('steps = 150\n[scenario]\nn_agents = 9\nmeans = [0.0]\n[[methods]]\nmethod = "local"\n')
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), "run", str(file), "--results", str(tmp_path), "-q", "-j", "1"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert re.search(r"^Error: [^\n]*cannot write [^\n]*: File too large\. [^\n]*$", done.stderr, re.M), done.stderr
-    assert "Traceback" not in done.stderr
-    assert list((tmp_path / "full" / "runs").iterdir()) == []
-    assert lab.run(file, results=tmp_path).attrs["missing"] == 0
-
-
 # What a run says about itself
 
 

@@ -122,8 +122,12 @@ class WatchedRun:
         texts = before | {name: _typed(name, text) for name, text in values.items()}
         new = {name for name, text in texts.items() if text != before[name]}
         shown = self._chosen(texts, new)
-        of_scenario = {name: _field(Scenario, texts, name) for name in ("n_agents", "sigma") if name in new}
-        fields = {name: _field(RunSpec, texts, name) for name in ("degree", "steps", "seed") if name in new}
+        of_scenario: dict[str, Any] = {
+            name: _field(Scenario, texts, name) for name in ("n_agents", "sigma") if name in new
+        }
+        fields: dict[str, Any] = {
+            name: _field(RunSpec, texts, name) for name in ("degree", "steps", "seed") if name in new
+        }
         for name, most in MOST_ASKED.items():
             if ((of_scenario | fields).get(name) or 0) > most:
                 raise ExperimentError(f"{name}={texts[name]}: at most {most:,} can be asked for here. Try {most}.")
