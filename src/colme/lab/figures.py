@@ -16,10 +16,9 @@ import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiment import Experiment
-from colme.lab.planning import REFERENCE, Planned
+from colme.lab.planning import REFERENCE, Planned, tag_of
 from colme.lab.results import ExperimentSource, dataset, opened
 from colme.lab.runs.store import RunStore
-from colme.methods import Census
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
 
@@ -206,7 +205,7 @@ def census(subject: Subject) -> Drawing:
     from colme.lab import plots
     from colme.lab.plots._style import panels
 
-    specs = [each.spec for each in subject.experiment.planned if isinstance(each.spec.method, Census)]
+    specs = [each.spec for each in subject.experiment.planned if tag_of(each.spec.method) == "census"]
     if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
     spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].n_steps), record="log")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -27,6 +27,11 @@ REFERENCE = CLColME.label
 """The method to whose time the times of the others are given as ratios."""
 BENCHMARKS = tuple(method.label for method in METHODS if method.baseline)
 """Labels of the methods that do not collaborate: the others are compared with them."""
+
+
+def tag_of(method: Method) -> str:
+    """The name of a method in files."""
+    return str(method.__struct_config__.tag)
 
 
 @dataclass(frozen=True)
@@ -89,10 +94,10 @@ def plan_method(
         if "seeds" in entry:
             seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
     for cells in setups:
-        if "graph" in cells and is_graph_file(cells["graph"].value):
-            with located(cells["graph"].path.removesuffix("graph").rstrip(".")):
-                found = find_graph(cells["graph"].value, folder, "the experiment file")
-            cells["graph"] = cells["graph"]._replace(value=found)
+        graph, whole = cells.get("graph", ("", ""))
+        if is_graph_file(graph):
+            with located(whole.rpartition(".")[0]):
+                cells["graph"] = find_graph(graph, folder, "the experiment file"), whole
     for each in msgspec.structs.fields(Scenario):
         if each.required and each.name not in scenarios[0]:
             raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
@@ -154,11 +159,8 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
     return tuple(check_seed(seed) for seed in every)
 
 
-class Cell(NamedTuple):
-    """A value of a field, and where it is in the file."""
-
-    value: Any
-    path: str
+Cell = tuple[Any, str]
+"""A value of a field, and where it is in the file."""
 
 
 def _combinations(
@@ -176,22 +178,23 @@ def _combinations(
                 one_of(key, (*fields, *others), "key")
             whole = f"{path}.{key}".lstrip(".")
             values = _values(value, fields[key], whole)
-            choices[key] = [Cell(each, f"{whole}[{i}]" if values[1:] else whole) for i, each in enumerate(values)]
+            choices[key] = [(each, f"{whole}[{i}]" if values[1:] else whole) for i, each in enumerate(values)]
     return [dict(zip(choices, cells, strict=True)) for cells in itertools.product(*choices.values())]
 
 
 def _made(struct: Any, cells: dict[str, Cell], path: str, **others: Any) -> Any:
     """A struct; an error that names a field says where in the file it is, and which value of a sweep it was."""
     try:
-        return struct(**{key: cell.value for key, cell in cells.items()}, **others)
+        return struct(**{key: value for key, (value, _) in cells.items()}, **others)
     except ColmeError as error:
         message = str(error)
         named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
-        if named is None or (cell := cells.get(named[1])) is None:
+        if named is None or named[1] not in cells:
             with located(path):
                 raise
-        rest = message.removeprefix(named[1]) if message.startswith(f"{named[1]}=") else ""
-        raise ExperimentError(cell.path + (rest or f"={shorten(cell.value)}: {message}")) from None
+        value, place = cells[named[1]]
+        rest = message.removeprefix(named[1]) if message.startswith(f"{named[1]}=") else f"={shorten(value)}: {message}"
+        raise ExperimentError(place + rest) from None
 
 
 def _values(value: Any, kind: Any, path: str) -> list[Any]:

@@ -313,11 +313,12 @@ def describe(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {number(value)}"
 
 
-def number(value: Any) -> str:
-    """A number as people write it."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
-        return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+def number(value: Any, _: object = None) -> str:
+    """A number as people write it, also on an axis: 1,000, 0.1."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return str(value)
+    x = float(value)
+    return f"{x:,.0f}" if x.is_integer() and abs(x) < 1e16 else f"{x:,g}"
 
 
 def quartiles(values: xarray.DataArray, axis: str = "seed") -> NDArray[np.float64]:

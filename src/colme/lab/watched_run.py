@@ -18,7 +18,7 @@ from colme.confidence import smallest_gap
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.graphs import default_degree
 from colme.lab.experiment import Experiment, find
-from colme.lab.planning import REFERENCE, Planned, convert_field
+from colme.lab.planning import REFERENCE, Planned, convert_field, tag_of
 from colme.lab.results import axes_of, experiment_of
 from colme.live.page import compressed
 from colme.live.replay import MOST_PANELS
@@ -256,11 +256,6 @@ def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: d
 def _gap(scenario: Scenario) -> float | None:
     """The distance of the closest two classes, if there are two."""
     return smallest_gap(scenario.means) if len(set(scenario.means)) > 1 else None
-
-
-def tag_of(method: Method) -> str:
-    """The name of a method in files."""
-    return str(method.__struct_config__.tag)
 
 
 def _about(picked: list[tuple[str, RunSpec]], planned: Sequence[Planned]) -> str:

@@ -19,6 +19,7 @@ from matplotlib.ticker import LogLocator
 
 from colme.errors import ColmeError, shorten
 from colme.lab.planning import BENCHMARKS
+from colme.lab.rows import number
 from colme.methods import METHODS
 
 STYLE = Path(__file__).with_name("colme.mplstyle")
@@ -184,17 +185,12 @@ def vertical_marks(ax: Axes, marks: Mapping[str, float]) -> None:
         ax.axvline(x, color=GREY, linewidth=0.9, linestyle=MARKS[place % len(MARKS)], zorder=1, label=name)
 
 
-def plain(value: float, _: object = None) -> str:
-    """A number on an axis: 1,000, 20,000, 0.1."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
-
-
 def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
-    """Set up the x axis for steps, in plain numbers."""
+    """Set up the x axis for steps."""
     if log:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(numticks=15))  # all powers of ten, however narrow the figure
-    ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_major_formatter(number)
     low = first if log else 0
     ax.set_xlim(low, last if last > low else low + 1)
     ax.set_xlabel("step t")

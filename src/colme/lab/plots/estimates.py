@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from colme.data.report.result import Result
 from colme.data.report.sentences import group_name
 from colme.errors import ColmeError, shorten
-from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, plain, shade
+from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, shade
+from colme.lab.rows import number
 from colme.support.tables import safe_name
 
 LISTED = 40
@@ -137,7 +138,7 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.scatter(table["mean"], table["estimate"], s=8, color=colors, linewidth=0, zorder=5)
     ax.set(xlim=(low, high), ylim=(low, high))
     _space_ticks(ax)
-    ax.yaxis.set_major_formatter(plain)
+    ax.yaxis.set_major_formatter(number)
     ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
     ax.set_title(f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them.", color="#555555")
@@ -157,8 +158,8 @@ def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[fl
 
 def _space_ticks(ax: Axes) -> None:
     """Ticks of the x axis at round numbers, as many as have room for their labels."""
-    ax.xaxis.set_major_formatter(plain)
-    longest = max(len(plain(each)) for each in ax.get_xticks())
+    ax.xaxis.set_major_formatter(number)
+    longest = max(len(number(each)) for each in ax.get_xticks())
     bins = int(np.clip(LINE_LETTERS // (longest + 1), 2, 9))
     ax.xaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10]))
 

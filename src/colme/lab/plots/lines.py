@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab.planning import BENCHMARKS
-from colme.lab.plots._style import GREY, Look, canvas, legend, looks, plain, step_axis, title_of, vertical_marks, wrap
-from colme.lab.rows import NOT_PARAMETERS, Line, check, is_broadcast, lines_of, quartiles, reference_of, time_table
+from colme.lab.plots._style import GREY, Look, canvas, legend, looks, step_axis, title_of, vertical_marks, wrap
+from colme.lab.rows import (
+    NOT_PARAMETERS,
+    Line,
+    check,
+    is_broadcast,
+    lines_of,
+    number,
+    quartiles,
+    reference_of,
+    time_table,
+)
 from colme.metrics import METRICS
 
 RELATIVE = "relative_mse"
@@ -289,7 +299,7 @@ def plot_parameter(
         ends = (tried.min(), tried.max()) if numeric else (-0.3, len(tried) - 0.7)
         several = table["t"].nunique() > 1
         for (line, t), rows, look in _looked(table, "line", "t"):
-            name = f"{line}, t = {plain(t)}" if several else str(line)
+            name = f"{line}, t = {number(t)}" if several else str(line)
             if rows["value"].isna().all():
                 height = np.repeat(rows["median"], 2)
                 ax.plot(ends, height, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
@@ -303,7 +313,7 @@ def plot_parameter(
         ax.set_xlabel(parameter.replace("_", " "))
         ax.set_ylabel(
             (METRICS[metric].axis if metric in METRICS else metric)
-            + ("" if several else f" at t = {plain(table['t'].iloc[0])}")
+            + ("" if several else f" at t = {number(table['t'].iloc[0])}")
         )
         legend(ax)
         title_of(ax, data)
@@ -321,7 +331,7 @@ def _scales(ax: Axes, table: pd.DataFrame, tried: Any) -> None:
         else:
             air = 0.03 * (high - low) or 0.5
             ax.set_xlim(low - air, high + air)
-        ax.xaxis.set_major_formatter(plain)
+        ax.xaxis.set_major_formatter(number)
     if table["median"].min() > 0 and table["median"].max() > 10 * table["median"].min():
         ax.set_yscale("log")
     elif table["low"].min() >= 0:

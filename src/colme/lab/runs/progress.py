@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import sys
 import threading
@@ -44,6 +45,7 @@ class _Watcher:
     def __init__(self, store: RunStore, planned: Sequence[Planned]):
         self.store, self.planned = store, {each.name: each for each in planned}
         self.looked, self.worked = time.monotonic(), 0.0
+        self.gained = [(0.0, 0.0)]  # when how much of the work was done
         self.done: set[str] = set()
         self.before = self.store.steps_done()  # the steps of an earlier session do not count as speed of this one
         self.steps = dict(self.before)  # the last known ones; a file that is just being written cannot be read
@@ -80,7 +82,11 @@ class _Watcher:
             earlier += weight * (first / n_steps)
             steps += step - first
         share, gained = finished / total, (finished - earlier) / total
-        left = self.worked * (1 - share) / gained if gained > 0.02 and self.worked > 1 else None
+        self.gained.append((self.worked, gained))
+        # the speed of the second half of the time: the first runs of a process also import what they need
+        then, before_then = self.gained[bisect.bisect(self.gained, (self.worked / 2,)) - 1]
+        rate = (gained - before_then) / max(self.worked - then, 1e-9)
+        left = (1 - share) / rate if rate > 0 and gained > 0.05 and self.worked > 1 else None
         speed = steps / max(self.worked, 1e-9)
         return Work(len(self.done), len(self.planned), len(going), share, speed, self.worked, left)
 

@@ -24,7 +24,7 @@ from colme.confidence import BURN_IN
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
 from colme.lab.planning import Planned
 from colme.lab.runs.progress import duration
-from colme.lab.runs.store import RunStore, versions
+from colme.lab.runs.store import RunStore, parquet, versions
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
@@ -154,6 +154,7 @@ def run_spec(
     spec = decode_spec(task.configuration, task.modules, task.graph_file)
     started = time.perf_counter()
     warm_up(spec.method, spec.source, spec.precision)
+    parquet()  # its first import takes seconds
     warm = time.perf_counter() - started
     wall, cpu = time.perf_counter(), time.thread_time()
     prepare = functools.partial(Run, [spec], team=team, checkpoint=checkpoint, checkpoint_every=task.checkpoint_every)
