@@ -13,7 +13,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from benchmarks.methods import RunTime
 from benchmarks.sizes import Cost
 from colme.lab.plots import save
-from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, legend, looks, plain
+from colme.lab.plots._style import BLUE, DASHES, GREY, ORANGE, SOLID, VERMILION, Look, canvas, legend, looks
+from colme.lab.rows import number
 from colme.support.files import write_whole
 
 SIZE = (6.0, 3.9)
@@ -102,7 +103,7 @@ def _log_axes(ax: Axes) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if _decades(ax) < 2.5 else (1.0,), numticks=15))
-    ax.yaxis.set_major_formatter(plain)
+    ax.yaxis.set_major_formatter(number)
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -29,8 +29,8 @@ from colme.lab.plots._style import (
     Look,
     canvas,
     legend,
-    plain,
 )  # fmt: skip
+from colme.lab.rows import number
 from colme.support.files import write_whole
 
 LOOKS: dict[str, Look] = {
@@ -93,10 +93,10 @@ def plot_errors(cells: list[Cell]) -> Figure:
 
 def _ticks(ax: Any) -> None:
     ax.xaxis.set_major_locator(FixedLocator((3, 5, 10, 20, 50)))
-    ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_major_formatter(number)
     ax.xaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_locator(FixedLocator((0.05, 0.1, 0.2, 0.5, 1.0, 2.0)))
-    ax.yaxis.set_major_formatter(plain)
+    ax.yaxis.set_major_formatter(number)
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -118,7 +118,7 @@ def plot_costs(costs: list[Cost]) -> Any:
                         label=peer)  # fmt: skip
         ax.set(xscale="log", yscale="log", xlabel="agents, with five samples each", ylabel="CPU seconds of a fit")
         ax.yaxis.set_major_locator(LogLocator(numticks=15))
-        ax.yaxis.set_major_formatter(plain)
+        ax.yaxis.set_major_formatter(number)
         ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_xlim(table["n_agents"].min() / 1.25, table["n_agents"].max() * 1.25)
         legend(ax)

@@ -408,6 +408,10 @@ def test_plot_and_report_print_the_files_they_wrote(call: Calls, small: Path) ->
     code, out, err = call("report", "results/small", "-o", "page.html", "--no-figures", "--format", "json")
     assert code == 0 and rows_of(out) == [{"file": "page.html"}] and "Open page.html in a browser." in err
     assert "Two methods" in Path("page.html").read_text()
+    reported = [Path(row["file"]) for row in rows_of(call("report", "small", "--format", "json")[1])]
+    before = [path.read_bytes() for path in reported]
+    assert call("plot", "small", "--width", "84mm")[0] == 0
+    assert [path.read_bytes() for path in reported] == before, "the figures of a report stay"
 
 
 def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Path) -> None:

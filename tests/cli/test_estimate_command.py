@@ -378,6 +378,8 @@ def test_the_headline_is_honest() -> None:
     alone = made_result(9, method="local", why="no agent's samples vary, so every mean is exact", candidates=())
     assert headline(alone) == "Every agent keeps its own mean: no agent's samples vary, so every mean is exact."
     assert headline(made_result(9, gain=0.15, gain_se=0.1)).startswith("Collaboration seems to help: 15% less error")
+    harm = made_result(9, gain=-0.232, gain_se=0.183)
+    assert headline(harm).startswith("Collaboration seems to hurt: 23% more error")
     harm = made_result(9, method="pooled", gain=-2.5, gain_se=0.5)
     assert headline(harm).startswith("Collaboration hurts: 250% more error")
     assert sentences(harm)["Gain"].startswith("250% more error")

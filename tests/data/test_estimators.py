@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
+from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateShrinkage
+from colme.data.fit.cross_validation import Scored, best_of
 from colme.data.fit.estimators import AgentStatistics, Close, Shrinkage, fitted_spreads, spread_evidence
 from colme.data.fit.mixture_estimator import components, overlapping
 from colme.data.fit.noise import measure_noise
@@ -228,3 +231,17 @@ def test_the_evidence_that_spreads_depend_on_counts_is_in_standard_errors() -> N
         assert sum(chance) <= 28
     assert spread_evidence(spread_by_count(3, 2000, 0.4)) > 3.0
     assert spread_evidence(spread_by_count(3, 2000, -0.4)) < -3.0
+
+
+def test_an_alternative_that_is_worse_is_not_said_to_gain() -> None:
+    """Worse than the local mean by more than its standard error, in agents of which half are far better off."""
+
+    def scored(name: str, ratio: float, se: float, away: list[float]) -> Scored:
+        return Scored(SimpleNamespace(name=name), Candidate(name, ratio, se), np.array(away))  # type: ignore[arg-type]
+
+    scores = [scored("local", 1.0, 0.0, [0.0] * 4), scored("shrinkage", 1.232, 0.183, [-9.0, 8.0, -9.0, 8.0])]
+    winner, why = best_of(scores)
+    assert winner.candidate.name == "local"
+    assert why == "the best alternative, shrinkage, has 23.2% more error in cross-validation (standard error 18.3%)"
+    scores[1] = scored("shrinkage", 0.95, 0.08, [-9.0, 8.0, -9.0, 8.0])
+    assert best_of(scores)[1].endswith("gains 5.0% in cross-validation, which is within its standard error of 8.0%")

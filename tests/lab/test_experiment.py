@@ -138,13 +138,6 @@ def test_every_field_is_a_key_that_changes_this_field_the_name_of_the_run_and_no
     assert before.name != after.name
 
 
-def test_a_field_that_scenario_and_method_share_has_two_flat_names() -> None:
-    (each,) = plan(
-        scenario={"n_agents": 30, "means": [0.0], "sigma": 2.0}, methods=[{"method": "cl-colme", "sigma": 3.0}]
-    )
-    assert each.spec.parameters()["sigma"] == 2.0 and each.spec.parameters()["method_sigma"] == 3.0
-
-
 @pytest.mark.parametrize(("owner", "field"), EVERY_FIELD)
 def test_a_change_goes_where_the_file_would_have_it(owner: str, field: str) -> None:
     flat = field if owner in ("scenario", "set-up") else flat_name(field)
@@ -233,18 +226,6 @@ def test_a_list_of_one_is_the_number_where_the_field_takes_a_number_too() -> Non
     assert values("means", **of_scenario(means=[[2.0], [3.0]])) == [(2.0,), (3.0,)]
 
 
-def test_whole_floats_are_whole_numbers() -> None:
-    found = values("n_agents", **of_scenario(n_agents=[1e1, 3e1]))
-    assert found == [10, 30] and all(type(each) is int for each in found)
-    assert values("steps", steps=1e2) == [100]
-    assert plan(steps=1e2)[0].name == plan(steps=100)[0].name
-
-
-def test_words_and_lists_of_steps_mix_in_a_sweep() -> None:
-    assert values("record", record=["all", "log"]) == ["all", "log"]
-    assert values("step", methods=[{"method": "cl-colme", "step": ["auto", 0.05]}]) == ["auto", 0.05]
-
-
 def test_seeds_are_how_many_or_which() -> None:
     assert [each.spec.seed for each in plan(seeds=3)] == [0, 1, 2]
     assert [each.spec.seed for each in plan(seeds=[8, 3])] == [3, 8]
@@ -262,17 +243,8 @@ BAD: dict[str, Case] = {
         BASE.replace("n_agents", "n_agent"), ("x.toml: scenario: ", "'n_agent'", "Did you mean 'n_agents'?"),
     ),
     "typo in a method": (BASE + "dleta = 0.1", ("x.toml: methods[0]: ", "'dleta'", "Did you mean 'delta'?")),
-    "typo in a set-up key of a method": (
-        BASE + "tolerence = 0.1", ("x.toml: methods[0]: ", "'tolerence'", "Did you mean 'tolerance'?"),
-    ),
-    "typo in the seeds of a method": (
-        BASE + "sedes = 1", ("x.toml: methods[0]: ", "'sedes'", "Did you mean 'seeds'?"),
-    ),
     "typo in a method's own scenario": (
         BASE + "scenario.n_agent = 10", ("x.toml: methods[0].scenario: ", "'n_agent'", "Did you mean 'n_agents'?"),
-    ),
-    "key of a method without fields": (
-        BASE.replace("cl-colme", "local") + "delta = 0.1", ("x.toml: methods[0]", "delta"),
     ),
     "typo in expected": (
         BASE + EXPECTED + "metrc = 'mse'", ("x.toml: expected[0]", "metrc", "Did you mean 'metric'?"),
@@ -282,29 +254,17 @@ BAD: dict[str, Case] = {
     ),
     # wrong types
     "word for a number at the top": (BASE.replace("20", "'a'"), ("x.toml: steps='a'", "a whole number")),
-    "word in a sweep at the top": (BASE.replace("20", "[3, 'a']"), ("x.toml: steps[1]='a'", "a whole number")),
     "word for a number of agents": (BASE.replace("30", "'a'"), ("x.toml: scenario.n_agents='a'", "a whole number")),
     "word in a sweep of agents": (
         BASE.replace("30", "[30, 'x']"), ("x.toml: scenario.n_agents[1]='x'", "a whole number"),
     ),
-    "half an agent": (BASE.replace("30", "1.5"), ("x.toml: scenario.n_agents=1.5", "a whole number")),
-    "truth for agents": (BASE.replace("30", "true"), ("x.toml: scenario.n_agents=True", "a whole number")),
-    "day for agents": (BASE.replace("30", "2026-02-01"), ("x.toml: scenario.n_agents=", "a whole number")),
     "one mean": (BASE.replace("[0.0, 1.0]", "3.0"), ("x.toml: scenario.means=3.0", "it must be a list")),
     "list and number": (BASE.replace("[0.0, 1.0]", "[[0.0], 3.0]"), ("x.toml: scenario.means[1]=3.0", "a list")),
     "word for delta": (BASE + "delta = ['x']", ("x.toml: methods[0].delta[0]='x'", "it must be a number")),
-    "word for the agents of a method": (
-        BASE + "scenario.n_agents = 'x'", ("x.toml: methods[0].scenario.n_agents='x'", "a whole number"),
-    ),
-    "word for the steps of a method": (BASE + "steps = 'x'", ("x.toml: methods[0].steps='x'", "a whole number")),
-    "word for seeds": (BASE.replace("seeds = 2", "seeds = 'x'"), ("x.toml: seeds", "a whole number")),
     "word among seeds": (BASE.replace("seeds = 2", "seeds = [1, 'x']"), ("x.toml: seeds[1]", "a whole number")),
-    "word for the seeds of a method": (BASE + "seeds = 'x'", ("x.toml: methods[0].seeds", "a whole number")),
     "number for a title": ("title = 3" + BASE, ("x.toml: title", "it must be a word")),
     "number for a label": (BASE + "label = 3", ("x.toml: methods[0].label", "it must be a word")),
-    "list for a label": (BASE + "label = ['a', 'b']", ("x.toml: methods[0].label", "it must be a word")),
     "word for figures": ("figures = 'mse'" + BASE, ("x.toml: figures", "it must be")),
-    "number for modules": ("modules = 3" + BASE, ("x.toml: modules", "it must be")),
     "word for a expected step": (
         BASE + EXPECTED.replace("10", "'x'"), ("x.toml: expected[0].t", "a whole number"),
     ),
@@ -320,15 +280,7 @@ BAD: dict[str, Case] = {
     "number for a method's scenario": (BASE + "scenario = 3", ("x.toml: methods[0].scenario=3", "table")),
     # rules
     "no steps": (BASE.replace("20", "0"), ("x.toml: steps=0", "at least 1", "Try steps=2000")),
-    "no steps in a sweep": (BASE.replace("20", "[5, 0]"), ("x.toml: steps[1]=0", "at least 1", "Try steps=2000")),
-    "no steps for a method": (BASE + "steps = 0", ("x.toml: methods[0].steps=0", "at least 1", "Try steps=2000")),
     "no agents": (BASE.replace("30", "0"), ("x.toml: scenario.n_agents=0", "at least one", "Try n_agents=5000")),
-    "no agents in a sweep": (
-        BASE.replace("30", "[3, 0]"), ("x.toml: scenario.n_agents[1]=0", "at least one", "Try n_agents=5000"),
-    ),
-    "no agents for a method": (
-        BASE + "scenario.n_agents = 0", ("x.toml: methods[0].scenario.n_agents=0", "at least one", "Try n_agents="),
-    ),
     "no means": (BASE.replace("[0.0, 1.0]", "[]"), ("x.toml: scenario.means=()", "finite mean", "Try means=")),
     "too large a delta": (BASE + "delta = [0.1, 2.0]", ("x.toml: methods[0].delta[1]=2.0", "between", "Try delta=0.1")),
     "unknown level": (BASE + "level = 'agnet'", ("x.toml: methods[0].level='agnet'", "Did you mean 'agent'?")),
@@ -338,13 +290,8 @@ BAD: dict[str, Case] = {
     "no seeds": (BASE.replace("seeds = 2", "seeds = 0"), ("x.toml: seeds=0", "at least one seed", "Try seeds = 10")),
     "seed twice": (BASE.replace("seeds = 2", "seeds = [1, 1]"), ("x.toml: seeds=[1, 1]", "each once", "Try")),
     "negative seed": (BASE.replace("seeds = 2", "seeds = [-1]"), ("x.toml: seed", "-1", "Try")),
-    "no seeds for a method": (BASE + "seeds = 0", ("x.toml: methods[0].seeds=0", "at least one seed", "Try")),
     "value twice": (BASE + "delta = [0.1, 0.2, 0.1]", ("x.toml: methods[0].delta[2]=0.1", "twice", "Leave one out")),
-    "list twice": (
-        BASE.replace("[0.0, 1.0]", "[[0.0], [0]]"), ("x.toml: scenario.means[1]=(0.0,)", "twice", "Leave one out"),
-    ),
     "empty sweep": (BASE + "delta = []", ("x.toml: methods[0].delta=[]", "at least one value", "Leave the key out")),
-    "empty sweep of agents": (BASE.replace("30", "[]"), ("x.toml: scenario.n_agents=[]", "Leave the key out")),
     "method twice": (
         BASE + "[[methods]]\nmethod = 'cl-colme'", ("x.toml: methods", "CLColME() twice", "Leave one out, or label"),
     ),
@@ -372,7 +319,6 @@ BAD: dict[str, Case] = {
     "more steps than there are": ("record = 'log'" + BASE.replace("20", "1e300"), ("x.toml: steps=",)),
     # not TOML
     "no value": ("steps =\n", ("x.toml is not TOML", "line 1", "Mend")),
-    "key twice": ("steps = 1\nsteps = 2\n", ("x.toml is not TOML", "line 2", "Mend")),
     "table not closed": ("steps = 1\n\n[scenario\n", ("x.toml is not TOML", "line 3", "Mend")),
     # modules
     # graphs
@@ -481,40 +427,7 @@ def test_garbage_anywhere_raises_nothing_but_a_colme_error(changes: Any, flags: 
         assert "\n" not in str(error)
 
 
-@settings(max_examples=100)
-@given(st.dictionaries(st.sampled_from(KEYS[()]) | st.text(max_size=4), GARBAGE, max_size=5))
-def test_a_table_of_garbage_raises_nothing_but_a_colme_error(garbage: dict[str, Any]) -> None:
-    with pytest.raises(ColmeError):
-        Experiment.parse(garbage)
-
-
 # Names of runs
-
-
-def test_names_do_not_depend_on_the_order_of_keys_or_on_where_the_file_lies(tmp_path: Path) -> None:
-    turned = """
-    [[methods]]
-    method = "cl-colme"
-    [scenario]
-    means = [0, 1]
-    n_agents = 3e1
-    """
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    one = Experiment.read(write(tmp_path, BASE))
-    other = Experiment.read(write(folder, "steps = 20\nseeds = [1, 0]\n" + turned, "y.toml"))
-    assert [each.name for each in one.planned] == [each.name for each in other.planned]
-    assert (one.name, other.name) == ("x", "y")
-
-
-def test_names_do_not_depend_on_words_about_the_runs_or_on_their_neighbors() -> None:
-    (alone,) = plan()
-    more = plan(
-        title="t", about="a", reference="r", figures=["mse"], seeds=2,
-        methods=[{"method": "cl-colme", "label": "mine"}, {"method": "local"}],
-    )  # fmt: skip
-    assert alone.name == more[0].name and more[0].label == "mine"
-    assert len({each.name for each in more}) == 4
 
 
 def test_defaults_may_be_said_or_left_out() -> None:
@@ -522,14 +435,6 @@ def test_defaults_may_be_said_or_left_out() -> None:
         field.name: field.default for field in msgspec.structs.fields(colme.CLColME) if field.default is not None
     }
     assert plan(methods=[said], graph="regular")[0].name == plan()[0].name
-
-
-def test_names_are_short_words_and_tell_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    (before,) = plan()
-    name = before.name
-    assert re.fullmatch(r"[0-9a-f]{16}", name)
-    monkeypatch.setattr(colme, "__version__", "9.9.9")
-    assert before.name != name
 
 
 def test_one_run_may_stand_under_two_labels(tmp_path: Path) -> None:
@@ -545,16 +450,11 @@ def test_one_run_may_stand_under_two_labels(tmp_path: Path) -> None:
 SHIPPED = [path.stem for path in shipped_experiments()]
 
 
-def test_the_promised_experiments_are_there() -> None:
-    papers = {"cl_colme", "aaai25_figure1", "aaai25_figure2", "tmlr22"}
-    promised = papers | {"clocks", "step_size", "scaling", "flow"}
-    assert promised <= set(SHIPPED)
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_experiments_can_be_read_say_what_they_are_and_name_figures_that_exist(name: str) -> None:
     experiment = Experiment.read(name)
     assert experiment.head.title and experiment.head.about and experiment.head.reference
+    assert not re.search(r"\d{4} agents|\d \d{3}", experiment.title + experiment.head.about), "numbers have commas"
     assert set(experiment.head.figures or ()) <= set(FIGURES)
     experiment.check()
 
@@ -643,26 +543,6 @@ def test_runs_of_own_methods_are_named_after_the_contents_of_the_file(tmp_path: 
         assert (names[0][k] == names[2][k]) is (k not in mine), "only runs of the edited method change"
 
 
-def test_an_edited_method_computes_what_it_says_now(tmp_path: Path) -> None:
-    path = own(tmp_path / "mine")
-    before = lab.run(path, results=tmp_path / "results", jobs=1)
-    own(tmp_path / "mine", edit=("self.estimate = self.neighbors", "self.estimate = 2.0 * self.neighbors"))
-    after = lab.run(path, results=tmp_path / "results", jobs=1)
-    mine, local = {"method": "one hop"}, {"method": "local"}
-    assert (after["mse"].sel(mine).isel(t=-1) > 1.0 + before["mse"].sel(mine).isel(t=-1)).all()
-    assert np.array_equal(after["mse"].sel(local), before["mse"].sel(local))
-
-
-def test_own_methods_are_checked_like_ours(tmp_path: Path) -> None:
-    path = own(tmp_path)
-    path.write_text(OWN.replace("delta =", "dleta ="))
-    with pytest.raises(ExperimentError, match=r"x\.toml: methods\[0\]: unknown key 'dleta'.* Did you mean 'delta'\?"):
-        Experiment.read(path)
-    path.write_text(OWN.replace("one-hop", "one-hob"))
-    with pytest.raises(ExperimentError, match=r"unknown method 'one-hob'.* Did you mean 'one-hop'\?"):
-        Experiment.read(path)
-
-
 BAD_MODULES: dict[str, tuple[str, str]] = {
     "tag of ours": (SKELETON.read_text().replace('tag="one-hop"', 'tag="local"'), r"own\.py: the tag 'local' is taken"),
     "tag is a number": (
@@ -684,21 +564,6 @@ def test_a_module_that_is_of_no_use_is_refused(case: str, tmp_path: Path) -> Non
     with pytest.raises(ExperimentError, match=said) as refused:
         Experiment.read(write(tmp_path, OWN))
     assert str(refused.value).startswith(f"{tmp_path / 'x.toml'}: ") and "\n" not in str(refused.value)
-
-
-def test_a_module_must_be_a_python_file(tmp_path: Path) -> None:
-    (tmp_path / "own.txt").write_text("x = 1")
-    (tmp_path / "folder.py").mkdir()
-    for name in ("own.txt", "folder.py"):
-        with pytest.raises(ExperimentError, match=re.escape(name)):
-            Experiment.read(write(tmp_path, OWN.replace("own.py", name)))
-
-
-def test_the_same_module_twice_is_refused(tmp_path: Path) -> None:
-    path = own(tmp_path)
-    path.write_text(OWN.replace('["own.py"]', '["own.py", "own.py"]'))
-    with pytest.raises(ExperimentError, match=r"the tag 'one-hop' is taken"):
-        Experiment.read(path)
 
 
 def test_modules_of_equal_names_from_two_folders_are_kept_apart(tmp_path: Path) -> None:

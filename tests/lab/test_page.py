@@ -8,7 +8,6 @@ import io
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ import numpy as np
 import pytest
 
 from colme import lab
-from colme.lab.experiment_page import html_of, table_html, write_report
+from colme.lab.experiment_page import html_of, write_report
 from colme.lab.figures import draw, subject_of
-from colme.lab.results import experiment_of, store_of
 from colme.lab.rows import final_rows
 from colme.methods import skeleton
 from tests.support.browser import chromium, complaints, requests_of, resize, until
@@ -52,7 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(results: Path) -> Path:
-    page, _ = write_report(experiment_of(results), store_of(results))
+    page, _ = write_report(subject_of(results))
     return page
 
 
@@ -89,7 +87,7 @@ def test_the_page_fits_the_window(browser: Any, report: Path, width: int) -> Non
     browser.get(report.as_uri())
     inner, wide = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
     assert inner == width and wide <= inner
-    for figure in browser.find_elements("css selector", "figure svg"):
+    for figure in browser.find_elements("css selector", "figure img"):
         assert 0.5 * min(width, 640) < figure.size["width"] <= width and figure.size["height"] > 60
 
 
@@ -100,21 +98,10 @@ def test_every_figure_is_there_and_not_blank(browser: Any, report: Path) -> None
     browser.get(report.as_uri())
     names = [figure.get_attribute("id") for figure in browser.find_elements("css selector", "figure")]
     assert names == ["live", "mse", "density", "graph", "wrong_edges", "error_rate", "time"]
-    for svg in browser.find_elements("css selector", "figure svg"):
-        assert svg.get_attribute("role") == "img" and svg.get_attribute("aria-label")
-        pixels = np.asarray(Image.open(io.BytesIO(svg.screenshot_as_png)).convert("RGB")).reshape(-1, 3)
+    for picture in browser.find_elements("css selector", "figure img"):
+        assert picture.get_attribute("alt")
+        pixels = np.asarray(Image.open(io.BytesIO(picture.screenshot_as_png)).convert("RGB")).reshape(-1, 3)
         assert len(np.unique(pixels, axis=0)) > 20 and 0.01 < (pixels.min(axis=1) < 200).mean() < 0.9
-
-
-def test_names_inside_the_page_are_unique(browser: Any, report: Path) -> None:
-    browser.get(report.as_uri())
-    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
-    assert len(ids) == len(set(ids)) > 20
-    broken = browser.execute_script(
-        "return [...document.querySelectorAll('use')].map(e => e.getAttribute('href') || e.getAttribute('xlink:href'))"
-        ".filter(h => !document.querySelector(h))"
-    )
-    assert broken == []
 
 
 def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report: Path, results: Path) -> None:
@@ -166,27 +153,22 @@ def test_words_of_the_user_stay_words(report: Path) -> None:
 
 def test_the_page_holds_configuration_versions_and_citation(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    for words in (
-        "n_agents = 400",
-        "means = [",
-        "@inproceedings{stankovic2026clcolme",
-        "@software{colme",
-        "numpy",
-        "python",
-    ):
+    for words in ("@inproceedings{stankovic2026clcolme", "@software{colme", "numpy", "python"):
         assert words in text
+    folded = re.search(r"<details><summary>experiment.toml</summary>\n<pre>(.*?)</pre></details>", text, re.S)
+    assert folded is not None and "n_agents = 400" in folded[1] and text.count("n_agents = 400") == 1
 
 
 def test_missing_runs_are_said_aloud(results: Path, tmp_path: Path) -> None:
     copy = tmp_path / "experiment"
     shutil.copytree(results, copy)
     shutil.rmtree(next((copy / "runs").iterdir()))
-    subject = subject_of(experiment_of(copy), store_of(copy))
+    subject = subject_of(copy)
     assert "1 of 18 runs are missing" in html_of(subject, [], {})
 
 
 def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) -> None:
-    subject = subject_of(experiment_of(results), store_of(results))
+    subject = subject_of(results)
     drawings, failed = draw(subject, ("mse", "parameter"))
     assert [each.name for each in drawings] == ["mse"] and "no number is swept" in failed["parameter"]
     assert 'The figure "parameter" is left out' in html_of(subject, drawings, failed)
@@ -196,7 +178,7 @@ def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
     ring = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": [], "graph": "ring", "degree": 4}
     ring["methods"] = [{"method": "cl-colme"}]
     lab.run(ring, results=tmp_path, jobs=1)
-    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    subject = subject_of(tmp_path / "experiment")
     (drawing,), _ = draw(subject, ("graph",))
     apart = (drawing.table["a"] - drawing.table["b"]).abs()
     assert set(apart.where(apart < 40, 80 - apart)) == {1, 2}, "on a ring of 80, neighbors are one or two places away"
@@ -223,7 +205,7 @@ def headline(subject: Any) -> str:
 
 
 def test_the_headline_compares_every_method_the_best_first(results: Path) -> None:
-    subject = subject_of(experiment_of(results), store_of(results))
+    subject = subject_of(results)
     gains: dict[str, list[float]] = {"CL-colME": [], "C-colME": []}
     for row in final_rows(subject.data):
         gains.get(row["method"], []).append(row["local_mse"] / row["mse"])
@@ -235,27 +217,22 @@ def test_the_headline_compares_every_method_the_best_first(results: Path) -> Non
         assert float(low.replace(",", "")) == pytest.approx(min(gains[name]), rel=0.06)
         assert float(high.replace(",", "")) == pytest.approx(max(gains[name]), rel=0.06)
     assert float(said[2].replace(",", "")) >= float(said[5].replace(",", "")), "the best first"
-    one = replace(subject, data=subject.data.sel({"level": ["edge"], "method": ["CL-colME", "local"]}))
-    assert re.search(r"CL-colME, as if each agent had seen [\d,.]+ samples instead of 300\.$", headline(one))
 
 
 def test_the_headline_says_where_collaboration_does_not_help(results: Path) -> None:
-    subject = subject_of(experiment_of(results), store_of(results))
+    subject = subject_of(results)
     data = subject.data.copy(deep=True)
     data["mse"].loc[{"method": "CL-colME", "level": "edge"}] *= 1e6
     assert re.search(r"between [\d,.]+ times larger and [\d,.]+ times smaller with CL-colME",
-                     headline(replace(subject, data=data)))  # fmt: skip
+                     headline(subject._replace(data=data)))  # fmt: skip
     data["mse"].loc[{"method": "CL-colME"}] *= 1e6
-    assert re.search("smaller with C-colME and .* larger with CL-colME", headline(replace(subject, data=data)))
+    assert re.search("smaller with C-colME and .* larger with CL-colME", headline(subject._replace(data=data)))
     data["mse"].loc[{"method": "C-colME"}] *= 1e6
-    assert headline(replace(subject, data=data)) == (
-        "At t = 300 no method has a smaller mean squared error than the agents' local means."
-    )
-    same = data.assign(mse=data["local_mse"] / 1.001)
-    assert headline(replace(subject, data=same)) == (
-        "Collaboration does not help here: at t = 300 no method has a mean squared error that is more than 0.5 % "
-        "smaller than that of the agents' local means."
-    )
+    for mse in (data["mse"], data["local_mse"] / 1.001):
+        assert headline(subject._replace(data=data.assign(mse=mse))) == (
+            "Collaboration does not help here: at t = 300 no method has a mean squared error that is more than 0.5 % "
+            "smaller than that of the agents' local means."
+        )
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
@@ -264,9 +241,7 @@ def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
         {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
     ]
     lab.run(many, results=tmp_path, jobs=1)
-    (drawing,), _ = draw(
-        subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment")), ("mse",)
-    )
+    (drawing,), _ = draw(subject_of(tmp_path / "experiment"), ("mse",))
     panels = drawing.figure.get_axes()
     assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
     assert all(len(panel.get_lines()) <= 6 for panel in panels)
@@ -288,8 +263,7 @@ def test_modules_are_among_what_is_needed_to_reproduce(tmp_path: Path) -> None:
     small["methods"] = [{"method": "my-hop"}, {"method": "local"}]
     lab.run(small, results=tmp_path, jobs=1)
     for source in (tmp_path / "experiment", small):
-        experiment = experiment_of(source)
-        page = html_of(subject_of(experiment, store_of(tmp_path / "experiment")), [], {})
+        page = html_of(subject_of(source, tmp_path), [], {})
         assert "copy the folder results/experiment/modules (it holds own.py) beside it, then run" in page
         assert "modules/own.py" in page and str(own) not in page
 
@@ -298,7 +272,7 @@ def test_figures_of_methods_that_cut_no_edges_say_so(tmp_path: Path) -> None:
     small = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": []}
     small["methods"] = [{"method": "census"}, {"method": "local"}]
     lab.run(small, results=tmp_path, jobs=1)
-    subject = subject_of(experiment_of(tmp_path / "experiment"), store_of(tmp_path / "experiment"))
+    subject = subject_of(tmp_path / "experiment")
     (edges, graph, relative), failed = draw(subject, ("wrong_edges", "graph", "relative"))
     assert not failed
     assert "methods that cut no edges (census): the share whose two agents are put into one group" in edges.caption
@@ -307,14 +281,9 @@ def test_figures_of_methods_that_cut_no_edges_say_so(tmp_path: Path) -> None:
 
 
 def test_the_picture_of_a_graph_has_no_white_bands(results: Path) -> None:
-    subject = subject_of(experiment_of(results), store_of(results))
+    subject = subject_of(results)
     (drawing,), _ = draw(subject, ("graph",))
     drawing.figure.draw_without_rendering()
     outer, inner = drawing.figure.bbox, drawing.figure.get_tightbbox()
     assert "cuts none" not in drawing.caption
     assert inner.height > 0.85 * outer.height / drawing.figure.dpi
-
-
-def test_tables_escape_and_align() -> None:
-    text = table_html([{"a": "<x>", "b": 1.5}, {"a": "y", "b": float("nan")}])
-    assert "&lt;x&gt;" in text and '<td class="number">1.5</td>' in text and '<td class="number">-</td>' in text

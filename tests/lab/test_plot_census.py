@@ -19,7 +19,7 @@ SCENARIO = colme.Scenario(n_agents=600, means=(0.0, 3.0), sigma=2.0)
 
 @pytest.fixture(scope="module")
 def found() -> ExplainedCensus:
-    return plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=60, agent=7)
+    return plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=60)
 
 
 def test_a_histogram_starts_with_one_agent_and_ends_with_all(found: ExplainedCensus) -> None:

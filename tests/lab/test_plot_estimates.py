@@ -64,10 +64,8 @@ def test_many_agents_are_a_cloud_of_all_with_the_arrows_of_some(n: int, groups: 
     assert ax.get_ylim() == (low, high)
     drawn, words = len(estimates_table(result)), " ".join(words_of(ax).split())
     assert drawn <= ARROWS
-    assert f"Dots: all {n:,} agents. Arrows and intervals: {drawn} of them, evenly spaced." in words
+    assert f"Dots: all {n:,} agents. Arrows and intervals: {drawn} of them." in words
     outside = int(np.sum((result.mean < low) | (result.mean > high)))
-    lie = "1 own mean lies" if outside == 1 else f"{outside:,} own means lie"
-    assert (f"{lie} outside the frame." in words) == (outside > 0)
     assert outside <= 0.01 * n + 2
     assert ("group 2:" in words) == groups
 
@@ -128,7 +126,7 @@ def test_axes_may_be_given_and_files_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_crowd_is_a_small_file() -> None:
-    assert len(plots.as_svg(plot_estimates(made_result(50_000)), "x")) < 1_500_000
+    assert len(plots.as_image(plot_estimates(made_result(50_000)), "x")) < 1_500_000
 
 
 @pytest.mark.filterwarnings("error")
@@ -138,7 +136,7 @@ def test_names_with_dollars_long_names_and_missing_glyphs_are_drawn() -> None:
     ax = plot_estimates(result)
     names = {label.get_text().rpartition(" ")[0] for label in ax.get_yticklabels()}
     assert {r"\$\alpha\$", "x" * 23 + "…", "a b", "�gnp", r"cost in \$"} <= names  # an escaped dollar starts no TeX
-    assert plots.as_svg(ax, "x")
+    assert plots.as_image(ax, "x")
     figure = ax.get_figure(root=True)
     assert ax.get_window_extent().width > 0.35 * figure.bbox.width, "long names leave room for the data"
 
@@ -154,16 +152,15 @@ def test_known_groups_are_named_and_their_names_are_not_believed() -> None:
 
 def test_the_caption_says_what_the_figure_shows() -> None:
     few, many = estimates_caption(made_result(12)), estimates_caption(made_result(3000, groups=False))
-    assert "One line per agent" in few and "open circle" in few and "90% interval" in few and "Colors are groups" in few
-    assert "each of 3,000 agents" in many and "dotted line" in many and "Colors" not in many
+    assert "One line per agent" in few and "open circle" in few and "90% interval" in few
+    assert "each of 3,000 agents" in many and "dotted line" in many
     result = made_result(3000, groups=False)
     assert f"For {len(estimates_table(result))} agents, evenly spaced" in many
-    outside = re.search(
-        r"([\d,]+) own means lie outside the frame", words_of(plot_estimates(result)).replace("\n", " ")
-    )
-    assert (f"{outside[1]} own means lie outside" in many) if outside else ("outside" not in many)
+    low, high = plot_estimates(result).get_xlim()
+    outside = int(np.sum((result.mean < low) | (result.mean > high)))
+    assert outside > 1 and f"{outside:,} own means lie outside the frame." in many
     endless = msgspec.structs.replace(result, lower=result.lower - np.inf, upper=result.upper + np.inf)
-    assert "interval" not in estimates_caption(endless).replace("Unbounded intervals are not drawn.", "")
+    assert "Unbounded intervals are not drawn." in estimates_caption(endless)
 
 
 # The page
@@ -182,15 +179,11 @@ class Parsed(HTMLParser):
         self.scripts += tag == "script"
         self.rows += tag == "tr"
         self.links += [value for name, value in attributes if name in ("src", "href") and value]
-        if tag not in ("meta", "input", "br", "link", "image", "path", "use"):
+        if tag not in ("meta", "input", "img"):
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.links += [value for name, value in attributes if name in ("src", "href") and value]
-
     def handle_endtag(self, tag: str) -> None:
-        if tag not in ("path", "use", "image"):
-            assert self.open.pop() == tag
+        assert self.open.pop() == tag
 
 
 def test_the_page_says_everything() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import colme
 from colme.errors import ColmeError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph, watts_strogatz_graph
 from colme.lab import plots
+from colme.lab.plots import lines
 from colme.lab.plots._style import COLORS, DASHES, looks
 from colme.lab.plots.spectra import ROUNDS, kesten_mckay
 
@@ -78,7 +80,7 @@ def _assert_readable(ax: Axes) -> None:
 
 
 def test_curves_are_quartiles_over_the_seeds(data: xarray.Dataset) -> None:
-    table = plots.curves(data, "mse", points=1000)
+    table = plots.curves(data, "mse")
     assert list(table.columns) == ["line", "method", "t", "low", "median", "high"]
     rows = table[table["line"] == "C-colME, edge"]
     values = data["mse"].sel({"method": "C-colME", "level": "edge"}).values
@@ -94,9 +96,12 @@ def test_a_method_without_the_parameter_is_one_line(data: xarray.Dataset) -> Non
 
 
 @pytest.mark.parametrize("metric", ["mse", "error_rate"])
-def test_thinning_keeps_the_ends_and_real_steps(data: xarray.Dataset, metric: str) -> None:
-    table = plots.curves(data, metric, points=20)
-    full = plots.curves(data, metric, points=1000)
+def test_thinning_keeps_the_ends_and_real_steps(
+    data: xarray.Dataset, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = plots.curves(data, metric)
+    monkeypatch.setattr(lines, "POINTS", 20)
+    table = plots.curves(data, metric)
     for line, rows in table.groupby("line"):
         assert len(rows) <= 20
         assert (rows["t"].iloc[0], rows["t"].iloc[-1]) == (1, 150)
@@ -109,7 +114,7 @@ def test_missing_combinations_are_left_out(data: xarray.Dataset) -> None:
     holes = data.copy(deep=True)
     holes["mse"].loc[{"method": "C-colME", "level": "edge"}] = np.nan
     holes["mse"].loc[{"method": "CL-colME", "level": "edge", "seed": 1}] = np.nan
-    table = plots.curves(holes, "mse", points=1000)
+    table = plots.curves(holes, "mse")
     assert "C-colME, edge" not in set(table["line"]) and "C-colME, agent" in set(table["line"])
     two = holes["mse"].sel({"method": "CL-colME", "level": "edge", "seed": [0, 2]}).median("seed")
     np.testing.assert_allclose(table[table["line"] == "CL-colME, edge"]["median"], two)
@@ -119,20 +124,9 @@ def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xar
     few = data.sel({"method": ["C-colME"]})
     drawn = {line.get_label() for line in plots.plot_over_time(few, "mse").get_lines()}
     assert drawn == {"C-colME, agent", "C-colME, edge", "local", "oracle"}
-    table = plots.curves(few, "mse", points=1000)
+    table = plots.curves(few, "mse")
     expected = data["local_mse"].isel(method=0, level=0).median("seed")
     np.testing.assert_allclose(table[table["line"] == "local"]["median"], expected)
-
-
-def test_time_is_compared_with_the_same_seed_of_the_reference(data: xarray.Dataset) -> None:
-    for paired, ratios in ((False, [2.25, 1.5, 1.0, 0.25]), (True, [1.5, 1.0, 1.0, 0.25])):
-        table = plots.time_table(data, paired=paired).set_index("line")
-        assert list(table["median"]) == sorted(table["median"])
-        lines = ["C-colME, edge", "CL-colME, edge", "CL-colME, agent", "local"]
-        np.testing.assert_allclose(table.loc[lines, "ratio"], ratios)
-    assert "relative to CL-colME, agent)" in plots.plot_time(data).get_xlabel()
-    alone = plots.time_table(data.sel({"method": ["C-colME", "local"]}))
-    assert alone["ratio"].isna().all()
 
 
 def test_scaling_divides_by_the_steps_that_were_done(sizes: xarray.Dataset) -> None:
@@ -268,15 +262,14 @@ def test_classes_part_in_the_picture(picture: plots.Separation) -> None:
 
 @pytest.fixture(scope="module")
 def density() -> xarray.DataArray:
-    return plots.estimate_density(
-        colme.CLColME(level="agent"), SCENARIO, degree=6, steps=200, seed=0, n_times=30, n_bins=50
-    )
+    return plots.estimate_density(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=200, seed=0)
 
 
-def test_density_columns_integrate_to_everybody(density: xarray.DataArray) -> None:
+def test_density_columns_integrate_to_everybody_who_is_in_the_frame(density: xarray.DataArray) -> None:
     width = float(density["value"][1] - density["value"][0])
-    np.testing.assert_allclose(density.sum("value") * width + density["outside"], 1.0)
-    assert float(density["outside"][-1]) == 0.0 and float(density["outside"][0]) > 0.0
+    inside = density.sum("value") * width
+    assert float(inside[0]) < 0.999 and float(inside.max()) <= 1.0 + 1e-12
+    np.testing.assert_allclose(inside[-1], 1.0)
     assert density["t"].values[0] == 1 and density["t"].values[-1] == 200
 
 
@@ -383,9 +376,10 @@ def test_averaging_matrices_have_the_spectra_of_the_methods() -> None:
 
 
 def test_a_figure_fits_a_column_and_loses_no_label(data: xarray.Dataset) -> None:
-    for ax in (plots.plot_over_time(data, "error_rate"), plots.plot_time(data), plots.plot_over_time(data, "mse")):
+    with plots.drawn_for(plots.Paper(plots.parse_width("84mm"), font_size=7, font="serif", title=False)):
+        drawn = plots.plot_over_time(data, "error_rate"), plots.plot_time(data), plots.plot_over_time(data, "mse")
+    for ax in drawn:
         figure: Any = ax.get_figure(root=True)
-        plots.fit_to_paper(ax, width=plots.parse_width("84mm"), font_size=7, font="serif", title=False)
         renderer = _draw(ax)
         assert figure.get_size_inches()[0] == pytest.approx(84 / 25.4) and ax.get_title(loc="left") == ""
         for text in (ax.xaxis.label, ax.yaxis.label):
@@ -410,21 +404,13 @@ def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataAr
     np.testing.assert_array_equal(back.values, density.values)
 
 
-def test_svg_for_a_page(data: xarray.Dataset) -> None:
+def test_a_picture_for_a_page_is_one_element_with_words_for_those_who_do_not_see(data: xarray.Dataset) -> None:
     label = 'error <of> "all" & sundry'
-    one, other = (
-        plots.as_svg(plots.plot_over_time(data, "mse"), label),
-        plots.as_svg(plots.plot_over_time(data, "wrong_edges"), "edges"),
-    )
-    assert one == plots.as_svg(plots.plot_over_time(data, "mse"), label)
-    assert one.startswith("<svg") and one.endswith("</svg>") and "<!DOCTYPE" not in one and "<text" not in one
-    assert 'role="img" aria-label="error &lt;of&gt; &quot;all&quot; &amp; sundry"' in one
-    assert set(re.findall(r'http[^"\s]*', one)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
-    names = [set(re.findall(r'\bid="([^"]*)"', svg)) for svg in (one, other)]
-    assert not names[0] & names[1]
-    used = set(re.findall(r'href="#([^"]*)"', one)) | set(re.findall(r"url\(#([^)]*)\)", one))
-    assert used and used <= names[0]
-    assert "{stroke-linejoin" not in one.replace(" *{stroke-linejoin", "")  # no rule for the whole page
+    one, again = (plots.as_image(plots.plot_over_time(data, "mse"), label) for _ in range(2))
+    assert one == again and one.startswith('<img alt="error &lt;of&gt; &quot;all&quot; &amp; sundry" src="data:image/')
+    svg = base64.b64decode(one.partition("base64,")[2].removesuffix('">')).decode()
+    assert svg.rstrip().endswith("</svg>") and "<!DOCTYPE" not in svg and "<text" not in svg
+    assert set(re.findall(r'http[^"\s]*', svg)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
 
 
 # Manners
@@ -437,7 +423,7 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
     own = Figure().subplots()
     assert plots.plot_over_time(data, ax=own) is own
     plots.plot_time(data)
-    plots.as_svg(own, "x")
+    plots.as_image(own, "x")
     with pytest.raises(ColmeError):
         plots.plot_parameter(data, "nonsense")
     assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
@@ -456,11 +442,8 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
         (lambda d: plots.plot_parameter(d, "levle"), "unknown parameter 'levle'.*mean 'level'"),
         (lambda d: plots.plot_parameter(d, "level", at=[0]), r"at=\[0\].*first recorded, 1"),
         (lambda d: plots.spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
-        (lambda d: plots.spectrum_table("graph"), "'graph'.*must be a colme.Graph"),
         (lambda d: plots.plot_stability(from_edges([], n_agents=3)), "3 agents and no edge"),
-        (lambda d: plots.stability_table(from_edges([(0, 1)]), [-1.0]), r"steps_b=\[-1.0\]"),
         (lambda d: plots.separation(colme.CLColME(), colme.Scenario(n_agents=301, means=(0.0,))), "301.*at most 300"),
-        (lambda d: plots.estimate_density(colme.Local(), SCENARIO, steps=3, window=(1.0, 0.0)), "low < high"),
         (lambda d: plots.plot_density(d["mse"]), "over \\(t, value\\)"),
         (lambda d: plots.save("figure", d, "x"), "'figure' is no figure"),
         (lambda d: plots.save(Figure(), [1], "x"), r"table=\[1\]"),
@@ -477,10 +460,9 @@ def test_wrong_picture_is_refused(picture: plots.Separation) -> None:
         plots.plot_graph(picture, "during")
 
 
-def test_long_titles_are_wrapped_in_a_narrow_figure() -> None:
-    ax = plots.plot_stability(random_regular_graph(50, 4, rng=0))
-    ax.set_title("A title of many words that does not fit\ninto the column of a paper", loc="left")
-    plots.fit_to_paper(ax, width=84 / 25.4)
-    figure: Any = ax.get_figure()
-    figure.draw_without_rendering()
-    assert ax._left_title.get_window_extent().x1 <= figure.bbox.x1  # type: ignore[attr-defined]
+def test_long_titles_are_wrapped_in_a_narrow_figure(data: xarray.Dataset) -> None:
+    named = data.assign_attrs(title="A title of many words that does not fit into the column of a paper")
+    with plots.drawn_for(plots.Paper(width=84 / 25.4)):
+        ax = plots.plot_over_time(named)
+    _draw(ax)
+    assert ax._left_title.get_window_extent().x1 <= ax.get_figure().bbox.x1  # type: ignore[attr-defined, union-attr]

@@ -102,7 +102,6 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "json truncated": lambda folder: truncate(folder / "run.json", 200),
     "json is not JSON": lambda folder: (folder / "run.json").write_bytes(b"\xff\x00 rubbish"),
     "json is a list": lambda folder: (folder / "run.json").write_text("[]"),
-    "json is a number": lambda folder: (folder / "run.json").write_text("3"),
     "json is of nothing": lambda folder: (folder / "run.json").write_text("{}"),
     "another hash": lambda folder: replace(folder / "run.json", '"trace": "', '"trace": "0'),
     "another name": lambda folder: replace(folder / "run.json", f'"name": "{folder.name}"', '"name": "other"'),
@@ -126,13 +125,6 @@ def test_a_torn_run_is_noticed_and_done_again_and_no_other(
     after = contents(tmp_path)
     assert {name for name in after if after[name] != before[name]} <= {f"runs/{torn.name}/run.json"}
     assert after.keys() == before.keys() and traces(tmp_path) == traces(undisturbed)
-
-
-def test_a_run_that_is_not_there_is_missing_but_not_torn(finished: RunStore, tmp_path: Path) -> None:
-    gone = sorted(finished.runs.iterdir())[0]
-    shutil.rmtree(gone)
-    plan = make_plan(TABLE, results=tmp_path)
-    assert plan.torn == [] and [each.name for each in plan.missing] == [gone.name]
 
 
 # Killed while writing
@@ -313,48 +305,6 @@ def test_a_full_disk_is_one_sentence_and_costs_no_finished_run(
     assert traces(tmp_path) == traces(undisturbed) and contents(tmp_path).keys() == contents(undisturbed).keys()
 
 
-LIMITED = """
-import resource, sys
-limit, *arguments = sys.argv[1:]
-from colme.cli import main
-import colme.lab.runs.runner, pyarrow.parquet
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-main(arguments)
-"""
-
-
-@pytest.mark.parametrize("limit", [50, 1500], ids=["experiment", "checkpoint"])
-def test_a_disk_that_is_full_in_earnest_is_one_sentence(tmp_path: Path, limit: int) -> None:
-    """Files of at most so many bytes, as the system itself enforces it."""
-    pytest.importorskip("resource")
-    file = tmp_path / "full.toml"
-    file.write_text('steps = 150\n[scenario]\nn_agents = 9\nmeans = [0.0]\n[[methods]]\nmethod = "local"\n')
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), "run", str(file), "--results", str(tmp_path), "-q", "-j", "1"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert re.search(r"^Error: [^\n]*cannot write [^\n]*: File too large\. [^\n]*$", done.stderr, re.M), done.stderr
-    assert "Traceback" not in done.stderr
-    assert list((tmp_path / "full" / "runs").iterdir()) == []
-    assert lab.run(file, results=tmp_path).attrs["missing"] == 0
-
-
-def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
-    """What pyarrow itself says when the disk is full."""
-    pytest.importorskip("resource")
-    script = """
-import resource, sys, numpy, pyarrow
-from colme.lab.runs.store import RunStore
-resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-RunStore(sys.argv[1]).write("name", {}, pyarrow.table({"x": numpy.random.default_rng(0).normal(size=10_000)}))
-"""
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    last = done.stderr.splitlines()[-1]
-    assert last == f"colme.errors.RunError: cannot write in {tmp_path}: File too large. Make room and run again."
-    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
-
-
 # What a run says about itself
 
 
@@ -373,15 +323,6 @@ def test_a_run_tells_what_made_it(finished: RunStore) -> None:
         table = finished.read_trace(folder.name)
         assert table["t"].to_pylist() == list(range(1, 41))
         assert table.schema.metadata == {b"colme run": folder.name.encode()}
-
-
-def test_a_trace_is_that_of_simulate(finished: RunStore) -> None:
-    scenario = colme.Scenario(n_agents=20, means=(0.0, 1.0), sigma=0.5)
-    for each in Experiment.parse(TABLE).planned:
-        wanted = colme.simulate(each.spec.method, scenario, steps=40, seed=each.spec.seed)
-        table = finished.read_trace(each.name)
-        for name in table.column_names:
-            assert table[name].to_numpy().tobytes() == getattr(wanted, name).tobytes(), name
 
 
 def test_nothing_is_told_about_the_machine_and_its_user(finished: RunStore, tmp_path: Path) -> None:
@@ -430,12 +371,6 @@ def stopped(tmp_path: Path) -> RunStore:
 
 def steps_done(store: RunStore) -> list[int]:
     return [json.loads(each.read_text())["timings"]["steps"] for each in sorted(store.runs.glob("*/run.json"))]
-
-
-def test_a_checkpoint_is_continued(stopped: RunStore, undisturbed: Path, tmp_path: Path) -> None:
-    run(tmp_path)
-    assert steps_done(stopped) == [11] * 4
-    assert traces(tmp_path) == traces(undisturbed) and contents(tmp_path).keys() == contents(undisturbed).keys()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "rubbish", "of another run"])

@@ -270,7 +270,7 @@ def test_the_command_line_may_ask_for_more_than_viewers() -> None:
 def test_a_graph_with_degrees_of_its_own_has_none_to_choose() -> None:
     run = chosen(n_agents=10, graph="complete", degree=4)
     assert run.texts()["degree"] == ""
-    with pytest.raises(ColmeError, match="has degrees of its own"):
+    with pytest.raises(ColmeError, match="has its own degrees"):
         run.changed({"degree": "6"})
 
 
@@ -288,7 +288,7 @@ def test_of_an_experiment_the_first_runs_of_two_collaborating_methods_are_shown(
     run = watched_run(experiment_to_watch(file, (), {}))
     assert [label for label, _ in run.shown] == ["CL-colME", "C-colME"]
     assert run.spec.source.n_agents == 24 and run.spec.seed == 5 and run.title == "Two methods"
-    picked = "CL-colME (n_agents 24, clock global) and of C-colME (n_agents 24)"
+    picked = "CL-colME (n_agents 24, clock global) and of C-colME (n_agents 24, clock gossip)"
     assert run.about == f"Of 16 runs you see the first of {picked}, with seed 5."
     assert run.methods[1].delta == 0.2  # type: ignore[attr-defined]
 

@@ -37,16 +37,13 @@ def command(
       colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
     """
     from colme.lab.figures import draw, save_figures, subject_of
-    from colme.lab.plots import fit_to_paper, parse_width
-    from colme.lab.results import experiment_of, store_of
+    from colme.lab.plots import Paper, drawn_for, parse_width
 
     inches = None if width is None else parse_width(width)
-    source = source_of(experiment, results)
-    asked, store = experiment_of(source), store_of(source, results)
-    drawings, failed = draw(subject_of(asked, store), figures)
-    for each in drawings:
-        fit_to_paper(each.figure, width=inches, font_size=font_size, font=font, title=not no_title)
-    written = save_figures(drawings, Path(into) if into else store.folder / "plots")
+    subject = subject_of(source_of(experiment, results), results)
+    with drawn_for(Paper(inches, font_size, font, not no_title)):
+        drawings, failed = draw(subject, figures)
+    written = save_figures(drawings, Path(into) if into else subject.store.folder / "plots")
     emit([{"file": str(path)} for path in written], form)
     for name, why in failed.items():
         say(f"The figure {name!r} is left out: {why}")

@@ -35,13 +35,11 @@ def command(
     """
     from colme.cli.output import emit
     from colme.lab.experiment_page import write_report
-    from colme.lab.figures import save_figures
-    from colme.lab.results import experiment_of, store_of
+    from colme.lab.figures import save_figures, subject_of
 
-    source = source_of(experiment, results)
-    asked, store = experiment_of(source), store_of(source, results)
-    page, drawings = write_report(asked, store, Path(output) if output else None, live=live)
-    written = [page, *(save_figures(drawings, store.folder / "figures") if figures else [])]
+    subject = subject_of(source_of(experiment, results), results)
+    page, drawings = write_report(subject, Path(output) if output else None, live=live)
+    written = [page, *(save_figures(drawings, subject.store.folder / "figures") if figures else [])]
     emit([{"file": str(path)} for path in written], form)
     say(f"Open {page} in a browser.")
     if show:

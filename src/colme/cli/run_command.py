@@ -27,6 +27,7 @@ from colme.lab.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
+from colme.lab.runs.worker import slow_methods
 from colme.metrics import spare_metrics
 from colme.support.tables import json_of
 
@@ -93,7 +94,7 @@ def command(
 
 def _launch(ranks: int, experiment: str) -> None:
     """Start the ranks with the arguments of this process, and end as they end."""
-    from colme.lab.runs.worker import command_of, launch
+    from colme.lab.runs.worker import launch
 
     given = sys.argv[1:]
     place = next(i for i, each in enumerate(given) if each == "--ranks" or each.startswith("--ranks="))
@@ -101,8 +102,9 @@ def _launch(ranks: int, experiment: str) -> None:
     code = launch(ranks, [*given[:place], *rest, "--ranks"])
     if code not in (0, 1, 2, 130):
         how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
+        again = shlex.join(["colme", *given])
         say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "
-            f"Finished runs are kept. To continue from the last checkpoint: {command_of(given)}")  # fmt: skip
+            f"Finished runs are kept. To continue from the last checkpoint: {again}")  # fmt: skip
         code = 1
     sys.exit(code)
 
@@ -138,6 +140,8 @@ def _run(
              spare=SPARE_OF_RUNS, wide=wide)  # fmt: skip
         return
     _announce(plan)
+    for sentence in slow_methods(plan.missing):
+        say(sentence)
     if team.size > 1 and plan.missing:
         say(f"{team.size} ranks share each run. If one of them dies, run the same command to continue.")
     try:

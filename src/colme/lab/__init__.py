@@ -37,9 +37,9 @@ def report(source: ExperimentSource, *, results: str = "results", output: str | 
     from pathlib import Path
 
     from colme.lab.experiment_page import write_report
-    from colme.lab.results import experiment_of, store_of
+    from colme.lab.figures import subject_of
 
-    page, _ = write_report(experiment_of(source), store_of(source, results), Path(output) if output else None)
+    page, _ = write_report(subject_of(source, results), Path(output) if output else None)
     return page
 
 

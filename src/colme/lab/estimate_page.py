@@ -55,7 +55,7 @@ def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
     agent = " and ".join(map(str, names.agent)) if isinstance(names.agent, tuple) else names.agent
     title = title or safe_name(f"{names.value} by {agent}", 200)
     caption = estimates_caption(result)
-    picture = plots.as_svg(plots.plot_estimates(result), caption)
+    picture = plots.as_image(plots.plot_estimates(result), caption)
     parts = [
         f"<h1>{escape(str(title))}</h1>",
         f'<p class="headline">{escape(headline(result))}</p>',
@@ -83,10 +83,8 @@ def _candidates(result: Result) -> list[str]:
     if not summary.candidates:
         return []
     ranked = sorted(summary.candidates, key=lambda each: each.ratio)
-    known = [each.se for each in ranked if math.isfinite(each.se) and each.se > 0]
-    digits = int(np.clip(1 - math.floor(math.log10(min(known))), 2, 5)) if known else 2
     rows = [
-        f"<tr><td>{escape(each.name)}</td>{_cell(each.ratio, f',.{digits}f')}{_cell(each.se, f',.{digits}f')}"
+        f"<tr><td>{escape(each.name)}</td>{_cell(each.ratio, ',.3f')}{_cell(each.se, ',.3f')}"
         f"<td>{_chosen(each.name, summary)}</td></tr>"
         for each in ranked
     ]

@@ -21,9 +21,9 @@ the file.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sysconfig
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -127,7 +127,7 @@ class Experiment:
     >>> from colme import lab
     >>> experiment = lab.Experiment.read("cl_colme")
     >>> experiment.title, len(experiment.planned)
-    ('CL-colME: 5000 agents, two hidden classes', 60)
+    ('CL-colME: 5,000 agents, two hidden classes', 60)
 
     See also: run, load
     """
@@ -169,18 +169,18 @@ class Experiment:
                 raise ExperimentError(f"{key} is missing: an experiment has a scenario and methods. Add {write}.")
         if not isinstance(table["scenario"], dict):
             raise ExperimentError(f"scenario={shorten(table['scenario'])}: it is a table. Write [scenario].")
-        cases_of(table)
         if not isinstance(table["methods"], list) or not all(isinstance(entry, dict) for entry in table["methods"]):
             raise ExperimentError(f"methods={shorten(table['methods'])}: they are tables. Write [[methods]].")
+        cases = cases_of(table)
         head = _head_of(table)
         modules = tuple(Path(folder) / each for each in head.modules)
         known = methods_by_name(modules, ExperimentError)
         if changes:
             table = change(table, changes, {name: method for name, (method, _) in known.items()})
-            head = _head_of(table)
+            head, cases = _head_of(table), cases_of(table)
         planned: list[Planned] = []
         seeds = seeds_of(head.seeds)
-        for case in cases_of(table):
+        for case in cases:
             for i, entry in enumerate(table["methods"]):
                 planned += plan_method(table, entry, seeds, known, f"methods[{i}]", case, Path(folder))
         seen: set[tuple[str, str]] = set()
@@ -195,12 +195,13 @@ class Experiment:
         return experiment
 
     def _check_expected(self) -> None:
-        labels = list(dict.fromkeys(each.label for each in self.planned))
+        labels = dict.fromkeys(each.label for each in self.planned)
+        known = {name for each in self.planned for name in each.spec.parameters()} if self.head.expected else set()
         for i, each in enumerate(self.head.expected):
             with located(f"expected[{i}]"):
                 one_of(each.method, labels, "method", ExperimentError)
                 for key in each.where:
-                    one_of(key, self.planned[0].spec.parameters() | _method_fields(self.planned), "parameter")
+                    one_of(key, known, "parameter")
 
     def without_expected(self) -> Experiment:
         """The same runs without the expected numbers."""
@@ -222,6 +223,7 @@ class Experiment:
         """Name of the run -> reason, for what would fail when it runs. Graphs are checked for the first seed of every
         combination."""
         reasons: dict[tuple[Any, ...], str] = {}
+        found = {}
         for each in self.planned:
             combination = (each.label, *each.spec.but("seed").values())
             if combination not in reasons:
@@ -229,9 +231,10 @@ class Experiment:
                 try:
                     each.spec.check()
                 except ColmeError as error:
-                    reasons[combination] = str(error)
-        found = ((each, reasons[each.label, *each.spec.but("seed").values()]) for each in self.planned)
-        return {each.name: f"{each.label}: {reason}" for each, reason in found if reason}
+                    reasons[combination] = f"{each.label}: {error}"
+            if reasons[combination]:
+                found[each.name] = reasons[combination]
+        return found
 
     @property
     def title(self) -> str:
@@ -258,40 +261,34 @@ def _each_expected(entry: Any) -> list[Any]:
     if not isinstance(entry, dict) or not isinstance(where := entry.get("where", {}), dict):
         return [entry]  # refused later
     choices = [
-        [(name, each) for each in (value if _are_names(value) else [value])]
-        for name, value in [("method", entry.get("method")), *where.items()]
+        value if isinstance(value, list) and value and all(isinstance(each, str) for each in value) else [value]
+        for value in (entry.get("method"), *where.values())
     ]
-    return [entry | {"method": method, "where": dict(rest)} for (_, method), *rest in itertools.product(*choices)]
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+    return [
+        entry | {"method": method, "where": dict(zip(where, rest, strict=True))}
+        for method, *rest in itertools.product(*choices)
+    ]
 
 
 def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type[Method]]) -> dict[str, Any]:
     """The table with some fields changed, each where the file has it; names are flat (see `RunSpec.parameters`)."""
-    scenario, methods = dict(table["scenario"]), [dict(entry) for entry in table["methods"]]
-    cases = [dict(case) for case in table.get("cases", ())]
-    table = table | {"scenario": scenario, "methods": methods} | ({"cases": cases} if cases else {})
+    table = copy.deepcopy(table)
     for name, value in changes.items():
-        if name in Scenario.__struct_fields__:
-            scenario[name] = value
-        elif name in Setup.__struct_fields__ or name in Head.__struct_fields__:
-            table[name] = value
-        else:
-            field = name.removeprefix("method_")
-            fields = {tag: method.__struct_fields__ for tag, method in known.items()}
-            takers = [entry for entry in methods if field in fields.get(str(entry.get("method")), ())]
-            if not takers:
-                named = ", ".join(str(entry.get("method")) for entry in methods)
-                raise ExperimentError(f"{name}={shorten(value)}: none of the methods ({named}) has it. Leave it out.")
-            for entry in takers:
-                entry[field] = value
+        if name in Scenario.__struct_fields__ or name in Setup.__struct_fields__ or name in Head.__struct_fields__:
+            for part in (*table["methods"], *table.get("cases", ())):  # a flag also replaces what these set
+                part.pop(name, None)
+                if isinstance(own := part.get("scenario"), dict) and name in Scenario.__struct_fields__:
+                    own.pop(name, None)
+            (table["scenario"] if name in Scenario.__struct_fields__ else table)[name] = value
             continue
-        for entry in (*methods, *cases):  # a flag also replaces what a method or a case sets
-            entry.pop(name, None)
-            if name in Scenario.__struct_fields__ and isinstance(entry.get("scenario"), dict):
-                entry["scenario"] = {key: each for key, each in entry["scenario"].items() if key != name}
+        field = name.removeprefix("method_")
+        tags = {tag for tag, method in known.items() if field in method.__struct_fields__}
+        takers = [entry for entry in table["methods"] if str(entry.get("method")) in tags]
+        if not takers:
+            named = ", ".join(str(entry.get("method")) for entry in table["methods"])
+            raise ExperimentError(f"{name}={shorten(value)}: none of the methods ({named}) has it. Leave it out.")
+        for entry in takers:
+            entry[field] = value
     return table
 
 
@@ -302,10 +299,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items() if each is not None}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _method_fields(planned: Iterable[Planned]) -> dict[str, Any]:
-    return {name: value for each in planned for name, value in each.spec.parameters().items()}
 
 
 def find(path: str | Path) -> Path:

@@ -15,15 +15,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import colme
 from colme.lab.experiment import Experiment
-from colme.lab.figures import Drawing, Subject, draw, run_shown, subject_of
-from colme.lab.planning import BENCHMARKS, REFERENCE
+from colme.lab.figures import Drawing, Subject, draw, run_shown
 from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
-from colme.lab.runs.runner import GRAPHS, MODULES, kept_module_names, with_kept_files
-from colme.lab.runs.store import RunStore, toml_of, versions
+from colme.lab.runs.runner import kept_files, with_kept_files
+from colme.lab.runs.store import toml_of, versions
 from colme.lab.watched_run import feed_of, fitting_messages
 from colme.live.page import page
 from colme.methods import Method
@@ -31,8 +29,7 @@ from colme.metrics import METRICS
 from colme.support.files import write_text
 from colme.support.tables import Row, page_table, text_of
 
-NAMES = {"mse": "MSE", "t": "t", "local_mse": "local MSE", "time_ratio": f"time / {REFERENCE}'s",
-         "ns_per_agent_step": "ns per agent and step"}  # fmt: skip
+NAMES = {"mse": "MSE", "local_mse": "local MSE"}
 MOST_PLAYED = 200_000_000
 """Agents times steps of a run that is done again, at most, so that a report can play it."""
 MOST_COMPARED = 6
@@ -47,14 +44,11 @@ SOFTWARE = """@software{{colme,
 }}"""
 
 
-def write_report(
-    experiment: Experiment, store: RunStore, path: Path | None = None, *, live: bool = True
-) -> tuple[Path, list[Drawing]]:
+def write_report(subject: Subject, path: Path | None = None, *, live: bool = True) -> tuple[Path, list[Drawing]]:
     """Write the page (default: report.html in the experiment's folder); also returns the figures that it shows. `live`:
     with a run that can be played."""
-    subject = subject_of(experiment, store)
     drawings, failed = draw(subject)
-    target = path or store.folder / "report.html"
+    target = path or subject.store.folder / "report.html"
     write_text(target, html_of(subject, drawings, failed, live=live_view(subject) if live else ""))
     return target, drawings
 
@@ -103,38 +97,27 @@ def _headline(subject: Subject) -> str:
     first. Over a sweep, the range."""
     if cases := case_rows(subject.data):
         return _headline_of_cases(cases)
-    rows = [row for row in final_rows(subject.data) if row["method"] not in BENCHMARKS and row["mse"] > 0]
+    alone = {each.label for each in subject.experiment.planned if each.spec.method.baseline}
+    rows = [row for row in final_rows(subject.data) if row["method"] not in alone and row["mse"] > 0]
     if not rows:
         return ""
     gains: dict[str, list[float]] = {}
     for row in rows:
         gains.setdefault(row["method"], []).append(row["local_mse"] / row["mse"])
-    best, steps = max(map(max, gains.values())), sorted({row["t"] for row in rows})
-    when = f"At t = {steps[0]:,}" if len(steps) == 1 else "At the last step"
-    if not best > 1:
-        return f"{when} no method has a smaller mean squared error than the agents' local means."
-    if best < HELPS:
-        return (
-            f"Collaboration does not help here: {when[0].lower()}{when[1:]} no method has a mean squared error that is "
-            "more than 0.5 % smaller than that of the agents' local means."
-        )
     ranked = sorted(gains, key=lambda name: -max(gains[name]))
+    steps = {row["t"] for row in rows}
+    when = f"at t = {max(steps):,}" if len(steps) == 1 else "at the last step"
+    if max(gains[ranked[0]]) < HELPS:
+        return (
+            f"Collaboration does not help here: {when} no method has a mean squared error that is more than 0.5 % "
+            "smaller than that of the agents' local means."
+        )
     said = [f"{_span(gains[name])} with {name}" for name in ranked[:MOST_COMPARED]]
     if len(ranked) > MOST_COMPARED:
         said.append(f"less with {len(ranked) - MOST_COMPARED} more")
+    start = f"A{when[1:]} the mean squared error, compared with that of the agents' local means, is"
     words = said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1]
-    start = f"{when} the mean squared error, compared with that of the agents' local means, is"
-    return f"{start} {words}{_over(rows)}{_samples(subject, rows)}."
-
-
-def _samples(subject: Subject, rows: list[Row]) -> str:
-    """The gain of a single run as a number of samples, where every agent sees one at every step."""
-    every = [each.spec.source for each in subject.experiment.planned]
-    steady = all(each.skip_rate == 0 and each.late_share == 0 and each.shift_step is None for each in every)
-    if len(rows) > 1 or not steady:
-        return ""
-    t, gain = rows[0]["t"], rows[0]["local_mse"] / rows[0]["mse"]
-    return f", as if each agent had seen {_round(gain * t)} samples instead of {t:,}"
+    return f"{start} {words}{_over(rows)}."
 
 
 def _span(gains: list[float]) -> str:
@@ -166,14 +149,9 @@ def _headline_of_cases(rows: list[Row]) -> str:
     for row in rows:
         if row["numbers"] > 0:
             worst[row["method"]] = max(worst.get(row["method"], 0.0), row["worst / local"])
-    words = ", ".join(
-        f"{_round(value)} for {method}" for method, value in sorted(worst.items(), key=lambda one: one[1])
-    )
-    return (
-        f"The largest mean squared error in any case at any step, relative to that of the local means: {words}."
-        if words
-        else ""
-    )
+    start = "The largest mean squared error in any case at any step, relative to that of the local means"
+    words = [f"{_round(worst[method])} for {method}" for method in sorted(worst, key=lambda method: worst[method])]
+    return f"{start}: {', '.join(words)}." if words else ""
 
 
 def _round(number: float) -> str:
@@ -187,14 +165,14 @@ def _round(number: float) -> str:
 def _figure(each: Drawing, number: int) -> str:
     from colme.lab import plots
 
-    svg = plots.as_svg(each.figure, f"{each.name}: {each.caption}")
+    picture = plots.as_image(each.figure, f"{each.name}: {each.caption}")
     rows = plots.csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()
         link = f' <a class="download" download="{each.name}.csv" href="data:text/csv;base64,{data}">numbers (CSV)</a>'
     caption = f"<figcaption><b>Figure {number}.</b> {escape(each.caption)}{link}</figcaption>"
-    return f'<figure id="{each.name}">\n{svg}\n{caption}\n</figure>'
+    return f'<figure id="{each.name}">\n{picture}\n{caption}\n</figure>'
 
 
 def _sections(subject: Subject) -> list[str]:
@@ -229,32 +207,22 @@ def _sections(subject: Subject) -> list[str]:
             "CPU seconds per run (median over the seeds), without compilation; median and quartiles of the ratio for "
             "the same seed (per agent and step where sizes differ)."
         )
-        rows = times.drop(columns=["method", "low", "high", "mean_ratio"]).rename(
-            columns={"line": "method", "median": "seconds"}
-        )
+        rows = times.drop(columns=["method", "low", "high"]).rename(columns={"line": "method", "median": "seconds"})
         parts.append(table_html(rows.to_dict("records"), note))
     return parts
 
 
 def _with_range(row: Row) -> Row:
-    row = with_statistic(row)
-    return {
-        "method": row["method"], "quantity": row["quantity"],
-        "measured": row["measured"], "quartiles": f"{text_of(row['low'])} .. {text_of(row['high'])}",
-        "expected": row["expected"], "ratio": row["ratio"],
-        **({"promise": row["promise"]} if "promise" in row else {}), "source": row["source"],
-    }  # fmt: skip
+    """With the quartiles in one column."""
+    told = {"low": ("quartiles", f"{text_of(row['low'])} .. {text_of(row['high'])}")}
+    return dict(told.get(key, (key, value)) for key, value in with_statistic(row).items() if key != "high")
 
 
 def _making_of(subject: Subject) -> list[str]:
     experiment, store = subject.experiment, subject.store
-    seen: dict[str, Any] = {}
-    for each in experiment.planned:
-        head = store.read_json(each.name)
-        if head is not None:
-            seen = head["versions"]
-            break
-    done = len({each.name for each in experiment.planned if store.is_complete(each.name)})
+    heads = {each.name: store.read_json(each.name) for each in experiment.planned}
+    found = [head for head in heads.values() if head is not None]
+    seen, done = found[0]["versions"], len(found)
     file, folder = f"{experiment.name}.toml", f"results/{experiment.name}"
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]
     return [
@@ -271,11 +239,11 @@ def _making_of(subject: Subject) -> list[str]:
 
 
 def _copies(experiment: Experiment, folder: str) -> str:
-    """What to copy beside the file: the results keep the graph files, and the modules with methods of the user's own,
-    in folders to which the file refers."""
-    graphs = dict.fromkeys(Path(each.spec.graph_file).name for each in experiment.planned if each.spec.graph_file)
-    kept = {GRAPHS: list(graphs), MODULES: kept_module_names(experiment)}
-    held = [f"{folder}/{name} (it holds {', '.join(files)})" for name, files in kept.items() if files]
+    """What to copy beside the file: the results keep the files to which it refers, in folders."""
+    names: dict[str, list[str]] = {}
+    for copy in map(Path, kept_files(experiment).values()):
+        names.setdefault(f"{folder}/{copy.parent}", []).append(copy.name)
+    held = [f"{place} (it holds {', '.join(files)})" for place, files in names.items()]
     return f", copy the folder{'s' * (len(held) > 1)} {' and '.join(held)} beside it" if held else ""
 
 

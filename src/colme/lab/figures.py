@@ -6,18 +6,18 @@ of the figure. Plotting is imported where it is needed, for names of figures are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiment import Experiment
-from colme.lab.planning import REFERENCE, Planned
-from colme.lab.results import dataset
+from colme.lab.planning import REFERENCE, Planned, tag_of
+from colme.lab.results import ExperimentSource, dataset, opened
 from colme.lab.runs.store import RunStore
 from colme.spectrum import spectrum as spectrum_of
 from colme.spectrum import stable_step
@@ -30,26 +30,35 @@ DENSE = 200_000
 """Number of agents up to which a simulation for a figure is quick."""
 BANDS = "median (line) and quartiles (band) over the seeds"
 
-Drawn = tuple[Any, Any, str]
-"""A figure, the numbers behind it, and its caption."""
-FIGURES: dict[str, Callable[[Subject], Drawn]] = {}
+
+class Drawing(NamedTuple):
+    """A figure, the numbers behind it, its caption, and its name, once it is known."""
+
+    figure: Any
+    table: Any
+    caption: str
+    name: str = ""
+
+
+Draw = Callable[["Subject"], Drawing]
+FIGURES: dict[str, Draw] = {}
 """Every figure by name."""
 
 
-def figure(draw: Callable[[Subject], Drawn]) -> Callable[[Subject], Drawn]:
+def figure(draw: Draw) -> Draw:
     """Register a figure under the name of the function."""
     FIGURES[draw.__name__] = draw
     return draw
 
 
 @figure
-def mse(subject: Subject) -> Drawn:
+def mse(subject: Subject) -> Drawing:
     """Mean squared error over time, with local and oracle."""
     return _over_time(subject, "mse", f"Mean squared error over all agents: {BANDS}.")
 
 
 @figure
-def error_rate(subject: Subject) -> Drawn:
+def error_rate(subject: Subject) -> Drawing:
     """Share of agents whose error exceeds the tolerance."""
     by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
     zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
@@ -57,7 +66,7 @@ def error_rate(subject: Subject) -> Drawn:
 
 
 @figure
-def wrong_edges(subject: Subject) -> Drawn:
+def wrong_edges(subject: Subject) -> Drawing:
     """Share of the edges between classes that remain."""
     caption = f"Share of the initial edges between different classes that remain: {BANDS}."
     used = [method for method in subject.experiment.methods if not method.baseline]
@@ -69,7 +78,7 @@ def wrong_edges(subject: Subject) -> Drawn:
 
 
 @figure
-def relative(subject: Subject) -> Drawn:
+def relative(subject: Subject) -> Drawing:
     """Mean squared error relative to that of the local means."""
     caption = (
         f"Mean squared error over all agents divided by that of the local means: {BANDS}. Above 1, collaboration is "
@@ -79,7 +88,7 @@ def relative(subject: Subject) -> Drawn:
 
 
 @figure
-def trust(subject: Subject) -> Drawn:
+def trust(subject: Subject) -> Drawing:
     """Weight that the guard gives to collaborative estimates."""
     if "trust" not in subject.data or not bool(subject.data["trust"].notnull().any()):
         raise ExperimentError("the figure trust: no method of this experiment has a guard. Try guard = true in one.")
@@ -91,7 +100,7 @@ def trust(subject: Subject) -> Drawn:
 
 
 @figure
-def time(subject: Subject) -> Drawn:
+def time(subject: Subject) -> Drawing:
     """Time per run, and its ratio to CL-colME's."""
     from colme.lab import plots
 
@@ -101,11 +110,11 @@ def time(subject: Subject) -> Drawn:
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
         f"(whiskers) over the seeds.{ratios} Runs were done in parallel."
     )
-    return (plots.plot_time(subject.data), table, caption)
+    return Drawing(plots.plot_time(subject.data), table, caption)
 
 
 @figure
-def scaling(subject: Subject) -> Drawn:
+def scaling(subject: Subject) -> Drawing:
     """Time per agent and step as the number of agents grows."""
     from colme.lab import plots
 
@@ -113,11 +122,11 @@ def scaling(subject: Subject) -> Drawn:
         "CPU time per agent and step, with metrics at the recorded steps and without compilation: median (line) and "
         "quartiles (band) over the seeds."
     )
-    return (plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
+    return Drawing(plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
 
 
 @figure
-def parameter(subject: Subject) -> Drawn:
+def parameter(subject: Subject) -> Drawing:
     """Mean squared error against the first swept number."""
     from colme.lab import plots
     from colme.lab.rows import lines_of
@@ -140,102 +149,91 @@ def parameter(subject: Subject) -> Drawn:
         "the seeds."
         + (" Dotted lines: the fastest step and the limit of stability of the initial graph." if marks else "")
     )
-    return plots.plot_parameter(data, name, at=at, marks=marks), plots.parameter_table(data, name, at=at), caption
+    table = plots.parameter_table(data, name, at=at)
+    return Drawing(plots.plot_parameter(data, name, at=at, marks=marks), table, caption)
 
 
 @figure
-def density(subject: Subject) -> Drawn:
+def density(subject: Subject) -> Drawing:
     """Density of all agents' estimates over time: one cloud that splits into classes."""
     from colme.lab import plots
 
     spec = subject.picked.spec
     if spec.source.n_agents > DENSE:
         spec = spec.with_fewer_agents(DENSE)
-    found = plots.estimate_density(
-        spec.method, spec.source, degree=spec.degree, graph=spec.graph, steps=spec.n_steps, seed=spec.seed
-    )
+    found = plots.estimate_density(spec.method, spec.source, **spec.but("method", "source"))
     caption = (
         f"Density of the estimates of all {spec.source.n_agents:,} agents at every step of one run, each column "
         f"scaled by its maximum. {run_shown(subject)}"
     )
-    return (plots.plot_density(found), found, caption)
+    return Drawing(plots.plot_density(found), found, caption)
 
 
 @figure
-def graph(subject: Subject) -> Drawn:
+def graph(subject: Subject) -> Drawing:
     """A small graph before the first and after the last step."""
     import pandas
-    from matplotlib.figure import Figure
 
     from colme.lab import plots
+    from colme.lab.plots._style import panels
     from colme.lab.plots.graph import panel_height
 
     picked = subject.picked.spec
     spec = picked.with_fewer_agents(MOST_PICTURED if picked.graph_file else PICTURED)
     spec = msgspec.structs.replace(spec, degree=min(spec.degree or 6, 6))
-    found = plots.separation(
-        spec.method, spec.source, degree=spec.degree, graph=spec.graph, steps=spec.n_steps, seed=spec.seed
-    )
-    panels = Figure(figsize=(7.2, panel_height(found, 3.6)), layout="constrained")
-    for axes, when in zip(panels.subplots(1, 2), ("before", "after"), strict=True):
-        plots.plot_graph(found, when, axes)
-    alive = {tuple(edge) for edge in found.after.edges().tolist()}
+    found = plots.separation(spec.method, spec.source, **spec.but("method", "source"))
+    with panels(1, 2, (7.2, panel_height(found, 3.6))) as axes:
+        for ax, when in zip(axes, ("before", "after"), strict=True):
+            plots.plot_graph(found, when, ax)
     edges = found.before.edges()
-    table = pandas.DataFrame(
-        {"a": edges[:, 0], "b": edges[:, 1], "wrong": found.wrong(found.before),
-         "alive": [tuple(edge) in alive for edge in edges.tolist()]}
-    )  # fmt: skip
+    alive = {tuple(edge) for edge in found.after.edges().tolist()}
+    table = pandas.DataFrame(edges, columns=["a", "b"]).assign(
+        wrong=found.wrong(found.before), alive=[tuple(edge) in alive for edge in edges.tolist()]
+    )
     caption = (
         f"A small simulation with the same parameters: {spec.source.n_agents} agents and {len(edges)} edges, "
         f"before the first sample and after t = {spec.n_steps:,}. {run_shown(subject)}"
     )
     if not spec.method.cuts_edges:
         caption += f" On the right are the edges between agents of one group: {spec.method.label} cuts none."
-    return (panels, table, caption)
+    return Drawing(axes[0].figure, table, caption)
 
 
 @figure
-def census(subject: Subject) -> Drawn:
+def census(subject: Subject) -> Drawing:
     """How a census works: one agent's bins, its histogram round by round, the mixture, the posterior."""
-    from matplotlib.figure import Figure
-
     from colme.lab import plots
+    from colme.lab.plots._style import panels
 
-    for each in subject.experiment.planned:
-        if each.spec.method.__struct_config__.tag == "census":
-            break
-    else:
+    specs = [each.spec for each in subject.experiment.planned if tag_of(each.spec.method) == "census"]
+    if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
-    found = plots.explain_census(
-        each.spec.method, each.spec.source, degree=each.spec.degree, graph=each.spec.graph,
-        steps=min(150, each.spec.n_steps), seed=each.spec.seed,
-    )  # fmt: skip
-    panels = Figure(figsize=(9.6, 6.6), layout="constrained")
-    for axes, part in zip(panels.subplots(2, 2).ravel(), plots.PARTS, strict=True):
-        plots.plot_census(found, part, axes)
-    words = ", ".join(part for part in (each.spec.source.case, f"agent {found.agent}", f"t = {found.t}") if part)
+    spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].n_steps), record="log")
+    found = plots.explain_census(spec.method, spec.source, **spec.but("method", "source"))
+    with panels(2, 2, (9.6, 6.6)) as axes:
+        for ax, part in zip(axes, plots.PARTS, strict=True):
+            plots.plot_census(found, part, ax)
+    words = ", ".join(part for part in (spec.source.case, "agent 0", f"t = {found.t}") if part)
     caption = (
         f"How a census works ({words}). 1: the agent's mass; the local means of all agents, which it does not know, "
         "are scaled to a maximum of 1. 2: its histogram after some rounds of consensus. 3: the mixture fitted to its "
         "last histogram; dotted lines are the locations of the components. 4: the estimate for any local mean."
     )
-    return (panels, found.table(), caption)
+    return Drawing(axes[0].figure, found.table(), caption)
 
 
 @figure
-def spectrum(subject: Subject) -> Drawn:
+def spectrum(subject: Subject) -> Drawing:
     """Eigenvalues of the initial graph's Laplacian, of I - bL and of the Metropolis matrix."""
-    from matplotlib.figure import Figure
-
     from colme.lab import plots
+    from colme.lab.plots._style import panels
 
     made, words = initial_graph(subject)
     step = "auto" if "step" in subject.data.dims else getattr(subject.picked.spec.method, "step", "auto")
     step = float(step) if isinstance(step, float | int) else stable_step(made)
-    panels = Figure(figsize=(9.4, 3.3), layout="constrained")
-    left, right = panels.subplots(1, 2)
-    plots.plot_spectrum(made, left)
-    plots.plot_averaging(made, step, right)
+    with panels(1, 2, (9.4, 3.3)) as axes:
+        plots.plot_spectrum(made, axes[0])
+        plots.plot_averaging(made, step, axes[1])
     regular = bool((made.degrees == made.degrees[0]).all())
     line = " with the density of an infinite random regular graph (line)" if regular else ""
     caption = (
@@ -244,11 +242,11 @@ def spectrum(subject: Subject) -> Drawn:
         "except that of the consensus itself, 1."
     )
     table = plots.spectrum_table(made).merge(plots.averaging_table(made, step), on="k")
-    return (panels, table, caption)
+    return Drawing(axes[0].figure, table, caption)
 
 
 @figure
-def stability(subject: Subject) -> Drawn:
+def stability(subject: Subject) -> Drawing:
     """Convergence factor of consensus against its step b, and the limit of stability."""
     from colme.lab import plots
 
@@ -258,15 +256,14 @@ def stability(subject: Subject) -> Drawn:
         "lambda| (line), and measured by repeating the step (circles). Above 1 the iteration diverges."
     )
     steps = np.linspace(0.0, 1.4 * 2.0 / spectrum_of(made).largest, 29)[1:].tolist()
-    return (plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
+    return Drawing(plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
 
 
-def _over_time(subject: Subject, metric: str, caption: str) -> Drawn:
+def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
     """A metric over time: one plot, or several for the values of the first swept parameters if one would have too many
     lines."""
-    from matplotlib.figure import Figure
-
     from colme.lab import plots
+    from colme.lab.plots._style import panels
     from colme.lab.plots.lines import shown
     from colme.lab.rows import NOT_PARAMETERS, describe, lines_of
 
@@ -282,7 +279,7 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawn:
         ]
     parts = [(words, part) for words, part in parts if bool(part[metric].notnull().any())]
     if len(parts) == 1:
-        return plots.plot_over_time(data, metric), table, caption
+        return Drawing(plots.plot_over_time(data, metric), table, caption)
     if len(parts) > MOST_PANELS:
         raise ColmeError(
             f"{len(parts)} combinations are too many for a figure of {metric.replace('_', ' ')}: at most {MOST_PANELS} "
@@ -290,13 +287,12 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawn:
         )
     columns = 1 if len(parts) < 4 else 2
     rows = -(-len(parts) // columns)
-    panels = Figure(figsize=(5.6 * columns, 3.3 * rows), layout="constrained")
-    places = panels.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (words, part) in zip(places, parts, strict=False):
-        plots.plot_over_time(part.assign_attrs(title=", ".join(words)), metric, axes)
-    for axes in places[len(parts) :]:
-        axes.remove()
-    return panels, table, caption
+    with panels(rows, columns, (5.6 * columns, 3.3 * rows)) as axes:
+        for ax, (words, part) in zip(axes, parts, strict=False):
+            plots.plot_over_time(part.assign_attrs(title=", ".join(words)), metric, ax)
+        for ax in axes[len(parts) :]:
+            ax.remove()
+    return Drawing(axes[0].figure, table, caption)
 
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
@@ -318,7 +314,7 @@ def draw(subject: Subject, names: tuple[str, ...] = ()) -> tuple[list[Drawing], 
     drawn, failed = [], {}
     for name in asked:
         try:
-            drawn.append(Drawing(name, *FIGURES[name](subject)))
+            drawn.append(FIGURES[name](subject)._replace(name=name))
         except ColmeError as error:
             failed[name] = str(error)
     if failed and not drawn:
@@ -333,18 +329,7 @@ def save_figures(drawings: list[Drawing], folder: Path) -> list[Path]:
     return [path for each in drawings for path in plots.save(each.figure, each.table, folder / each.name)]
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, the numbers behind it, and its caption."""
-
-    name: str
-    figure: Any
-    table: Any
-    caption: str
-
-
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """An experiment with its data: what figures are drawn from."""
 
     experiment: Experiment
@@ -362,8 +347,9 @@ class Subject:
         return min(self.experiment.planned, key=rank)
 
 
-def subject_of(experiment: Experiment, store: RunStore) -> Subject:
-    """The experiment with the data of its finished runs."""
+def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> Subject:
+    """An experiment with its finished runs."""
+    experiment, store = opened(source, results)
     return Subject(experiment, store, dataset(experiment, store))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import re
@@ -26,6 +27,11 @@ REFERENCE = CLColME.label
 """The method to whose time the times of the others are given as ratios."""
 BENCHMARKS = tuple(method.label for method in METHODS if method.baseline)
 """Labels of the methods that do not collaborate: the others are compared with them."""
+
+
+def tag_of(method: Method) -> str:
+    """The name of a method in files."""
+    return str(method.__struct_config__.tag)
 
 
 @dataclass(frozen=True)
@@ -70,55 +76,43 @@ def plan_method(
     kind, module = known[entry["method"]]
     if not _takes_part(entry, case, table, path):
         return []
-    own_setup = {key: entry[key] for key in Setup.__struct_fields__ if key in entry}
-    own = {"method", "label", "scenario", "seeds", "cases", *own_setup}
-    setup_table = {key: source[key] for source in (table, case) for key in Setup.__struct_fields__ if key in source}
-    setup_table |= own_setup
     own_scenario = entry.get("scenario", {})
     if not isinstance(own_scenario, dict):
         raise ExperimentError(f"{path}.scenario={shorten(own_scenario)}: it is a table. Write scenario.n_agents = 100.")
-    of_case = {key: value for key, value in case.items() if key not in Setup.__struct_fields__}
-    scenario_table = table["scenario"] | of_case | own_scenario
-    own_fields = {key: entry[key] for key in entry if key not in own}
-    others = (*Setup.__struct_fields__, "label", "scenario", "seeds", "cases")
-    fields = combinations(own_fields, kind, dict.fromkeys(own_fields, path), others)
+    setup = Setup.__struct_fields__
+    others = (*setup, "label", "scenario", "seeds", "cases")
+    own_fields = {key: value for key, value in entry.items() if key not in ("method", *others)}
+    of_case = {key: value for key, value in case.items() if key not in setup}
     place = f"case {case['case']!r}" if case else ""
-    in_scenario = {
-        key: f"{path}.scenario" if key in own_scenario else place if key in of_case else "scenario"
-        for key in scenario_table
-    }
-    scenarios = combinations(scenario_table, Scenario, in_scenario)
-    in_setup = {key: path if key in own_setup else "" for key in setup_table}
-    setups = combinations(setup_table, Setup, in_setup)
+    methods = _combinations(kind, [(own_fields, path)], others)
+    scenarios = _combinations(Scenario, [(table["scenario"], "scenario"), (of_case, place),
+                                         (own_scenario, f"{path}.scenario")])  # fmt: skip
+    parts = ((table, ""), (case, ""), (entry, path))
+    setups = _combinations(Setup, [({key: part[key] for key in setup if key in part}, at) for part, at in parts])
     with located(path):
         label = convert_field(entry.get("label", kind.label), str, "label")
         if "seeds" in entry:
             seeds = seeds_of(convert_field(entry["seeds"], int | tuple[int, ...], "seeds"))
-    in_method = dict.fromkeys(own_fields, path)
-    made = [_made(kind, values, own_fields, in_method, path) for values in fields]
-    made_scenarios = [
-        _made(Scenario, _required(values), scenario_table, in_scenario, "scenario") for values in scenarios
-    ]
-    for values in setups:
-        if is_graph_file(values.get("graph", "")):
-            with located(in_setup["graph"]):
-                values["graph"] = find_graph(values["graph"], folder, "the experiment file")
-    return [
-        Planned(label, spec, module)
-        for scenario in made_scenarios
-        for values in setups
+    for cells in setups:
+        graph, whole = cells.get("graph", ("", ""))
+        if is_graph_file(graph):
+            with located(whole.rpartition(".")[0]):
+                cells["graph"] = find_graph(graph, folder, "the experiment file"), whole
+    for each in msgspec.structs.fields(Scenario):
+        if each.required and each.name not in scenarios[0]:
+            raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
+    made = [_made(kind, cells, path) for cells in methods]
+    first = [
+        _made(RunSpec, cells, "", method=method, source=scenario)
+        for scenario in [_made(Scenario, cells, "scenario") for cells in scenarios]
+        for cells in setups
         for method in made
-        for spec in _specs(method, scenario, seeds, values, setup_table, in_setup)
     ]
-
-
-def _specs(
-    method: Method, scenario: Scenario, seeds: tuple[int, ...], values: dict[str, Any], table: dict[str, Any],
-    paths: dict[str, str],
-) -> list[RunSpec]:  # fmt: skip
-    """A run for each seed. What is refused is so for all of them: one is checked."""
-    first = _made(RunSpec, {"method": method, "source": scenario} | values, table, paths, "")
-    return [first if seed == first.seed else msgspec.structs.replace(first, seed=seed) for seed in seeds]
+    return [  # what is refused is so for all seeds: one is checked
+        Planned(label, spec if seed == spec.seed else msgspec.structs.replace(spec, seed=seed), module)
+        for spec in first
+        for seed in seeds
+    ]
 
 
 def cases_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -160,51 +154,47 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
         raise ExperimentError(f"seeds={seeds}: at most {MOST_SEEDS:,} are allowed. Try seeds = 10, or [{seeds}].")
     every = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not every or len(set(every)) < len(every):
-        got = shorten(seeds if isinstance(seeds, int) else list(seeds))
+        got = seeds if isinstance(seeds, int) else shorten(list(seeds))
         raise ExperimentError(f"seeds={got}: there must be at least one seed, each once. Try seeds = 10.")
     return tuple(check_seed(seed) for seed in every)
 
 
-def _made(struct: Any, values: dict[str, Any], table: dict[str, Any], paths: dict[str, str], path: str) -> Any:
-    """A struct; an error that names a key says where in the file it is, and which value of a sweep it was."""
-    try:
-        return struct(**values)
-    except ColmeError as error:
-        message = str(error)
-        named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
-        key = named[1] if named else ""
-        place = (
-            sweep_place(table[key], Setup if struct is RunSpec else struct, key, values[key]) if key in table else ""
-        )
-        if message.startswith(f"{key}="):
-            message = key + place + message.removeprefix(key)
-        elif key in table:
-            message = f"{key}{place}={shorten(values[key])}: {message}"
-        with located(paths.get(key, path)):
-            raise ExperimentError(message) from None
+Cell = tuple[Any, str]
+"""A value of a field, and where it is in the file."""
 
 
-def _required(values: dict[str, Any]) -> dict[str, Any]:
-    for each in msgspec.structs.fields(Scenario):
-        if each.required and each.name not in values:
-            raise ExperimentError(f"scenario: {each.name} is missing. See help(colme.Scenario).")
-    return values
-
-
-def combinations(
-    table: dict[str, Any], struct: type[msgspec.Struct], paths: dict[str, str], others: Iterable[str] = ()
-) -> list[dict[str, Any]]:
-    """Every combination of the values of a table whose keys are the fields of a struct, the last key fastest.
-    `paths` says in which table of the file each key is; `others` are further keys that are allowed there.
+def _combinations(
+    struct: type[msgspec.Struct], tables: Iterable[tuple[dict[str, Any], str]], others: Iterable[str] = ()
+) -> list[dict[str, Cell]]:
+    """Every combination of the values of tables whose keys are the fields of a struct, the last key fastest; a later
+    table replaces what an earlier one has. `others` are further keys that are allowed there.
 
     A list is a sweep, unless the field itself takes a list (`means`): there, a list of lists is."""
     fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
-    choices = []
-    for key, value in table.items():
-        with located(paths[key]):
-            one_of(key, (*fields, *others), "key")
-        choices.append([(key, each) for each in _values(value, fields[key], f"{paths[key]}.{key}".lstrip("."))])
-    return [dict(combination) for combination in itertools.product(*choices)]
+    choices: dict[str, list[Cell]] = {}
+    for table, path in tables:
+        for key, value in table.items():
+            with located(path):
+                one_of(key, (*fields, *others), "key")
+            whole = f"{path}.{key}".lstrip(".")
+            values = _values(value, fields[key], whole)
+            choices[key] = [(each, f"{whole}[{i}]" if values[1:] else whole) for i, each in enumerate(values)]
+    return [dict(zip(choices, cells, strict=True)) for cells in itertools.product(*choices.values())]
+
+
+def _made(struct: Any, cells: dict[str, Cell], path: str, **others: Any) -> Any:
+    """A struct; an error that names a field says where in the file it is, and which value of a sweep it was."""
+    try:
+        return struct(**{key: value for key, (value, _) in cells.items()}, **others)
+    except ColmeError as error:
+        message = str(error)
+        named = re.match(r"(?:unknown )?(\w+)", message)  # "delta=2: ..." or "unknown level 'x': ..."
+        if named is None or named[1] not in cells:
+            with located(path):
+                raise
+        value, place = cells[named[1]]
+        rest = message.removeprefix(named[1]) if message.startswith(f"{named[1]}=") else f"={shorten(value)}: {message}"
+        raise ExperimentError(place + rest) from None
 
 
 def _values(value: Any, kind: Any, path: str) -> list[Any]:
@@ -232,21 +222,7 @@ def _values(value: Any, kind: Any, path: str) -> list[Any]:
     return swept
 
 
-def sweep_place(value: Any, struct: type[msgspec.Struct], key: str, chosen: Any) -> str:
-    """ "[2]" for the third value of a sweep, "" for the value of a field that is not swept."""
-    kind = next(field.type for field in msgspec.structs.fields(struct) if field.name == key)
-    every = _values(value, kind, key)
-    return f"[{every.index(chosen)}]" if len(every) > 1 else ""
-
-
-def located(path: str) -> contextlib.AbstractContextManager[None]:
-    """Errors raised inside name the place in the experiment file."""
-    return structs.located(path, ExperimentError)
-
-
-def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return structs.convert_fields(values, struct, ExperimentError)
-
-
-def convert_field(value: Any, kind: Any, path: str) -> Any:
-    return structs.convert_field(value, kind, path, ExperimentError)
+located = functools.partial(structs.located, refusal=ExperimentError)
+"""Errors raised inside name the place in the experiment file."""
+convert_fields = functools.partial(structs.convert_fields, refusal=ExperimentError)
+convert_field = functools.partial(structs.convert_field, refusal=ExperimentError)

@@ -50,51 +50,49 @@ def simulate_flags(
     refused = experiment.check()
     for reason in dict.fromkeys(refused.values()):
         say(f"Skipped: {reason}")
+    seeds_asked = sorted({each.spec.seed for each in experiment.planned})
     groups: dict[Any, list[Planned]] = {}
+    found: Found = []
     for each in experiment.planned:
-        if each.name not in refused:
+        if each.name in refused:
+            found.append((each, []))
+        elif each.spec.seed == seeds_asked[0]:
             groups.setdefault(tuple(each.spec.but("method", "seed").values()), []).append(each)
-    found: Found = [(each, []) for each in experiment.planned if each.name in refused]
     for planned in groups.values():
-        every_seed = list(dict.fromkeys(each.spec.seed for each in planned))
-        first = [each for each in planned if each.spec.seed == every_seed[0]]
         traces = simulate(
-            [each.spec.method for each in first], seeds=every_seed, n_jobs=jobs, threads=threads, progress=progress,
-            **first[0].spec.but("method", "seed"),
+            [each.spec.method for each in planned], seeds=seeds_asked, n_jobs=jobs, threads=threads, progress=progress,
+            **planned[0].spec.but("method", "seed"),
         )  # fmt: skip
-        found += [(each, list(traces.select(method=each.spec.method))) for each in first]
+        found += [(each, list(traces.select(method=each.spec.method))) for each in planned]
     return found
-
-
-def _keys(found: Found) -> list[Row]:
-    """Method and the parameters that vary (also among combinations that cannot run), for each combination."""
-    flat = [each.spec.parameters() for each, _ in found]
-    names = list(dict.fromkeys(name for row in flat for name in row))
-    varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
-    return [
-        {"method": each.label} | {name: row.get(name) for name in varying}
-        for (each, _), row in zip(found, flat, strict=True)
-    ]
 
 
 def last_rows(found: Found) -> list[Row]:
     """Medians over the seeds at the last step."""
     return [
-        key | {"seeds": len(traces), "t": int(traces[0].t[-1])} | _medians(traces)
-        for key, (_, traces) in zip(_keys(found), found, strict=True)
+        key | {"seeds": len(traces), "t": int(traces[0].t[-1])}
+        | {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
+        for key, traces in _keyed(found)
         if traces
-    ]
-
-
-def _medians(traces: list[Trace]) -> Row:
-    return {name: float(np.median([getattr(trace, name)[-1] for trace in traces])) for name in METRICS}
+    ]  # fmt: skip
 
 
 def trace_rows(found: Found) -> list[Row]:
     """Every recorded step of every seed."""
     return [
         key | {"seed": trace.seed, "t": int(t)} | {name: float(getattr(trace, name)[k]) for name in METRICS}
-        for key, (_, traces) in zip(_keys(found), found, strict=True)
+        for key, traces in _keyed(found)
         for trace in traces
         for k, t in enumerate(trace.t)
+    ]
+
+
+def _keyed(found: Found) -> list[tuple[Row, list[Trace]]]:
+    """Method and the parameters that vary (also among combinations that cannot run), with the traces."""
+    flat = [each.spec.parameters() for each, _ in found]
+    names = dict.fromkeys(name for row in flat for name in row)
+    varying = [name for name in names if len({repr(row[name]) for row in flat if name in row}) > 1]
+    return [
+        ({"method": each.label} | {name: row.get(name) for name in varying}, traces)
+        for (each, traces), row in zip(found, flat, strict=True)
     ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,6 @@ from colme.support.tables import csv_of, parquet_of
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
 """Times of a run, without the warm-up; NaN for a run that was interrupted and resumed."""
-AGENT_STEPS = "agent_steps"
-"""The size of a run: agents times steps."""
 SHOWN_IN_T = {"steps", "record"}
 """Parameters that are no dimension because t shows them."""
 
@@ -35,12 +32,10 @@ def experiment_of(source: ExperimentSource, changes: dict[str, Any] | None = Non
         return source
     if isinstance(source, dict):
         return Experiment.parse(source, changes=changes)
+    if not is_results(source):
+        return Experiment.read(Path(source), changes)
     path = Path(source)
-    if path.is_dir():
-        return Experiment.parse(
-            RunStore(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes
-        )
-    return Experiment.read(path, changes)
+    return Experiment.parse(RunStore(path).load_experiment(), name=path.resolve().name, folder=path, changes=changes)
 
 
 def is_results(source: ExperimentSource) -> bool:
@@ -48,13 +43,12 @@ def is_results(source: ExperimentSource) -> bool:
     return isinstance(source, str | os.PathLike) and Path(source).is_dir()
 
 
-def store_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> RunStore:
-    """The folder in which an experiment keeps its runs."""
-    if isinstance(source, Experiment):
-        return RunStore(Path(results) / source.name)
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        return RunStore(source)
-    return RunStore(Path(results) / experiment_of(source).name)
+def opened(
+    source: ExperimentSource, results: str | os.PathLike[str] = "results", changes: dict[str, Any] | None = None
+) -> tuple[Experiment, RunStore]:
+    """An experiment and the folder in which it keeps its runs."""
+    experiment = experiment_of(source, changes)
+    return experiment, RunStore(Path(source) if is_results(source) else Path(results) / experiment.name)  # type: ignore[arg-type]
 
 
 def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results") -> Any:
@@ -80,63 +74,46 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
     See also: run, summary, to_frame
     """
-    experiment = experiment_of(source)
-    return dataset(experiment, store_of(source if not isinstance(source, dict) else experiment, results))
+    return dataset(*opened(source, results))
 
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:
     """What `load` returns."""
-    xarray = _xarray()
-    runs = {each.name: store.read_json(each.name) for each in experiment.planned}
-    here = [each for each in experiment.planned if runs[each.name] is not None]
-    if not here:
+    xarray, planned = _xarray(), experiment.planned
+    heads = {each.name: store.read_json(each.name) for each in planned}
+    found = [(each, head) for each in planned if (head := heads[each.name]) is not None]
+    if not found:
         raise RunError(f"{store.folder} has no finished run of {experiment.name}. Try: colme run {experiment.name}.")
-    skipped = _skipped(experiment, [each.name for each in experiment.planned if runs[each.name] is None])
-    tables = {name: store.read_trace(name) for name, head in runs.items() if head is not None}
+    refused = experiment.cannot_run() if len(found) < len(planned) else {}
+    skipped = {name: reason for name, reason in refused.items() if heads[name] is None}
+    tables = {each.name: store.read_trace(each.name) for each, _ in found}
     steps = np.unique(np.concatenate([table["t"].to_numpy() for table in tables.values()]))
-    axes = axes_of(experiment.planned)
-    labels = list(dict.fromkeys(each.label for each in experiment.planned))
-    seeds = sorted({each.spec.seed for each in experiment.planned})
-    shape = (len(labels), *(len(values) for values in axes.values()), len(seeds))
+    axes = axes_of(planned)
+    labels = list(dict.fromkeys(each.label for each in planned))
+    seeds = sorted({each.spec.seed for each in planned})
+    dims, shape = ("method", *axes, "seed"), (len(labels), *map(len, axes.values()), len(seeds))
     data = {name: np.full((*shape, len(steps)), np.nan) for name in METRICS}
-    times = {name: np.full(shape, np.nan) for name in (*TIMES, AGENT_STEPS)}
-    for each in here:
+    sizes = {name: np.full(shape, np.nan) for name in (*TIMES, "agent_steps")}
+    for each, head in found:
         place = _place(each, labels, axes, seeds)
-        table, head = tables[each.name], runs[each.name]
-        assert head is not None
-        columns = np.searchsorted(steps, table["t"].to_numpy())
-        values = np.full(len(steps), np.nan)
+        columns = np.searchsorted(steps, tables[each.name]["t"].to_numpy())
         for name in METRICS:
-            values[columns] = table[name].to_numpy()
-            data[name][place] = np.where(np.isnan(values), data[name][place], values)  # of a longer run
-        times[AGENT_STEPS][place] = each.size
-        if head["timings"]["steps"] == each.spec.steps:
-            for name in TIMES:
-                times[name][place] = head["timings"][name]
-    dims = ("method", *axes, "seed")
-    tolerances = {each.spec.tolerance for each in experiment.planned}
-    coordinates = {"method": labels} | {name: _ticks(values) for name, values in axes.items()}
+            data[name][place][..., columns] = tables[each.name][name].to_numpy()
+        sizes["agent_steps"][place] = each.size
+        for name in TIMES if head["timings"]["steps"] == each.spec.steps else ():
+            sizes[name][place] = head["timings"][name]
+    attributes: dict[str, Any] = {
+        "name": experiment.name, "title": experiment.title, "missing": len(planned) - len(found) - len(skipped),
+        "skipped": json.dumps(sorted(set(skipped.values()))), "experiment": json.dumps(experiment.table),
+        "fixed": json.dumps(_fixed(planned, axes)),
+    }  # fmt: skip
+    tolerances = {each.spec.tolerance for each in planned}
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
-        | {name: (dims, values) for name, values in times.items()},
-        coords=coordinates | {"seed": seeds, "t": steps},
-        attrs={
-            "name": experiment.name, "title": experiment.title,
-            "missing": len(experiment.planned) - len(here) - len(skipped),
-            "skipped": json.dumps(sorted(set(skipped.values()))),
-            "experiment": json.dumps(experiment.table), "fixed": json.dumps(_fixed(experiment.planned, axes)),
-        }
-        | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
-    )  # fmt: skip
-
-
-def _skipped(experiment: Experiment, absent: list[str]) -> dict[str, str]:
-    """Name -> reason, for those of the absent runs that cannot run."""
-    reasons: dict[str, str] = {}
-    if absent:
-        with contextlib.suppress(ColmeError):
-            reasons = experiment.check()
-    return {name: reasons[name] for name in absent if name in reasons}
+        | {name: (dims, values) for name, values in sizes.items()},
+        coords={"method": labels, "seed": seeds, "t": steps} | {name: _ticks(each) for name, each in axes.items()},
+        attrs=attributes | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
+    )
 
 
 def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
@@ -152,12 +129,16 @@ def axes_of(planned: Sequence[Planned]) -> dict[str, list[Any]]:
                 if value not in seen:
                     seen.append(value)
     swept = {name for (_, name), seen in per_label.items() if len(seen) > 1} - SHOWN_IN_T
-    axes = {name: _in_order(seen) for name, seen in values.items() if name in swept}
+    axes = {name: sorted(seen) if _are_numbers(seen) else seen for name, seen in values.items() if name in swept}
     for name in reversed(list(axes)):  # drop what the others imply, such as the alpha of a constant clock
-        others = [other for other in axes if other != name]
-        if len({_key(each, others) for each in planned}) == len({_key(each, list(axes)) for each in planned}):
+        if _n_combinations(planned, axes.keys() - {name}) == _n_combinations(planned, axes.keys()):
             del axes[name]
     return axes
+
+
+def _n_combinations(planned: Sequence[Planned], names: Set[str]) -> int:
+    found = [(each.label, each.spec.seed, each.spec.parameters()) for each in planned]
+    return len({(label, seed, *(parameters.get(name) for name in names)) for label, seed, parameters in found})
 
 
 def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
@@ -170,16 +151,6 @@ def _fixed(planned: Sequence[Planned], axes: dict[str, list[Any]]) -> dict[str, 
     return fixed
 
 
-def _key(each: Planned, names: list[str]) -> tuple[Any, ...]:
-    parameters = each.spec.parameters()
-    return (each.label, each.spec.seed, *(parameters.get(name) for name in names))
-
-
-def _in_order(values: list[Any]) -> list[Any]:
-    numbers = all(isinstance(value, int | float) for value in values)
-    return sorted(values) if numbers else values
-
-
 def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: list[int]) -> tuple[Any, ...]:
     parameters = each.spec.parameters()
     where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
@@ -188,8 +159,11 @@ def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: 
 
 def _ticks(values: list[Any]) -> list[Any]:
     """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
-    plain = all(isinstance(value, int | float) for value in values) or all(isinstance(value, str) for value in values)
-    return values if plain else [value if isinstance(value, str) else str(value) for value in values]
+    return values if _are_numbers(values) else list(map(str, values))
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float) for value in values)
 
 
 def summary(data: Any, band: tuple[float, float] = (0.25, 0.75)) -> Any:

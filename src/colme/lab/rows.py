@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,17 +24,16 @@ JUDGED, SETTLED = 3, 10
 def final_rows(data: xarray.Dataset) -> list[Row]:
     """The final errors of each method, medians over the seeds at the last step, and its time relative to that of the
     first line of CL-colME."""
+    check(data, "mse", "t")
     times = time_table(data).set_index("line")
     rows = []
-    check(data, "mse", "t")
     told = [name for name in OF_METHOD if bool(data[name].notnull().any())]  # few methods have groups or intervals
     for line in _rows(data):
         one = data.isel(line.places).dropna("t", how="all", subset=["mse"])
-        last = one.isel(t=-1)
+        last, time = one.isel(t=-1), times.loc[line.label]
         row: Row = {"method": line.method} | _parameters(data, line)
         row |= {"seeds": int(one["mse"].notnull().any("t").sum()), "t": int(last["t"])}
         row |= {name: float(last[name].median("seed")) for name in (*told, "local_mse")}
-        time = times.loc[line.label] if line.label in times.index else {"median": np.nan, "ratio": np.nan}
         rows.append(row | {"seconds": float(time["median"]), "time_ratio": float(time["ratio"])})
     return rows
 
@@ -47,7 +45,7 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
     if "case" not in data.dims:
         return []
     rows = []
-    means = data.mean("seed", skipna=True)
+    means = data.mean("seed")
     for case in data["case"].values:
         for method in data["method"].values:
             one = means.sel({"case": case, "method": method}).squeeze().dropna("t", subset=["mse"])
@@ -85,33 +83,31 @@ def _parameters(data: xarray.Dataset, line: Line) -> Row:
     return {name: data[name].values[line.chosen[name]].item() if name in line.chosen else None for name in names}
 
 
-def time_table(data: xarray.Dataset, *, baseline: str = REFERENCE, paired: bool = False) -> pd.DataFrame:
+def time_table(data: xarray.Dataset) -> pd.DataFrame:
     """CPU seconds per run: one row per line, fastest first, with columns line, method, low, median, high (quartiles
-    over the seeds), ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the reference's on
-    the same seed, per agent and step if their numbers differ; and mean_ratio, the mean time divided by the reference's
-    mean time. The reference is the first line of the baseline that has times; `attrs["reference"]` names it. Without
-    one, ratios are NaN.
-
-    paired   compare each line with the line of the baseline that has the same parameters, where it has them"""
+    over the seeds), and ratio, ratio_low, ratio_high: quartiles over the seeds of the time relative to the reference's.
+    The reference is the first line of CL-colME that has times; `attrs["reference"]` names it. Without one, ratios are
+    NaN."""
     seconds = check(data, "cpu_seconds", unknown=True)  # if all runs were resumed
-    drawn = _rows(data)  # the same lines as in the other tables
-    found = [replace(line, values=seconds.isel(line.places)) for line in drawn]
-    work = {line.label: data["agent_steps"].isel(line.places) if "agent_steps" in data else 1.0 for line in drawn}
-    base = [line for line in found if line.method == baseline and bool(line.values.notnull().any())]
+    found = _rows(data)  # the same lines as in the other tables
+    timed = [line for line in found if bool(seconds.isel(line.places).notnull().any())]
+    base = next((line for line in timed if line.method == REFERENCE), None)
     rows = []
     for line in found:
-        ratios, mean_ratio = np.full(3, np.nan), np.nan
-        alike = [one for one in base if all(line.chosen.get(k, v) == v for k, v in one.chosen.items())]
-        for other in (alike if paired else base)[:1]:
-            size = work[other.label] / work[line.label]
-            ratios = quartiles(line.values / other.values * size)
-            mean_ratio = float((line.values * size).mean() / other.values.mean())
-        rows.append((line.label, line.method, *quartiles(line.values), ratios[1], ratios[0], ratios[2], mean_ratio))
-    columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high", "mean_ratio"]
-    table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], float))
-    table = table.sort_values("median", kind="stable", ignore_index=True)
-    table.attrs["reference"] = base[0].label if base and not paired else baseline
+        low, median, high = quartiles(seconds.isel(line.places))
+        ratios = np.full(3, np.nan) if base is None else quartiles(_relative_times(data, line, base))
+        rows.append((line.label, line.method, low, median, high, ratios[1], ratios[0], ratios[2]))
+    columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high"]
+    table = pd.DataFrame(rows, columns=columns).sort_values("median", kind="stable", ignore_index=True)
+    table.attrs["reference"] = REFERENCE if base is None else base.label
     return table
+
+
+def _relative_times(data: xarray.Dataset, line: Line, base: Line) -> xarray.DataArray:
+    """The time of a line divided by that of another on the same seed, per agent and step if their numbers differ."""
+    mine, theirs = data.isel(line.places), data.isel(base.places)
+    work = theirs["agent_steps"] / mine["agent_steps"] if "agent_steps" in data else 1.0
+    return mine["cpu_seconds"] / theirs["cpu_seconds"] * work
 
 
 def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[Row]:
@@ -148,42 +144,44 @@ def with_statistic(row: Row) -> Row:
 
 def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]:
     """The statistic over the seeds that is comparable with the expected number, and the quartiles."""
-    lines = {
-        line.label: line
-        for line in lines_of(check(data, each.metric if each.metric in METRICS else "mse"), only=(each.method,))
+    metric = each.metric if each.metric in METRICS else "mse"
+    lines = [
+        line
+        for line in lines_of(check(data, metric), only=(each.method,))
         if all(_is(data, line, name, value) for name, value in each.where.items())
-    }
+    ]
     if len(lines) != 1:  # none, or `where` does not determine one
         return (np.nan,) * 3
-    line = next(iter(lines.values()))
+    one = data.isel(lines[0].places)
     if each.metric in (WORST_RATIO, MEAN_COVERAGE):
-        one = data.isel(line.places)
         every = [_summary(one.isel(seed=[k]), each.metric) for k in range(one.sizes["seed"])]
-        every.append(_summary(one, each.metric))
-        return every[-1], float(np.nanmin(every)), float(np.nanmax(every))
-    if each.metric == TIME_RATIO:
-        times = time_table(data, paired=True).set_index("line")
-        row = times.loc[line.label] if line.label in times.index else dict.fromkeys(times.columns, np.nan)
-        middle = row["mean_ratio"] if each.statistic == "mean" else row["ratio"]
-        return float(middle), float(row["ratio_low"]), float(row["ratio_high"])
-    values = data.isel(line.places)[each.metric].transpose("seed", "t")
-    if each.t is not None:
-        values = values.sel(t=[step for step in values["t"].values if step == each.t])
-        measured = values.values[:, 0] if values.sizes["t"] else np.array([])
-    else:
-        measured = _first_below(values, float(each.below or 0.0))
+        return _summary(one, each.metric), float(np.nanmin(every)), float(np.nanmax(every))
+    measured = _of_seeds(data, lines[0], each)
     measured = measured[~np.isnan(measured)]
     if not len(measured):
         return (np.nan,) * 3
     # with infinite values, quartiles of the values themselves: there is nothing halfway to infinity
     method: Any = "higher" if np.isinf(measured).any() else "linear"
-    low, middle, high = np.quantile(measured, [0.25, 0.5, 0.75], method=method)
+    low, middle, high = np.quantile(measured, QUARTILES, method=method)
     return float(measured.mean() if each.statistic == "mean" else middle), float(low), float(high)
+
+
+def _of_seeds(data: xarray.Dataset, line: Line, each: Expected) -> NDArray[np.float64]:
+    """What is compared with the expected number, for each seed."""
+    if each.metric == TIME_RATIO:
+        for base in _rows(data):
+            if base.method == REFERENCE and all(line.chosen.get(k, v) == v for k, v in base.chosen.items()):
+                return _relative_times(data, line, base).values
+        return np.array([])
+    values = data[each.metric].isel(line.places).transpose("seed", "t")
+    if each.t is not None:
+        return values.values[:, values["t"].values == each.t].ravel()
+    return _first_below(values, float(each.below or 0.0))
 
 
 def _summary(one: xarray.Dataset, metric: str) -> float:
     """A number over all steps, of the means over the seeds."""
-    means = one.mean("seed", skipna=True)
+    means = one.mean("seed")
     if metric == WORST_RATIO:
         return worst_ratio(means)
     covered = means["coverage"].values[means["t"].values >= SETTLED]
@@ -192,13 +190,9 @@ def _summary(one: xarray.Dataset, metric: str) -> float:
 
 def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
     """Whether a line is for this value of a parameter, or does not depend on it."""
-    if isinstance(value, list):
-        value = tuple(value)
     if name in data["mse"].dims:
-        found = _parameters(data, line)[name]
-        return found is None or found == value or found == str(value)
-    fixed = json.loads(data.attrs.get("fixed", "{}")).get(line.method, {})
-    found = fixed.get(name, value)
+        return _parameters(data, line)[name] in (None, value, str(value))
+    found = json.loads(data.attrs["fixed"])[line.method].get(name, value)
     return bool((tuple(found) if isinstance(found, list) else found) == value)
 
 
@@ -210,13 +204,11 @@ def _first_below(values: xarray.DataArray, level: float) -> NDArray[np.float64]:
 
 
 def _quantity(each: Expected) -> str:
+    own = {TIME_RATIO: f"time / {REFERENCE}'s", WORST_RATIO: f"largest MSE / local, t >= {JUDGED}",
+           MEAN_COVERAGE: f"coverage of 90 % intervals, t >= {SETTLED}"}  # fmt: skip
+    if each.metric in own:
+        return own[each.metric]
     words = each.metric.replace("_", " ").replace("mse", "MSE")
-    if each.metric == TIME_RATIO:
-        return f"time / {REFERENCE}'s"
-    if each.metric == WORST_RATIO:
-        return f"largest MSE / local, t >= {JUDGED}"
-    if each.metric == MEAN_COVERAGE:
-        return f"coverage of 90 % intervals, t >= {SETTLED}"
     return f"{words} at t={each.t:,}" if each.t is not None else f"first t with {words} < {each.below:g}"
 
 
@@ -229,16 +221,15 @@ NOT_PARAMETERS = ("method", "seed", "t")
 QUARTILES = (0.25, 0.5, 0.75)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A method at one combination of the parameters that it has."""
 
     label: str
     method: str
     values: xarray.DataArray
-    chosen: dict[str, int] = field(default_factory=dict)
+    chosen: dict[str, int]
     """Parameter -> place along its dimension, for those that make a difference to this method."""
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int]
     """Dimension -> place for all that were fixed, the method among them: `data.isel(line.places)`."""
 
 
@@ -249,21 +240,18 @@ def check(data: Any, variable: str, *needed: str, unknown: bool = False) -> xarr
     one_of(variable, map(str, data.data_vars), "metric")
     array = data[variable]
     for name in ("method", "seed", *needed):
-        if name not in array.dims or array.sizes[name] == 0:
+        if not array.sizes.get(name):
+            sizes = ", ".join(f"{name}: {size}" for name, size in array.sizes.items())
             raise ColmeError(
-                f"{variable} has dimensions {_sizes(array)}: {name!r} must be one of them and not empty. "
+                f"{variable} has dimensions ({sizes}): {name!r} must be one of them and not empty. "
                 + (f"Try data.expand_dims({name}=[0])." if name == "seed" else f"Choose data with {name!r}.")
             )
     if not unknown and not array.notnull().any():
         raise ColmeError(
-            f"{variable} is NaN everywhere ({_sizes(array)}): there is nothing to draw. Errors need known true means, "
-            "shares of edges need known classes."
+            f"{variable} is NaN everywhere: there is nothing to draw. Errors need known true means, shares of edges "
+            "need known classes."
         )
     return array
-
-
-def _sizes(array: xarray.DataArray) -> str:
-    return "(" + ", ".join(f"{name}: {size}" for name, size in array.sizes.items()) + ")"
 
 
 def lines_of(array: xarray.DataArray, keep: str | None = None, only: tuple[str, ...] | None = None) -> list[Line]:
@@ -287,12 +275,11 @@ def _split(values: xarray.DataArray, method: str, keep: str | None, fixed: dict[
     if not values.notnull().any():
         return []
     vary: list[str] = []
-    fixed = dict(fixed)
     for name in [str(dim) for dim in values.dims if dim not in (*NOT_PARAMETERS, keep)]:
         if values.sizes[name] > 1 and not is_broadcast(values, name):
             vary.append(name)
         else:
-            fixed[name] = int(_present(values, name)[0])
+            fixed = fixed | {name: int(_present(values, name)[0])}
             values = values.isel({name: fixed[name]}, drop=True)
     found = []
     for places in itertools.product(*(range(values.sizes[name]) for name in vary)):
@@ -300,8 +287,7 @@ def _split(values: xarray.DataArray, method: str, keep: str | None, fixed: dict[
         part = values.isel(chosen)
         if part.notnull().any():
             words = [describe(name, values[name].values[place]) for name, place in chosen.items()]
-            label = ", ".join([method, *words])
-            found.append(Line(label, method, part.reset_coords(drop=True), chosen, fixed | chosen))
+            found.append(Line(", ".join([method, *words]), method, part, chosen, fixed | chosen))
     return found
 
 
@@ -327,11 +313,12 @@ def describe(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {number(value)}"
 
 
-def number(value: Any) -> str:
-    """A number as people write it."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
-        return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+def number(value: Any, _: object = None) -> str:
+    """A number as people write it, also on an axis: 1,000, 0.1."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return str(value)
+    x = float(value)
+    return f"{x:,.0f}" if x.is_integer() and abs(x) < 1e16 else f"{x:,g}"
 
 
 def quartiles(values: xarray.DataArray, axis: str = "seed") -> NDArray[np.float64]:

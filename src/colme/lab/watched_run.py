@@ -6,7 +6,6 @@ all else that an experiment file says remains.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,18 +14,19 @@ from typing import Any
 
 import msgspec
 
+from colme.confidence import smallest_gap
 from colme.errors import ColmeError, ExperimentError, one_of, shorten
 from colme.graphs import default_degree
 from colme.lab.experiment import Experiment, find
-from colme.lab.planning import REFERENCE, Planned, convert_field
-from colme.lab.results import experiment_of
+from colme.lab.planning import REFERENCE, Planned, convert_field, tag_of
+from colme.lab.results import axes_of, experiment_of
 from colme.live.page import compressed
 from colme.live.replay import MOST_PANELS
 from colme.live.simulation import N_FRAMES, SimulationFeed, messages_of
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
-from colme.scenario import Scenario, check_seed
-from colme.sim.spec import RunSpec, Setup
+from colme.scenario import Scenario
+from colme.sim.spec import RunSpec
 from colme.support.tables import parse_word
 
 WATCH_FRAMES = 400
@@ -101,15 +101,10 @@ class WatchedRun:
             texts[name] = _text(values[0]) if values else texts[name]
         if _takes_degree(self.spec):
             texts["degree"] = _text(default_degree(scenario.n_agents) if spec.degree is None else spec.degree)
-        gap = smallest_gap(scenario.means)
-        texts["gap"] = _text(gap) if gap is not None else "0" if smallest_gap(self.origin.means) is not None else ""
-        bernoulli = scenario.distribution == "bernoulli"
-        texts["sigma"] = "" if bernoulli else _text(scenario.known_scale)
-        return texts | {
-            "n_agents": _text(scenario.n_agents),
-            "steps": _text(spec.n_steps),
-            "seed": str(self.spec.seed),
-        }
+        gap = _gap(scenario)
+        texts["gap"] = _text(gap) if gap is not None else "" if _gap(self.origin) is None else "0"
+        texts["sigma"] = "" if scenario.distribution == "bernoulli" else _text(scenario.known_scale)
+        return texts | {"n_agents": str(scenario.n_agents), "steps": str(spec.n_steps), "seed": str(spec.seed)}
 
     def form(self) -> list[dict[str, Any]]:
         """The fields as the page makes a form of them."""
@@ -126,14 +121,27 @@ class WatchedRun:
         before = self.texts()
         texts = before | {name: _typed(name, text) for name, text in values.items()}
         new = {name for name, text in texts.items() if text != before[name]}
-        for name, most in MOST_ASKED.items():
-            if name in new and _number(texts, name, int) > most:
-                raise ExperimentError(f"{name}={texts[name]}: at most {most:,} can be asked for here. Try {most}.")
         shown = self._chosen(texts, new)
-        fields = {"source": self._scenario(texts, new)} | self._setup(texts, new)
-        if "seed" in new:
-            fields["seed"] = check_seed(_number(texts, "seed", int))
-        spec: RunSpec = msgspec.structs.replace(self.spec, method=shown[0][1], **fields)
+        of_scenario: dict[str, Any] = {
+            name: _field(Scenario, texts, name) for name in ("n_agents", "sigma") if name in new
+        }
+        fields: dict[str, Any] = {
+            name: _field(RunSpec, texts, name) for name in ("degree", "steps", "seed") if name in new
+        }
+        for name, most in MOST_ASKED.items():
+            if ((of_scenario | fields).get(name) or 0) > most:
+                raise ExperimentError(f"{name}={texts[name]}: at most {most:,} can be asked for here. Try {most}.")
+        if "n_agents" in new and self.spec.source.sizes is not None:
+            of_scenario["assignment"] = "random"  # sizes become proportions
+        if "gap" in new:
+            of_scenario |= self._stretched(texts)
+        if "degree" in new and not _takes_degree(self.spec):
+            graph = self.spec.parameters()["graph"]
+            raise ExperimentError(f"degree={texts['degree']}: the graph {graph!r} has its own degrees. Leave it empty.")
+        if "steps" in new:
+            fields["record"] = "all"
+        source = msgspec.structs.replace(self.spec.source, **of_scenario)
+        spec: RunSpec = msgspec.structs.replace(self.spec, method=shown[0][1], source=source, **fields)
         if new & {"n_agents", "degree"}:
             _check_room(spec)
         title = f"{self.title.removesuffix(', changed')}, changed" if self.title and new else self.title
@@ -151,10 +159,7 @@ class WatchedRun:
             if not (tag := texts[name]):
                 continue
             one_of(tag, self.known, "method", ExperimentError)
-            if name not in new and place < len(self.shown):
-                was: Labeled | None = self.shown[place]
-            else:
-                was = before.get(tag)
+            was = self.shown[place] if name not in new and place < len(self.shown) else before.get(tag)
             kind = self.known[tag]
             typed = [each for each in OF_METHODS if each in new or (was is None and texts[each])]
             given = {each: _field(kind, texts, each) for each in typed if _has(kind, each)}
@@ -164,8 +169,7 @@ class WatchedRun:
             if name in new and not any(_has(method, name) for _, method in found):
                 named = ", ".join(tag_of(method) for _, method in found)
                 raise ExperimentError(
-                    f"{name}={shorten(parse_word(texts[name]))}: none of the methods ({named}) has it. "
-                    "Leave it as it was."
+                    f"{name}={texts[name]}: none of the methods ({named}) has it. Leave it as it was."
                 )
         if len(found) == 2 and found[0][1] == found[1][1]:
             raise ExperimentError(
@@ -174,24 +178,14 @@ class WatchedRun:
             )
         return tuple(found)
 
-    def _scenario(self, texts: dict[str, str], new: set[str]) -> Scenario:
-        scenario, fields = self.spec.source, {}
-        if "n_agents" in new:
-            fields["n_agents"] = _number(texts, "n_agents", int)
-            if scenario.sizes is not None:
-                fields["assignment"] = "random"  # sizes become proportions
-        if "sigma" in new:
-            fields["sigma"] = _field(Scenario, texts, "sigma")
-        if "gap" in new:
-            fields |= self._stretched(texts)
-        return msgspec.structs.replace(scenario, **fields) if fields else scenario
-
     def _stretched(self, texts: dict[str, str]) -> dict[str, Any]:
         """The means of the experiment, stretched about their center so that the closest classes have this distance."""
-        means, later = self.origin.means, self.origin.shift_means
-        first, gap = smallest_gap(means), _number(texts, "gap", float)
+        means, later, first = self.origin.means, self.origin.shift_means, _gap(self.origin)
         if first is None:
-            raise ExperimentError(f"gap={gap:g}: there is one class only, so there is no distance. Leave it empty.")
+            raise ExperimentError(
+                f"gap={texts['gap']}: there is one class only, so there is no distance. Leave it empty."
+            )
+        gap = convert_field(parse_word(texts["gap"] or _text(first)), float, "gap")
         if not 0 <= gap < math.inf:
             raise ExperimentError(f"gap={gap:g}: a distance is at least 0 and finite. Try gap=1.")
         center, factor = (min(means) + max(means)) / 2, 1.0 if texts["gap"] == _text(first) else gap / first
@@ -201,31 +195,18 @@ class WatchedRun:
 
         return {"means": stretch(means)} | ({} if later is None else {"shift_means": stretch(later)})
 
-    def _setup(self, texts: dict[str, str], new: set[str]) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        if "degree" in new:
-            if not _takes_degree(self.spec):
-                graph = self.spec.parameters()["graph"]
-                raise ExperimentError(
-                    f"degree={texts['degree']}: the graph {graph!r} has degrees of its own. Leave it empty."
-                )
-            fields["degree"] = _field(Setup, texts, "degree")
-        if "steps" in new:
-            fields |= {"steps": _number(texts, "steps", int), "record": "all"}
-        return fields
-
 
 def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     """The first runs of the first two methods of an experiment, on the samples of the first: CL-colME, if it is there,
     and methods that collaborate; if the methods were `chosen`, the first two whatever they are."""
     every = [(each.label, each.spec) for each in experiment.planned]
-    ordered = every if chosen else sorted(every, key=lambda each: each[1].method.label != REFERENCE)
-    if not chosen and not all(spec.method.baseline for _, spec in every):
-        ordered = [each for each in ordered if not each[1].method.baseline]
-    labels = list(dict.fromkeys(label for label, _ in ordered))
+    ordered = list(every)
+    if not chosen:
+        ordered.sort(key=lambda each: each[1].method.label != REFERENCE)
+        ordered = [each for each in ordered if not each[1].method.baseline] or ordered
     refusals: list[str] = []
     picked: list[tuple[str, RunSpec]] = []
-    for label in labels:
+    for label in dict.fromkeys(label for label, _ in ordered):
         mine = [spec for other, spec in ordered if other == label]
         if picked:
             first = picked[0][1]
@@ -253,57 +234,39 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     return WatchedRun(
         shown=tuple((label, spec.method) for label, spec in picked), spec=picked[0][1],
         title=experiment.head.title, known=known, first=first_of, origin=picked[0][1].source,
-        about=_about(picked, every),
+        about=_about(picked, experiment.planned),
     )  # fmt: skip
 
 
 def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: dict[str, Any]) -> Experiment:
     """An experiment from a file, a name or a folder of results, with some fields changed; if methods are given, with
-    these instead of its own: as it has them, or with their defaults."""
-    if not methods:
-        return _titled(experiment_of(source, changes).without_expected(), changed=bool(changes.keys() - {"seeds"}))
-    table = {key: value for key, value in experiment_of(source).table.items() if key != "expected"}
-    entries: list[dict[str, Any]] = []
-    for tag in dict.fromkeys(methods):
-        entries += [each for each in table["methods"] if each["method"] == tag] or [{"method": tag}]
-    folder = source if Path(source).is_dir() else find(source).parent
-    made = Experiment.parse(table | {"methods": entries}, name=Path(source).stem, folder=folder, changes=changes)
-    return _titled(made, changed=True)
+    these instead of its own: as it has them, or with their defaults. Its title says whether it is that of the file."""
+    made = experiment_of(source, None if methods else changes).without_expected()
+    if methods:
+        entries: list[dict[str, Any]] = []
+        for tag in dict.fromkeys(methods):
+            entries += [each for each in made.table["methods"] if each["method"] == tag] or [{"method": tag}]
+        folder = source if Path(source).is_dir() else find(source).parent
+        made = Experiment.parse(made.table | {"methods": entries}, name=made.name, folder=folder, changes=changes)
+    if not made.head.title or not (methods or changes.keys() - {"seeds"}):
+        return made
+    return replace(made, head=msgspec.structs.replace(made.head, title=f"{made.head.title}, changed"))
 
 
-def _titled(experiment: Experiment, *, changed: bool) -> Experiment:
-    """The experiment; its title says whether it is not that of the file."""
-    title = experiment.head.title
-    if not (changed and title):
-        return experiment
-    return replace(experiment, head=msgspec.structs.replace(experiment.head, title=f"{title}, changed"))
+def _gap(scenario: Scenario) -> float | None:
+    """The distance of the closest two classes, if there are two."""
+    return smallest_gap(scenario.means) if len(set(scenario.means)) > 1 else None
 
 
-def smallest_gap(means: Iterable[float]) -> float | None:
-    """The smallest distance of two different means."""
-    every = sorted(set(means))
-    return min((high - low for low, high in itertools.pairwise(every)), default=None)
-
-
-def tag_of(method: Method) -> str:
-    """The name of a method in files."""
-    return str(method.__struct_config__.tag)
-
-
-def _about(picked: list[tuple[str, RunSpec]], every: list[tuple[str, RunSpec]]) -> str:
-    if len(every) <= len(picked):
+def _about(picked: list[tuple[str, RunSpec]], planned: Sequence[Planned]) -> str:
+    if len(planned) <= len(picked):
         return ""
-    words = []
+    swept, words = axes_of(planned), []
     for label, spec in picked:
-        mine = [other.parameters() for name, other in every if name == label]
-        swept = {name: value for name, value in spec.parameters().items() if any(o[name] != value for o in mine)}
-        if case := swept.pop("case", ""):  # its name says what else it has
-            fields = (*Scenario.__struct_fields__, *Setup.__struct_fields__)
-            swept = {name: value for name, value in swept.items() if name not in fields}
-        told = [f"{name} {_text(value)}" for name, value in swept.items() if value is not None and name != "record"]
-        words.append(f"{label} ({', '.join([case, *told] if case else told)})" if case or told else label)
+        told = [f"{name} {_text(value)}" for name, value in spec.parameters().items() if name in swept]
+        words.append(f"{label} ({', '.join(told)})" if told else label)
     seed = picked[0][1].seed
-    return f"Of {len(every):,} runs you see the first of {' and of '.join(words)}, with seed {seed}."
+    return f"Of {len(planned):,} runs you see the first of {' and of '.join(words)}, with seed {seed}."
 
 
 def _takes_degree(spec: RunSpec) -> bool:
@@ -337,16 +300,11 @@ def _field(struct: type[msgspec.Struct], texts: dict[str, str], name: str) -> An
     """The value of a field of a struct; its default if nothing was typed."""
     known = next(each for each in msgspec.structs.fields(struct) if each.name == name)
     if not texts[name]:
+        if known.required:
+            raise ExperimentError(f"{name} is empty: it must be a number. Try {name}=100.")
         return known.default
     words = [parse_word(word) for word in texts[name].split(",")]
     return convert_field(words[0] if len(words) == 1 else words, known.type, name)
-
-
-def _number(texts: dict[str, str], name: str, kind: type) -> Any:
-    """A number that must be there."""
-    if not texts[name]:
-        raise ExperimentError(f"{name} is empty: it must be a number. Try {name}={'1' if name == 'gap' else '100'}.")
-    return convert_field(parse_word(texts[name]), kind, name)
 
 
 def _text(value: Any) -> str:

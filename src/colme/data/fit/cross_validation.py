@@ -272,10 +272,10 @@ def best_of(scores: Sequence[Scored]) -> tuple[Scored, str]:
         )
     if best is local:
         return local, "no collaborative estimator beats the local mean in cross-validation"
-    return local, (
-        f"the best alternative, {best.candidate.name}, gains {gain:.1%} in cross-validation, which is within its "
-        f"standard error of {se:.1%}"
-    )
+    alternative = f"the best alternative, {best.candidate.name},"
+    if gain < 0.0:
+        return local, f"{alternative} has {-gain:.1%} more error in cross-validation (standard error {se:.1%})"
+    return local, f"{alternative} gains {gain:.1%} in cross-validation, which is within its standard error of {se:.1%}"
 
 
 def is_worse(some: Sequence[Scored], others: Sequence[Scored]) -> bool:

@@ -13,7 +13,7 @@ try:
 except ImportError as _error:
     raise missing_extra(_error.name or "matplotlib", "lab", "plotting") from None
 
-from colme.lab.plots._style import STYLE
+from colme.lab.plots._style import STYLE, Paper, drawn_for
 from colme.lab.plots.census import PARTS, ExplainedCensus, explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
 from colme.lab.plots.estimates import estimates_table, plot_estimates
@@ -29,7 +29,7 @@ from colme.lab.plots.lines import (
     plot_time,
     scaling_table,
 )
-from colme.lab.plots.output import PICTURES, as_svg, csv_of, fit_to_paper, parse_width, save, write_figure
+from colme.lab.plots.output import PICTURES, as_image, csv_of, parse_width, save, write_figure
 from colme.lab.plots.spectra import (
     averaging_table,
     plot_averaging,
@@ -41,9 +41,41 @@ from colme.lab.plots.spectra import (
 from colme.lab.rows import time_table
 
 __all__ = [
-    "OVER_TIME", "PARTS", "PICTURES", "STYLE", "ExplainedCensus", "Separation", "as_svg", "averaging_table", "csv_of",
-    "curves", "estimate_density", "estimates_table", "explain_census", "fit_to_paper", "fleet_table",
-    "parameter_table", "parse_width", "plot_averaging", "plot_census", "plot_density", "plot_estimates", "plot_fleet",
-    "plot_graph", "plot_over_time", "plot_parameter", "plot_scaling", "plot_spectrum", "plot_stability", "plot_time",
-    "save", "scaling_table", "separation", "spectrum_table", "stability_table", "time_table", "write_figure",
+    "OVER_TIME",
+    "PARTS",
+    "PICTURES",
+    "STYLE",
+    "ExplainedCensus",
+    "Paper",
+    "Separation",
+    "as_image",
+    "averaging_table",
+    "csv_of",
+    "curves",
+    "drawn_for",
+    "estimate_density",
+    "estimates_table",
+    "explain_census",
+    "fleet_table",
+    "parameter_table",
+    "parse_width",
+    "plot_averaging",
+    "plot_census",
+    "plot_density",
+    "plot_estimates",
+    "plot_fleet",
+    "plot_graph",
+    "plot_over_time",
+    "plot_parameter",
+    "plot_scaling",
+    "plot_spectrum",
+    "plot_stability",
+    "plot_time",
+    "save",
+    "scaling_table",
+    "separation",
+    "spectrum_table",
+    "stability_table",
+    "time_table",
+    "write_figure",
 ]  # fmt: skip

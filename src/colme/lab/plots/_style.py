@@ -2,24 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib.style
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from colme.errors import ColmeError, shorten
 from colme.lab.planning import BENCHMARKS
+from colme.lab.rows import number
 from colme.methods import METHODS
 
 STYLE = Path(__file__).with_name("colme.mplstyle")
-STYLE_SIZE = 8.5
-"""Points of most letters in this style."""
+ASPECT = 0.62
+"""Least height of a row of plots, relative to the width of one plot: a narrow figure keeps room for its lines."""
+NARROW = 2.4
+"""Inches below which plots are not drawn side by side."""
+
+
+class Paper(NamedTuple):
+    """What figures are drawn for; None stands for their own width in inches, size of letters, and font."""
+
+    width: float | None = None
+    font_size: float | None = None
+    font: str | None = None
+    title: bool = True
+
+
+_NORMAL = Paper()
+_paper = ContextVar("paper", default=_NORMAL)
+
+
+@contextmanager
+def drawn_for(paper: Paper) -> Iterator[None]:
+    """Figures that are made in the block have the width, the letters and the titles of this paper."""
+    if paper.font is not None:
+        try:
+            font_manager.findfont(paper.font, fallback_to_default=False)
+        except ValueError:
+            known = shorten(", ".join(sorted(font_manager.get_font_names())))
+            raise ColmeError(f"font={paper.font!r} is not installed: it must be one of {known}.") from None
+    token = _paper.set(paper)
+    try:
+        yield
+    finally:
+        _paper.reset(token)
+
+
+@contextmanager
+def our_style() -> Iterator[None]:
+    """Matplotlib's settings are ours within the block."""
+    own = {"font.size": _paper.get().font_size, "font.family": _paper.get().font}
+    with matplotlib.style.context([STYLE, {key: value for key, value in own.items() if value}], after_reset=True):
+        yield
+
 
 # Okabe & Ito 2008, without the yellow, which is hard to see on white.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -49,24 +94,23 @@ class Look(NamedTuple):
 def looks(methods: Sequence[str]) -> list[Look]:
     """The look of each line, given the method of each: a method keeps its color in all figures; lines of the same
     method differ in shade and dashes, or, if there is only one method, in color."""
-    own = list(dict.fromkeys(method for method in methods if method not in BENCHMARKS))
-    taken = [COLORS[method] for method in own if method in COLORS]
-    free = [color for color in FREE_COLORS if color not in taken]
-    others = [method for method in own if method not in COLORS]
+    own = [method for method in methods if method not in BENCHMARKS]
+    free = [color for color in FREE_COLORS if color not in {COLORS.get(method) for method in own}]
+    others = [method for method in dict.fromkeys(own) if method not in COLORS]
     colors = COLORS | {method: free[k % len(free)] for k, method in enumerate(others)}
     found: list[Look] = []
+    number = 0
     for k, method in enumerate(methods):
-        twin = methods[:k].count(method)
+        twin, color = methods[:k].count(method), colors[method]
         if method in BENCHMARKS:
-            found.append(Look(shade(colors[method], 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
+            found.append(Look(shade(color, 0.3 * twin), OF_REFERENCE.get(method, (0, (2, 1))), 1.1))
             continue
-        number = sum(other not in BENCHMARKS for other in methods[:k])
-        if len(own) == 1 and twin:
-            rest = [color for color in FREE_COLORS if color != colors[method]]
-            color = rest[(twin - 1) % len(rest)]
+        if len(set(own)) == 1 and twin:
+            color = [each for each in FREE_COLORS if each != color][(twin - 1) % (len(FREE_COLORS) - 1)]
         else:
-            color = shade(colors[method], (0.0, 0.4, -0.35, 0.6)[twin % 4])
+            color = shade(color, (0.0, 0.4, -0.35, 0.6)[twin % 4])
         found.append(Look(color, DASHES[number % len(DASHES)], 1.5))
+        number += 1
     return found
 
 
@@ -77,58 +121,55 @@ def shade(color: str, toward_white: float) -> str:
     return to_hex((red, green, blue))
 
 
-TITLE, NAME = 64, 26
-"""Characters after which a title breaks, and the name of a line."""
+LETTERS, NAME = 16, 26
+"""Characters of a title to the inch of axes; characters after which the name of a line breaks."""
 MARKS: tuple[Dashes, ...] = ((0, (1, 1.5)), (0, (5, 2)), (0, (3, 1, 1, 1)))
 """Dashes of vertical lines."""
 
 
 @contextmanager
 def canvas(ax: Axes | None, *, size: tuple[float, float] | None = None) -> Iterator[Axes]:
-    """The axes to draw on, in our style; the user's style is restored afterwards.
+    """The axes to draw on: given ones, or new ones in our style."""
+    with contextlib.nullcontext([ax]) if ax is not None else panels(1, 1, size) as axes, our_style():
+        yield axes[0]
 
-    A new figure is not registered with pyplot, so it needs no closing. It is laid out before the style is restored:
+
+@contextmanager
+def panels(rows: int, columns: int, size: tuple[float, float] | None = None) -> Iterator[list[Axes]]:
+    """The axes of a new figure, in our style; the user's style is restored afterwards.
+
+    The figure is not registered with pyplot, so it needs no closing. It is laid out before the style is restored:
     matplotlib creates ticks when it first needs them, and would create them in the user's style."""
-    with matplotlib.style.context(STYLE, after_reset=True):
-        if ax is not None:
-            _dress(ax)
-            yield ax
-        else:
-            figure = Figure(figsize=size)
-            ax = figure.add_subplot()
-            yield ax
-            figure.draw_without_rendering()
-
-
-def _dress(ax: Axes) -> None:
-    """Apply our style to axes that were made in another one."""
-    style: Any = matplotlib.rcParams
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["bottom", "left"]].set(color=style["axes.edgecolor"], linewidth=style["axes.linewidth"])
-    ax.grid(True, which="major", color=style["grid.color"], linewidth=style["grid.linewidth"])
-    ax.set_axisbelow(True)
-    for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
-        axis.label.set(fontsize=style["axes.labelsize"], color=style["axes.labelcolor"])
-        for which in ("major", "minor"):
-            axis.set_tick_params(
-                which=which, labelsize=style[f"{name}.labelsize"], labelcolor=style[f"{name}.labelcolor"],
-                color=style[f"{name}.color"], length=style[f"{name}.{which}.size"],
-                width=style[f"{name}.{which}.width"],
-            )  # fmt: skip
+    paper = _paper.get()
+    with our_style():
+        own_width, own_height = size or matplotlib.rcParams["figure.figsize"]
+        width = paper.width or own_width
+        panel, row = own_width / columns, own_height / rows
+        if paper.width is not None and columns > 1 and width / columns < NARROW:
+            rows, columns = rows * columns, 1
+        height = max(row * width / columns / panel, min(row, ASPECT * width / columns))
+        figure = Figure(figsize=(width, height * rows))
+        axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+        yield axes
+        if not paper.title:
+            for ax in axes if len(axes) == 1 else ():
+                ax.set_title("", loc="left")
+        figure.draw_without_rendering()
 
 
 def title_of(ax: Axes, data: Any) -> None:
     """Set the title of the dataset, if it has one."""
     title = data.attrs.get("title")
     if isinstance(title, str) and title:
-        ax.set_title("\n".join(textwrap.wrap(title, TITLE)), parse_math=False)  # a user's text: $ is a dollar
+        letters = int(LETTERS * ax.bbox.width / ax.figure.dpi * 8.5 / matplotlib.rcParams["font.size"])
+        ax.set_title("\n".join(textwrap.wrap(title, letters)), parse_math=False)  # a user's text: $ is a dollar
 
 
 def legend(ax: Axes, *, formulas: bool = False) -> None:
-    """The names of all lines, right of the frame. Without `formulas` they are a user's words: $ is a dollar."""
-    handles, names = ax.get_legend_handles_labels()
-    made = ax.legend(handles, [wrap(name) for name in names], loc="upper left", bbox_to_anchor=(1.01, 1.02),
-                     fontsize=8, labelspacing=0.6, handlelength=2.4, borderaxespad=0.0)  # fmt: skip
+    """Every name once, right of the frame. Without `formulas` names are a user's words: $ is a dollar."""
+    once = {wrap(name): handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    made = ax.legend(list(once.values()), list(once), loc="upper left", bbox_to_anchor=(1.01, 1.02),
+                     labelspacing=0.6, handlelength=2.4, borderaxespad=0.0)  # fmt: skip
     for text in made.get_texts():
         text.set_parse_math(formulas)
 
@@ -144,17 +185,12 @@ def vertical_marks(ax: Axes, marks: Mapping[str, float]) -> None:
         ax.axvline(x, color=GREY, linewidth=0.9, linestyle=MARKS[place % len(MARKS)], zorder=1, label=name)
 
 
-def plain(value: float, _: object = None) -> str:
-    """A number on an axis: 1,000, 20,000, 0.1."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
-
-
 def step_axis(ax: Axes, first: float, last: float, *, log: bool) -> None:
-    """Set up the x axis for steps, in plain numbers."""
+    """Set up the x axis for steps."""
     if log:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(numticks=15))  # all powers of ten, however narrow the figure
-    ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_major_formatter(number)
     low = first if log else 0
     ax.set_xlim(low, last if last > low else low + 1)
     ax.set_xlabel("step t")

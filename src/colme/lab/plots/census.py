@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
-import msgspec
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins
 from colme.census.posterior import posterior_quantiles, posteriors
 from colme.errors import ColmeError
 from colme.lab.plots._style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION, canvas
+from colme.lab.plots.density import run_of
 from colme.methods import Census
 from colme.scenario import Scenario
-from colme.sim.run import Run
-from colme.sim.spec import RunSpec
-
-PARTS = ("bins", "rounds", "mixture", "posterior")
+from colme.sim.spec import RunFields
 
 
 @dataclass(frozen=True)
 class ExplainedCensus:
-    """One census, as one agent sees it."""
+    """One census, as agent 0 sees it."""
 
     t: int
     """The step at which it started."""
-    agent: int
     mean: float
-    """The agent's local mean at that step."""
+    """Its local mean at that step."""
     sigma_of_mean: float
     center: NDArray[np.float64]
     width: float
     masses: NDArray[np.float64]
-    """(rounds + 1, bins): the agent's own histogram, from its own mean alone to the last round."""
+    """(rounds + 1, bins): its own histogram, from its own mean alone to the last round."""
     population: NDArray[np.float64]
     """The histogram of all local means."""
     weight: NDArray[np.float64]
@@ -60,25 +57,18 @@ class ExplainedCensus:
         })  # fmt: skip
 
 
-def explain_census(
-    method: Census, scenario: Scenario, *, degree: int | None = None, graph: Any = None, steps: int = 150,
-    seed: int = 0, agent: int = 0,
-) -> ExplainedCensus:  # fmt: skip
-    """The last census that ends within this many steps, as one agent sees it."""
-    plain = msgspec.structs.replace(method, guard=False)  # which changes no census
-    spec = RunSpec(
-        method=plain, source=scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=(steps,)
-    )  # fmt: skip
-    run = Run([spec])
+def explain_census(method: Census, scenario: Scenario, **fields: Unpack[RunFields]) -> ExplainedCensus:
+    """The last census that ends within this run, as agent 0 sees it; `fields` are those of a run, as in `simulate`."""
+    run, steps = run_of(replace(method, guard=False), scenario, fields)  # a guard changes no census
     state: Any = run.states[0]
     found, current = None, None
     for t in range(1, steps + 1):
         began = state.began
         run.step(t)
         if state.began != began:  # a new one, after its first round
-            current = (t, state.codes, state.previous.copy(), run.world.mean.copy(), [state.previous[agent].copy()])
+            current = (t, state.codes, state.previous.copy(), run.world.mean.copy(), [state.previous[0].copy()])
         if current is not None and state.began == current[0]:
-            current[-1].append(state.masses[agent].copy())
+            current[-1].append(state.masses[0].copy())
             if state.rounds < 0:
                 found, current = current, None
     if found is None:
@@ -88,7 +78,7 @@ def explain_census(
     main_grid = np.bincount(bins.grid[~np.isnan(bins.center)]).argmax()  # agents of similar noise share one grid
     kept = np.flatnonzero(~np.isnan(bins.center) & (bins.grid == main_grid))
     prior, _ = state.summary()
-    row, noise = max(int(prior.row[agent]), 0), float(state.noise[agent]) * run.world.t / began
+    row, noise = max(int(prior.row[0]), 0), float(state.noise[0]) * run.world.t / began
     k = int(prior.n_components[row])
     left, right = np.nanquantile(means, [0.0005, 0.9995])
     own = np.linspace(left, right, 400)
@@ -99,7 +89,7 @@ def explain_census(
         posterior_quantiles(tail, own, np.full(400, noise), one, end)
     origin = run.stream.origin
     return ExplainedCensus(
-        began, agent, float(means[agent]) + origin, noise**0.5, bins.center[kept] + origin,
+        began, float(means[0]) + origin, noise**0.5, bins.center[kept] + origin,
         float(np.sqrt(bins.squared_width[kept[0]])), np.array(masses, float)[:, kept],
         contributions[:, kept].mean(axis=0, dtype=float),
         prior.weight[row, :k].copy(), prior.location[row, :k] + origin, np.sqrt(prior.variance[row, :k]), own + origin,
@@ -110,7 +100,10 @@ def explain_census(
 def plot_census(found: ExplainedCensus, part: str, ax: Axes | None = None) -> Axes:
     """One of the four panels: "bins", "rounds", "mixture" or "posterior"."""
     with canvas(ax) as ax:
-        _DRAW[part](ax, found)
+        ax.set_title(_DRAW[part](ax, found))
+        ax.set_xlabel("local mean")
+        ax.set_ylabel("estimate" if part == "posterior" else "mass")
+        ax.legend(loc="upper left" if part == "posterior" else "upper right", fontsize="small")
     return ax
 
 
@@ -118,65 +111,51 @@ def _bars(ax: Axes, found: ExplainedCensus, masses: NDArray[np.float64], color: 
     ax.bar(found.center, masses, found.width, color=color, alpha=alpha, linewidth=0, label=label)
 
 
-def _common(ax: Axes, title: str) -> None:
-    ax.set_title(title)
-    ax.set_xlabel("local mean")
-
-
-def _bins(ax: Axes, found: ExplainedCensus) -> None:
+def _bins(ax: Axes, found: ExplainedCensus) -> str:
     population = found.population / found.population.max()
     _bars(ax, found, population, GREY, 0.35, "all agents, not to scale")
     _bars(ax, found, found.masses[0], VERMILION, 1.0, "this agent's mass")
     ax.axvline(found.mean, ymax=1.05 / 1.8, color=BLACK, linewidth=0.8, label="this agent's mean")
-    ax.set_ylabel("mass")
     ax.set_ylim(0, 1.8)  # room for the legend
-    ax.legend(loc="upper right", fontsize="small")
-    _common(ax, f"1. Linear binning: unit mass on the two bins\naround an agent's own mean at step {found.t}")
+    return f"1. Linear binning: unit mass on the two bins\naround an agent's own mean at step {found.t}"
 
 
-def _rounds(ax: Axes, found: ExplainedCensus) -> None:
+def _rounds(ax: Axes, found: ExplainedCensus) -> str:
     _bars(ax, found, found.population, GREY, 0.35, "all agents")
     last = len(found.masses) - 1
     for rounds, color in zip(sorted({2, (last + 2) // 2, last}), (ORANGE, SKY, BLUE), strict=False):
-        ax.step(
-            found.center, found.masses[rounds], where="mid", color=color, linewidth=1.2, label=f"after {rounds} rounds"
-        )
+        name = f"after {rounds} rounds"
+        ax.step(found.center, found.masses[rounds], where="mid", color=color, linewidth=1.2, label=name)
     ax.set_ylim(0, 2.2 * found.population.max())
-    ax.set_ylabel("mass")
-    ax.legend(loc="upper right", fontsize="small")
-    _common(ax, "2. Consensus on histograms:\nthis agent's histogram after some rounds")
+    return "2. Consensus on histograms:\nthis agent's histogram after some rounds"
 
 
-def _mixture(ax: Axes, found: ExplainedCensus) -> None:
+def _mixture(ax: Axes, found: ExplainedCensus) -> str:
     _bars(ax, found, found.masses[-1], GREY, 0.35, "this agent's histogram")
     x = np.linspace(found.center[0], found.center[-1], 600)
-    total, named = np.zeros(len(x)), False
-    for weight, location, spread in zip(found.weight, found.location, found.spread, strict=True):
-        variance = spread**2 + found.sigma_of_mean**2
-        one = weight * found.width * np.exp(-0.5 * (x - location) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
-        total += one
-        ax.plot(x, one, color=VERMILION, linewidth=1.0, label=None if named else "its components")
+    variance = found.spread**2 + found.sigma_of_mean**2
+    density = np.exp(-0.5 * (x[:, None] - found.location) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
+    components = found.width * found.weight * density
+    names = ["its components", *[None] * (len(found.weight) - 1)]
+    ax.plot(x, components, color=VERMILION, linewidth=1.0, label=names)
+    for location in found.location:
         ax.axvline(location, ymax=1.1 / 1.8, color=VERMILION, linewidth=0.7, linestyle=(0, (2, 2)))
-        named = True
-    ax.plot(x, total, color=BLACK, linewidth=1.2, label="mixture, with sampling noise")
+    ax.plot(x, components.sum(axis=1), color=BLACK, linewidth=1.2, label="mixture, with sampling noise")
     ax.set_ylim(0, 1.8 * found.masses[-1].max())
-    ax.set_ylabel("mass")
-    ax.legend(loc="upper right", fontsize="small")
     k = len(found.weight)
-    components = "one component" if k == 1 else f"{k} components"
-    _common(ax, f"3. A mixture of {components}, each with\na weight, a location and perhaps a spread")
+    number = "one component" if k == 1 else f"{k} components"
+    return f"3. A mixture of {number}, each with\na weight, a location and perhaps a spread"
 
 
-def _posterior(ax: Axes, found: ExplainedCensus) -> None:
+def _posterior(ax: Axes, found: ExplainedCensus) -> str:
     ax.fill_between(found.own, found.lower, found.upper, color=BLUE, alpha=0.16, linewidth=0, label="90 % interval")
     ax.plot(found.own, found.own, color=GREY, linewidth=0.8, linestyle=(0, (1, 1)), label="local mean")
     ax.plot(found.own, found.estimate, color=BLUE, linewidth=1.4, label="posterior mean")
     y = np.interp(found.mean, found.own, found.estimate)
     ax.plot([found.mean, found.mean], [found.mean, y], color=VERMILION, linewidth=1.4)
     ax.plot([found.mean], [y], "o", color=VERMILION, markersize=4, label="this agent")
-    ax.set_ylabel("estimate")
-    ax.legend(loc="upper left", fontsize="small")
-    _common(ax, "4. The estimate: the posterior mean,\ngiven the agent's own mean")
+    return "4. The estimate: the posterior mean,\ngiven the agent's own mean"
 
 
 _DRAW = {"bins": _bins, "rounds": _rounds, "mixture": _mixture, "posterior": _posterior}
+PARTS = tuple(_DRAW)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 from colme.data.report.result import Result
 from colme.data.report.sentences import group_name
 from colme.errors import ColmeError, shorten
-from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, plain, shade
+from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, shade
+from colme.lab.rows import number
 from colme.support.tables import safe_name
 
 LISTED = 40
@@ -29,8 +28,8 @@ TAILS = 0.005
 """Share of own means at either end that may lie outside the frame."""
 LETTERS = 24
 """Width of a name, in characters."""
-DIGIT_WIDTH = 0.64
-"""Width of a digit relative to the size of the font."""
+LINE_LETTERS = 48
+"""Letters that fit below an x axis."""
 TOLD = 12
 """Groups that the legend names, at most."""
 
@@ -84,37 +83,31 @@ def plot_estimates(result: Result, ax: Axes | None = None) -> Axes:
 def estimates_caption(result: Result) -> str:
     """What the figure of this result shows, in sentences."""
     table, level = estimates_table(result), f"{100 * result.summary.level:g}% interval"
-    known = np.isfinite(result.mean) & np.isfinite(result.estimate)
-    bounded = np.isfinite(table["lower"]) & np.isfinite(table["upper"])
     if len(result.agent) <= LISTED:
-        bar = f"; the bar is the {level}" if bounded.any() else ""
         parts = [
             "One line per agent, in order of the estimates.",
-            f"An arrow goes from the own mean (open circle) to the estimate (dot){bar}.",
+            f"An arrow goes from the own mean (open circle) to the estimate (dot); the bar is the {level}.",
         ]
     else:
+        known = np.isfinite(result.mean) & np.isfinite(result.estimate)
         mean = result.mean[known]
         low, high = _frame(mean, result.estimate[known])
-        outside = int(np.count_nonzero((mean < low) | (mean > high)))
-        bars = f", and a bar shows the {level}" if bounded.any() else ""
         parts = [
             f"The estimate of each of {len(mean):,} agents against the mean of its own samples.",
             "On the dotted line, both are equal.",
-            f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate{bars}.",
+            f"For {len(table)} agents, evenly spaced, an arrow goes from the own mean to the estimate, and a bar shows "
+            f"the {level}.",
         ]
-        if outside:
-            parts.append(_beyond(outside))
-    if not bounded.all():
+        if outside := int(np.count_nonzero((mean < low) | (mean > high))):
+            parts.append(f"{outside:,} own mean{'s lie' if outside > 1 else ' lies'} outside the frame.")
+    if not np.isfinite(table[["lower", "upper"]]).all(axis=None):
         parts.append("Unbounded intervals are not drawn.")
-    if result.group.max(initial=-1) > 0:
-        parts.append("Colors are groups.")
     return " ".join(parts)
 
 
 def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     colors, rows = _colors(table["group"].to_numpy()), np.arange(len(table))
-    lower, upper = _within(table)
-    ax.hlines(rows, lower, upper, colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
+    ax.hlines(rows, *_within(table), colors=[shade(color, 0.55) for color in colors], linewidth=4.5, capstyle="butt")
     for row, color in enumerate(colors):
         _arrow(ax, (table["mean"][row], row), (table["estimate"][row], row), color)
     ax.scatter(table["mean"], rows, s=13, facecolor="white", edgecolor=colors, linewidth=0.9, zorder=3)
@@ -123,8 +116,7 @@ def _draw_list(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(-0.8, len(table) - 0.2)
     ax.grid(False, axis="y")
-    ax.xaxis.set_major_formatter(plain)
-    ax.xaxis.set_major_locator(_SpacedTicks())
+    _space_ticks(ax)
     ax.set_xlabel(f"{_name(result.names.value)} (in parentheses: number of samples)")
     _key(ax, result, table["group"].to_numpy())
 
@@ -140,22 +132,16 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
     dots.set_rasterized(len(mean) >= RASTER)
     ax.plot([low, high], [low, high], color=GREY, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
     colors = [shade(color, -0.35) for color in _colors(table["group"].to_numpy())]
-    lower, upper = _within(table)
-    lines = [((x, a), (x, b)) for x, a, b in zip(table["mean"], lower, upper, strict=True)]
-    ax.add_collection(LineCollection(lines, colors=colors, linewidths=2.2, alpha=0.3, zorder=3), autolim=False)
+    ax.vlines(table["mean"], *_within(table), colors=colors, linewidth=2.2, alpha=0.3, zorder=3)
     for x, y, color in zip(table["mean"], table["estimate"], colors, strict=True):
         _arrow(ax, (x, x), (x, y), color)
     ax.scatter(table["mean"], table["estimate"], s=8, color=colors, linewidth=0, zorder=5)
     ax.set(xlim=(low, high), ylim=(low, high))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(plain)
-    ax.xaxis.set_major_locator(_SpacedTicks())
+    _space_ticks(ax)
+    ax.yaxis.set_major_formatter(number)
     ax.set_xlabel(f"{_name(result.names.value)}: mean of the agent's own samples")
     ax.set_ylabel("estimate")
-    outside = int(np.count_nonzero((mean < low) | (mean > high)))
-    beyond = f" {_beyond(outside)}" if outside else ""
-    title = f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them, evenly spaced.{beyond}"
-    ax.set_title("\n".join(textwrap.wrap(title, 72)), fontsize=8, color="#555555", loc="left")
+    ax.set_title(f"Dots: all {len(mean):,} agents. Arrows and intervals: {len(table)} of them.", color="#555555")
     _key(ax, result, group)
     if group.max() >= TOLD:
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
@@ -170,24 +156,12 @@ def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[fl
     return float(low - room), float(high + room)
 
 
-class _SpacedTicks(MaxNLocator):
-    """Ticks of an x axis at round numbers, as many as have room for their labels."""
-
-    def __init__(self) -> None:
-        super().__init__(nbins="auto", steps=[1, 2, 2.5, 5, 10])
-
-    def tick_values(self, vmin: float, vmax: float) -> Any:
-        axis: Any = self.axis
-        size = axis.get_major_ticks(1)[0].label1.get_fontsize()
-        points = axis.axes.bbox.width * 72 / axis.get_figure(root=True).dpi
-        for bins in range(int(np.clip(axis.get_tick_space(), 1, 9)), 0, -1):
-            self.set_params(nbins=bins)
-            ticks = np.asarray(super().tick_values(vmin, vmax))
-            apart = np.diff(ticks).min(initial=np.inf) / max(abs(vmax - vmin), np.finfo(float).tiny) * points
-            longest = max((len(plain(each)) for each in ticks), default=0)
-            if apart >= (DIGIT_WIDTH * longest + 1) * size:
-                break
-        return ticks
+def _space_ticks(ax: Axes) -> None:
+    """Ticks of the x axis at round numbers, as many as have room for their labels."""
+    ax.xaxis.set_major_formatter(number)
+    longest = max(len(number(each)) for each in ax.get_xticks())
+    bins = int(np.clip(LINE_LETTERS // (longest + 1), 2, 9))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _within(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -215,7 +189,9 @@ def _key(ax: Axes, result: Result, group: NDArray[np.int64]) -> None:
     ax.plot([], [], color="#AAAAAA", linewidth=4 if few else 2.2, label=f"{100 * result.summary.level:g}% interval")
     found, count = np.unique(group[group >= 0], return_counts=True)
     for k, n in zip(found.tolist(), count.tolist(), strict=True) if 1 < len(found) <= TOLD else ():
-        ax.plot([], [], marker="s", markersize=6, linewidth=0, color=color_of(k), label=_group(result, k, n))
+        name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
+        label = f"{name}: {n:,} agent" + "s" * (n != 1)
+        ax.plot([], [], marker="s", markersize=6, linewidth=0, color=color_of(k), label=label)
     legend(ax)
 
 
@@ -232,18 +208,8 @@ def _colors(group: NDArray[np.int64]) -> Any:
     """The color of each agent's group; one color without groups."""
     if not len(group) or group.max() < 0:
         return [BLUE] * len(group)
-    table = np.array([color_of(k) for k in range(-1, int(group.max()) + 1)])
-    return table[group + 1].tolist()
-
-
-def _group(result: Result, k: int, n: int) -> str:
-    """A group and how many agents it has."""
-    name = _drawable(group_name(result, k, 16)) if result.group_names else f"group {k}"
-    return f"{name}: {n:,} agent" + "s" * (n != 1)
-
-
-def _beyond(n: int) -> str:
-    return "1 own mean lies outside the frame." if n == 1 else f"{n:,} own means lie outside the frame."
+    known = {k: color_of(k) for k in np.unique(group).tolist()}
+    return [known[k] for k in group.tolist()]
 
 
 def _name(name: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -25,20 +24,14 @@ def plot_fleet(views: Sequence[DemoView], ax: Axes | None = None) -> Axes:
     table = fleet_table([view for view in views if view.seconds > 0])
     classes = sorted(table["truth"].unique())
     with canvas(ax, size=(6.4, 3.4)) as ax:
-        for agent, rows in table.groupby("agent", sort=False):
-            seconds = rows["seconds"].to_numpy(float)
-            alive = rows["running"].to_numpy(bool)
-            class_ = classes.index(rows["truth"].iloc[0])
-            first = agent == table["agent"][table["truth"] == classes[class_]].iloc[0]
-            for what, name, color, width in (
-                ("mean", "each alone" if class_ == 0 else "", shade(GREY, 0.5), 0.7),
-                ("estimate", f"together, class {class_ + 1}", FREE_COLORS[class_ % len(FREE_COLORS)], 1.2),
-            ):
-                values = np.where(alive, rows[what].to_numpy(float), np.nan)
-                ax.plot(seconds, values, color=color, linewidth=width, label=name if first and name else None)
-        for place, truth in enumerate(classes):
-            ax.axhline(truth, color="black", linewidth=0.8, linestyle=(0, (4, 2)), zorder=1,
-                       label=None if place else "truth")  # fmt: skip
+        for (_, truth), rows in table.groupby(["agent", "truth"], sort=False):
+            k = classes.index(truth)
+            alive = rows[["mean", "estimate"]].where(rows["running"])
+            ax.plot(rows["seconds"], alive["mean"], color=shade(GREY, 0.5), linewidth=0.7, label="each alone")
+            color = FREE_COLORS[k % len(FREE_COLORS)]
+            ax.plot(rows["seconds"], alive["estimate"], color=color, linewidth=1.2, label=f"together, class {k + 1}")
+        for truth in classes:
+            ax.axhline(truth, color="black", linewidth=0.8, linestyle=(0, (4, 2)), zorder=1, label="truth")
         began = table.drop_duplicates("event")
         vertical_marks(ax, {str(row.event): row.seconds for row in began.itertuples() if row.event not in _QUIET})
         ax.set_xlim(0.0, table["seconds"].max())

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError, missing_extra, one_of, whole
+from colme.errors import ColmeError, missing_extra, one_of
 from colme.graphs import Graph
 from colme.lab.plots._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, WARNING, canvas
+from colme.lab.plots.density import run_of
 from colme.lab.rows import number
 from colme.methods import Method
 from colme.scenario import Scenario
-from colme.sim.run import Run
-from colme.sim.spec import GraphSource, RunSpec
+from colme.sim.spec import RunFields
 
 MOST = 300
 """Most agents in a picture of a graph."""
@@ -38,7 +38,7 @@ class Separation:
     """(n_agents, 2), the same for both pictures, in -1..1."""
     label: str
     steps: int
-    cuts_edges: bool = True
+    cuts_edges: bool
     """Whether `after` lacks edges that were cut; if not, those between groups that the method finds."""
 
     def wrong(self, graph: Graph) -> NDArray[np.bool_]:
@@ -47,38 +47,23 @@ class Separation:
         return self.class_[edges[:, 0]] != self.class_[edges[:, 1]]
 
 
-def separation(
-    method: Method,
-    scenario: Scenario,
-    *,
-    degree: int | None = None,
-    graph: GraphSource | None = None,
-    steps: int = 1000,
-    seed: int = 0,
-) -> Separation:
-    """Run a method and keep the graph it began on and the one it ended with."""
+def separation(method: Method, scenario: Scenario, **fields: Unpack[RunFields]) -> Separation:
+    """Run a method and keep the graph it began on and the one it ended with; `fields` are those of a run, as in
+    `simulate`."""
     if scenario.n_agents > MOST:
         raise ColmeError(
             f"n_agents={scenario.n_agents}: a picture can show at most {MOST} agents. Try Scenario(n_agents=100, ...)."
         )
-    whole(steps, "steps", "steps=1000")
-    spec = RunSpec(
-        method=method, source=scenario, steps=steps, seed=seed, degree=degree, graph=graph, record=(steps,)
-    )  # fmt: skip
-    run = Run([spec])
-    state = run.states[0]
-    before = state.edges.graph()
+    run, steps = run_of(method, scenario, fields)
+    before = run.states[0].edges.graph()
     for t in range(1, steps + 1):
         run.step(t)
-    after = state.edges.graph()
-    class_ = run.world.class_
-    truth = run.stream.truth(steps)
+    after, class_, truth = run.states[0].edges.graph(), run.world.class_, run.stream.truth(steps)
     assert truth is not None  # a scenario always knows
     means = tuple(float(truth[class_ == c][0] + run.stream.origin) for c in np.unique(class_))
     class_ = np.unique(class_, return_inverse=True)[1]
-    return Separation(
-        before, after, class_, means, _positions(before, after, class_), method.label, steps, method.cuts_edges
-    )
+    place = _positions(before, after, class_)
+    return Separation(before, after, class_, means, place, method.label, steps, method.cuts_edges)
 
 
 def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.float64]:
@@ -94,10 +79,9 @@ def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.
     alive = after.edges()
     same = class_[alive[:, 0]] == class_[alive[:, 1]]
     pull = 0.3 + 0.25 * float(after.degrees.mean())
-    springs.add_weighted_edges_from((a, b, 0.02) for a, b in before.edges().tolist())
-    springs.add_weighted_edges_from(
-        (a, b, 1.0 if twins else 0.1) for (a, b), twins in zip(alive.tolist(), same, strict=True)
-    )
+    springs.add_edges_from(before.edges().tolist(), weight=0.02)
+    springs.add_edges_from(alive[~same].tolist(), weight=0.1)
+    springs.add_edges_from(alive[same].tolist(), weight=1.0)
     springs.add_weighted_edges_from((a, n + int(c), pull) for a, c in enumerate(class_))
     angle = 2 * np.pi * np.arange(n_classes) / n_classes + np.pi
     center = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (n_classes > 1)
@@ -159,14 +143,10 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
                        label=f"mean {number(mean)}")  # fmt: skip
         kind = "edges" if picture.cuts_edges or when == "before" else "edges within a group"
         share = f"{int(wrong.sum())} of {len(edges)} {kind} join different classes"
-        moment = (
-            "before the first sample"
-            if when == "before"
-            else f"after {picture.steps:,} step{'s' * (picture.steps != 1)}"
-        )
-        ax.set_title(f"{picture.label}, {moment}\n", fontsize=9, loc="center", parse_math=False)
+        moment = "before the first sample" if when == "before" else f"after step {picture.steps:,}"
+        ax.set_title(f"{picture.label}, {moment}\n", loc="center", parse_math=False)
         ax.annotate(share, (0.5, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", ha="center",
-                    fontsize=8.5, color=WARNING if wrong.any() else "#444444")  # fmt: skip
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(4, len(picture.means)), fontsize=8,
+                    color=WARNING if wrong.any() else "#444444")  # fmt: skip
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(4, len(picture.means)),
                   handletextpad=0.1, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
     return ax

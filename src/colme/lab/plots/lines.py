@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError, one_of, shorten, whole
+from colme.errors import ColmeError, one_of, shorten
 from colme.lab.planning import BENCHMARKS
-from colme.lab.plots._style import GREY, Look, canvas, legend, looks, plain, step_axis, title_of, vertical_marks, wrap
-from colme.lab.rows import NOT_PARAMETERS, check, is_broadcast, lines_of, quartiles, reference_of, time_table
+from colme.lab.plots._style import GREY, Look, canvas, legend, looks, step_axis, title_of, vertical_marks, wrap
+from colme.lab.rows import (
+    NOT_PARAMETERS,
+    Line,
+    check,
+    is_broadcast,
+    lines_of,
+    number,
+    quartiles,
+    reference_of,
+    time_table,
+)
 from colme.metrics import METRICS
 
 RELATIVE = "relative_mse"
@@ -116,26 +126,34 @@ def plot_over_time(data: xarray.Dataset, metric: str = "mse", ax: Axes | None = 
     return ax
 
 
-def curves(data: xarray.Dataset, metric: str, *, points: int = POINTS) -> pd.DataFrame:
+def curves(data: xarray.Dataset, metric: str) -> pd.DataFrame:
     """Quartiles over the seeds: one row per line and step, with columns line, method, t, low, median, high.
 
-    A line is a method, with the values of its parameters where they vary and make a difference. At most about `points`
+    A line is a method, with the values of its parameters where they vary and make a difference. At most about `POINTS`
     steps per line are kept, evenly on the axis of steps; nothing is averaged over time."""
-    whole(points, "points", "points=400", low=2)
     kind = OVER_TIME.get(metric)
     data = shown(data, metric)
-    found = lines_of(check(data, metric, "t"))
-    for name, shared in SHARED.get(metric, {}).items() if kind is not None and kind.references else ():
-        if name not in data["method"].values and shared in data and data[shared].notnull().any():
-            found += reference_of(data[shared], name)
     tables = []
-    for line in found:
-        low, median, high = quartiles(line.values)
-        t = line.values["t"].values
-        kept = _thin(t, ~np.isnan(median), points, log=kind is None or kind.log)
-        columns = {"t": t[kept], "low": low[kept], "median": median[kept], "high": high[kept]}
-        tables.append(pd.DataFrame({"line": line.label, "method": line.method} | columns))
+    for line in _lines(data, metric, references=kind is not None and kind.references):
+        table = _quartile_rows(line, line.values, t=line.values["t"].values)
+        tables.append(table.iloc[_thin(table["t"].to_numpy(), log=kind is None or kind.log)])
     return pd.concat(tables, ignore_index=True)
+
+
+def _quartile_rows(line: Line, values: xarray.DataArray, **columns: Any) -> pd.DataFrame:
+    """Quartiles over the seeds, where there are any, beside other columns."""
+    low, median, high = quartiles(values)
+    numbers = columns | {"low": low, "median": median, "high": high}
+    return pd.DataFrame({"line": line.label, "method": line.method} | numbers).dropna(subset=["median"])
+
+
+def _lines(data: xarray.Dataset, metric: str, keep: str | None = None, *, references: bool) -> list[Line]:
+    """The lines of a metric, with those of `SHARED` for methods that were not run."""
+    found = lines_of(check(data, metric, "t"), keep=keep)
+    for name, shared in SHARED.get(metric, {}).items() if references else ():
+        if name not in data["method"].values and shared in data and data[shared].notnull().any():
+            found += reference_of(data[shared], name, keep=keep)
+    return found
 
 
 def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
@@ -155,39 +173,42 @@ def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
     return data.sel({"method": kept or methods})
 
 
-def _thin(t: NDArray[Any], there: NDArray[np.bool_], points: int, *, log: bool) -> NDArray[np.int64]:
-    """Places of at most `points` of the steps that are there, the first and last among them."""
-    places = np.flatnonzero(there)
-    if len(places) <= points:
-        return places
-    scale = np.log(t[places]) if log and t[places[0]] > 0 else t[places].astype(float)
-    nearest = np.searchsorted(scale, np.linspace(scale[0], scale[-1], points) - 1e-12)
-    return places[np.unique(np.minimum(nearest, len(places) - 1))]
+def _thin(t: NDArray[Any], *, log: bool) -> NDArray[np.int64]:
+    """Places of at most `POINTS` of the steps, the first and last among them."""
+    if len(t) <= POINTS:
+        return np.arange(len(t))
+    scale = np.log(t) if log and t[0] > 0 else t.astype(float)
+    nearest = np.searchsorted(scale, np.linspace(scale[0], scale[-1], POINTS) - 1e-12)
+    return np.unique(np.minimum(nearest, len(t) - 1))
+
+
+def _looked(table: pd.DataFrame, *keys: str) -> Iterator[tuple[Any, pd.DataFrame, Look]]:
+    """(name, rows, look) of every line. Looks are given before equal lines are merged: a line keeps its own in all
+    figures of an experiment."""
+    groups = list(table.groupby(list(keys), sort=False))
+    for (name, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
+        yield name, rows, look
 
 
 def draw_lines(ax: Axes, table: pd.DataFrame) -> None:
     """Median lines in quartile bands; equal lines are drawn once, under all their names."""
-    merged: list[tuple[list[str], Look, pd.DataFrame]] = []
-    groups = [(str(name), rows) for name, rows in table.groupby("line", sort=False)]
-    # looks are given before equal lines are merged: a line keeps its own in all figures of an experiment
-    for (name, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
+    merged: list[tuple[list[str], pd.DataFrame, Look]] = []
+    for (name,), rows, look in _looked(table, "line"):
         numbers = rows[["t", "low", "median", "high"]].reset_index(drop=True)
-        same = next((other for other in merged if other[2].equals(numbers)), None)
+        same = next((other for other in merged if other[1].equals(numbers)), None)
         if same is None:
-            merged.append(([name], look, numbers))
+            merged.append(([str(name)], numbers, look))
         else:
-            same[0].append(name)
-    for names, look, rows in merged:
-        t, low, median, high = (rows[column].to_numpy() for column in ("t", "low", "median", "high"))
-        draw_line(ax, look, t, median, low, high, join(names))
+            same[0].append(str(name))
+    for names, rows, look in merged:
+        draw_line(ax, look, rows["t"].to_numpy(), rows, join(names))
     legend(ax)
 
 
-def draw_line(
-    ax: Axes, look: Look, x: Any, median: Any, low: Any, high: Any, name: str, marker: str | None = None
-) -> None:
+def draw_line(ax: Axes, look: Look, x: Any, rows: pd.DataFrame, name: str, marker: str | None = None) -> None:
     """One median line in its band, which ends where the median is zero: there it would show single agents only."""
-    ax.fill_between(x, low, high, where=np.asarray(median) > 0, color=look.color, alpha=0.16, linewidth=0)
+    low, median, high = (rows[column].to_numpy() for column in ("low", "median", "high"))
+    ax.fill_between(x, low, high, where=median > 0, color=look.color, alpha=0.16, linewidth=0)
     marker = "o" if len(x) == 1 else marker  # a line of one point is nothing to see
     ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=look.width, marker=marker, label=name)
 
@@ -224,23 +245,18 @@ def parameter_table(
         raise ColmeError(
             f"at={shorten(at)}: steps must not be before the first recorded, {steps[0]}. Try at=[{steps[-1]}]."
         )
-    found = lines_of(array, keep=parameter)
-    for name, shared in SHARED.get(metric, {}).items() if len(asked) == 1 else ():  # at several steps they would crowd
-        if name not in data["method"].values and shared in data and data[shared].notnull().any():
-            found += reference_of(data[shared], name, keep=parameter)
-    rows: list[tuple[Any, ...]] = []
-    for line in found:
+    tables = []
+    for line in _lines(data, metric, parameter, references=len(asked) == 1):  # at several steps they would crowd
         constant = line.values.sizes[parameter] > 1 and is_broadcast(line.values, parameter)
         for step in asked:
             moment = line.values.isel(t=int(np.searchsorted(steps, step, side="right")) - 1)
-            tried = moment[parameter].values
-            for k, found_quartiles in enumerate(quartiles(moment).T):
-                if not np.isnan(found_quartiles[0]) and (k == 0 or not constant):
-                    value = None if constant else tried[k]
-                    rows.append((line.label, line.method, int(moment["t"]), value, *found_quartiles))
-    if not rows:
+            tried = None if constant else moment[parameter].values
+            rows = _quartile_rows(line, moment.transpose("seed", parameter), t=int(moment["t"]), value=tried)
+            tables.append(rows[:1] if constant else rows)
+    table = pd.concat([each for each in tables if len(each)] or tables[:1], ignore_index=True)
+    if table.empty:
         raise ColmeError(f"{metric} is NaN at steps {asked}: there is nothing to draw. Choose other steps.")
-    return pd.DataFrame(rows, columns=["line", "method", "t", "value", "low", "median", "high"])
+    return table
 
 
 def plot_parameter(
@@ -282,42 +298,40 @@ def plot_parameter(
         x_of = {value: value if numeric else place for place, value in enumerate(tried)}
         ends = (tried.min(), tried.max()) if numeric else (-0.3, len(tried) - 0.7)
         several = table["t"].nunique() > 1
-        groups = [(line, t, rows) for (line, t), rows in table.groupby(["line", "t"], sort=False)]
-        for (line, t, rows), look in zip(groups, looks([rows["method"].iloc[0] for *_, rows in groups]), strict=True):
-            low, median, high = (rows[column].to_numpy() for column in ("low", "median", "high"))
-            name = f"{line}, t = {plain(t)}" if several else str(line)
+        for (line, t), rows, look in _looked(table, "line", "t"):
+            name = f"{line}, t = {number(t)}" if several else str(line)
             if rows["value"].isna().all():
-                x: Any = np.array(ends)
-                median = np.repeat(median, 2)
-                ax.plot(x, median, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
+                height = np.repeat(rows["median"], 2)
+                ax.plot(ends, height, color=look.color, linestyle=look.dashes, linewidth=1.1, label=name)
             else:
-                x = np.array([x_of[value] for value in rows["value"]])
                 marker = None if rows["method"].iloc[0] in BENCHMARKS else "o"
-                draw_line(ax, look, x, median, low, high, name, marker=marker)
-        _scales(ax, table, tried if numeric else None, ends)
+                draw_line(ax, look, [x_of[value] for value in rows["value"]], rows, name, marker=marker)
+        _scales(ax, table, tried if numeric else None)
         if not numeric:
             ax.set_xticks(range(len(tried)), [str(value) for value in tried])
         vertical_marks(ax, marks or {})
         ax.set_xlabel(parameter.replace("_", " "))
         ax.set_ylabel(
             (METRICS[metric].axis if metric in METRICS else metric)
-            + ("" if several else f" at t = {plain(table['t'].iloc[0])}")
+            + ("" if several else f" at t = {number(table['t'].iloc[0])}")
         )
         legend(ax)
         title_of(ax, data)
     return ax
 
 
-def _scales(ax: Axes, table: pd.DataFrame, tried: Any, ends: tuple[float, float]) -> None:
+def _scales(ax: Axes, table: pd.DataFrame, tried: Any) -> None:
     """Logarithmic where the numbers span more than a factor of ten."""
-    if tried is not None and tried.min() > 0 and tried.max() > 12 * tried.min():
-        ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(plain)
-        ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_xlim(ends[0] / 1.1, ends[1] * 1.1)
-    elif tried is not None:
-        air = 0.03 * (ends[1] - ends[0]) or 0.5
-        ax.set_xlim(ends[0] - air, ends[1] + air)
+    if tried is not None:
+        low, high = tried.min(), tried.max()
+        if low > 0 and high > 12 * low:
+            ax.set_xscale("log")
+            ax.xaxis.set_minor_formatter(NullFormatter())
+            ax.set_xlim(low / 1.1, high * 1.1)
+        else:
+            air = 0.03 * (high - low) or 0.5
+            ax.set_xlim(low - air, high + air)
+        ax.xaxis.set_major_formatter(number)
     if table["median"].min() > 0 and table["median"].max() > 10 * table["median"].min():
         ax.set_yscale("log")
     elif table["low"].min() >= 0:
@@ -333,17 +347,15 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     table = time_table(data)
     unit, name = (1e3, "milliseconds") if table["median"].max() < 0.5 else (1.0, "seconds")
     with canvas(ax, size=(5.2, 0.75 + 0.3 * len(table))) as ax:
-        place = np.arange(len(table))
-        low, median, high = (unit * table[column].to_numpy() for column in ("low", "median", "high"))
+        low, median, high = unit * table[["low", "median", "high"]].to_numpy().T
         methods = list(dict.fromkeys(table["method"]))
-        colors = dict(zip(methods, (look.color for look in looks(methods)), strict=True))
-        ax.barh(place, median, height=0.62, color=[colors[method] for method in table["method"]], alpha=0.85)
-        ax.errorbar(median, place, xerr=[median - low, high - median], fmt="none", ecolor="#222222", elinewidth=0.9,
-                    capsize=2.2)  # fmt: skip
-        for y, end, ratio in zip(place, high, table["ratio"], strict=True):
-            words = "" if np.isnan(ratio) else relative(ratio)
-            ax.annotate(words, (end, y), (5, 0), textcoords="offset points", va="center", fontsize=8)
-        ax.set_yticks(place, [wrap(line) for line in table["line"]], parse_math=False)
+        colors = {method: look.color for method, look in zip(methods, looks(methods), strict=True)}
+        bars = ax.barh(
+            range(len(table)), median, xerr=[median - low, high - median], height=0.62, alpha=0.85, ecolor="#222222",
+            color=[colors[method] for method in table["method"]], error_kw={"elinewidth": 0.9, "capsize": 2.2},
+        )  # fmt: skip
+        ax.bar_label(bars, ["" if np.isnan(each) else f"{each:.2f}{TIMES}" for each in table["ratio"]], padding=5)
+        ax.set_yticks(range(len(table)), [wrap(line) for line in table["line"]], parse_math=False)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
         ax.grid(False, axis="y")
@@ -355,56 +367,25 @@ def plot_time(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def relative(ratio: float) -> str:
-    """1.23 followed by a multiplication sign."""
-    return f"{ratio:.2f}{TIMES}" if ratio < 9.995 else f"{ratio:.3g}{TIMES}"
-
-
 def scaling_table(data: xarray.Dataset) -> pd.DataFrame:
     """CPU nanoseconds per agent and step against n_agents: columns line, method, n_agents, low, median, high."""
     seconds = check(data, "cpu_seconds", "n_agents")
-    recorded = [name for name in METRICS if name in data and "t" in data[name].dims]
-    if not recorded:
-        raise ColmeError(
-            f"data has {', '.join(map(str, data.data_vars))}: some metric over t is needed to know the number of "
-            "steps. Keep mse."
-        )
-    present = data[recorded[0]].notnull()
-    for name in recorded[1:]:
-        present = present | data[name].notnull()
-    last = data["t"].where(present).max("t")
+    last = data["t"].where(check(data, "mse", "t").notnull()).max("t")
     cost = (1e9 * seconds / (data["n_agents"] * last)).transpose(*seconds.dims)
-    rows = []
-    for line in lines_of(cost, keep="n_agents"):
-        for agents, *values in zip(line.values["n_agents"].values, *quartiles(line.values), strict=True):
-            if not np.isnan(values[0]):
-                rows.append((line.label, line.method, agents, *values))
-    return pd.DataFrame(rows, columns=["line", "method", "n_agents", "low", "median", "high"])
+    found = lines_of(cost, keep="n_agents")
+    tables = [_quartile_rows(line, line.values, n_agents=line.values["n_agents"].values) for line in found]
+    return pd.concat(tables, ignore_index=True)
 
 
 def plot_scaling(data: xarray.Dataset, ax: Axes | None = None) -> Axes:
     """Nanoseconds per agent and step against the number of agents: flat where cost is proportional to size."""
     table = scaling_table(data)
     with canvas(ax) as ax:
-        ax.set_xscale("log")
-        groups = [(str(line), rows) for line, rows in table.groupby("line", sort=False)]
-        for (line, rows), look in zip(groups, looks([rows["method"].iloc[0] for _, rows in groups]), strict=True):
-            x, low, median, high = (rows[column].to_numpy() for column in ("n_agents", "low", "median", "high"))
-            draw_line(ax, look, x, median, low, high, line, marker="o")
-        sizes = np.unique(table["n_agents"])
-        if len(sizes) <= 6:
-            ax.set_xticks(sizes)
-            ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(plain)
+        for (line,), rows, look in _looked(table, "line"):
+            draw_line(ax, look, rows["n_agents"].to_numpy(), rows, str(line), marker="o")
+        _scales(ax, table, table["n_agents"])
         ax.set_xlabel("agents")
         ax.set_ylabel("CPU nanoseconds per agent and step")
-        if table["median"].max() > 10 * table["median"].min():
-            ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            ax.yaxis.set_major_formatter(plain)
-            ax.yaxis.set_minor_formatter(NullFormatter())
-        else:
-            ax.set_ylim(0, 1.1 * table["high"].max())
         legend(ax)
         title_of(ax, data)
     return ax

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from colme.errors import printable
 from colme.lab.planning import Planned
@@ -18,8 +19,7 @@ SAY_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """How far a sweep is."""
 
     runs_done: int
@@ -29,55 +29,66 @@ class Work:
     """Of all the work; the runs of a method weigh what its runs have taken so far."""
     steps_per_second: float
     seconds: float
+    """Of work: without the start of processes and the compilation of kernels."""
     seconds_left: float | None
 
     def __str__(self) -> str:
         if self.running == self.runs_done == 0:
             return f"{self.runs} runs, starting"
-        left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
+        left = "" if self.seconds_left is None else f", {duration(self.seconds_left)} left"
         return f"{self.runs_done}/{self.runs} runs, {self.running} going, {self.steps_per_second:,.0f} steps/s{left}"
 
 
 class _Watcher:
+    """Reads how far the runs are. Its clock stands while no run makes steps: workers start, kernels are compiled."""
+
     def __init__(self, store: RunStore, planned: Sequence[Planned]):
         self.store, self.planned = store, {each.name: each for each in planned}
-        self.started = time.monotonic()
+        self.looked, self.worked = time.monotonic(), 0.0
+        self.gained = [(0.0, 0.0)]  # when how much of the work was done
         self.done: set[str] = set()
         self.before = self.store.steps_done()  # the steps of an earlier session do not count as speed of this one
-        self.going: dict[str, int] = {}  # the last known step; a file that is just being written cannot be read
-        self.seen: dict[str, float] = {}
+        self.steps = dict(self.before)  # the last known ones; a file that is just being written cannot be read
+        self.began: dict[str, float] = {}
         self.cost: dict[str, list[float]] = {}  # label -> seconds per agent and step of finished runs
 
     def look(self) -> Work:
-        now = time.monotonic()
-        self.going |= {name: step for name, step in self.store.steps_done().items() if name in self.planned}
-        going = self.going
+        now, before = time.monotonic(), self.before
+        self.steps |= self.store.steps_done()
+        fresh = {name for name in self.planned if name not in self.done and (self.store.runs / name).exists()}
+        self.done |= fresh
+        going = [
+            name for name in self.planned
+            if name not in self.done and self.steps.get(name, 0) != before.get(name, 0)
+        ]  # fmt: skip
+        if going or fresh:
+            self.worked += now - self.looked
+        self.looked = now
         for name in going:
-            self.seen.setdefault(name, now)
-        for name in [name for name in self.planned if name not in self.done and (self.store.runs / name).exists()]:
-            self.done.add(name)
-            if name in self.seen:
-                each = self.planned[name]
-                self.cost.setdefault(each.label, []).append(max(now - self.seen[name], 0.05) / each.size)
-        going = {name: step for name, step in going.items() if name not in self.done}
+            self.began.setdefault(name, self.worked)
+        for each in (self.planned[name] for name in fresh & self.began.keys() - before.keys()):
+            seconds = max(self.worked - self.began[each.name], 0.05)
+            self.cost.setdefault(each.label, []).append(seconds / each.size)
         known = {label: sum(costs) / len(costs) for label, costs in self.cost.items()}
         usual = sum(known.values()) / len(known) if known else 1.0
         total = finished = earlier = 0.0
         steps = 0
         for name, each in self.planned.items():
-            weight = each.size * known.get(each.label, usual)
-            n_steps = each.spec.n_steps
-            step = n_steps if name in self.done else going.get(name, 0)
-            before = min(self.before.get(name, 0), step)
+            weight, n_steps = each.size * known.get(each.label, usual), each.spec.n_steps
+            step = n_steps if name in self.done else self.steps.get(name, 0)
+            first = min(before.get(name, 0), step)
             total += weight
             finished += weight * (step / n_steps)
-            earlier += weight * (before / n_steps)
-            steps += step - before
-        elapsed, share = now - self.started, finished / total if total else 1.0
-        gained = share - (earlier / total if total else 0.0)
-        left = elapsed * (1 - share) / gained if gained > 0.02 and elapsed > 1 else None
-        running = sum(step != self.before.get(name) for name, step in going.items())
-        return Work(len(self.done), len(self.planned), running, share, steps / max(elapsed, 1e-9), elapsed, left)
+            earlier += weight * (first / n_steps)
+            steps += step - first
+        share, gained = finished / total, (finished - earlier) / total
+        self.gained.append((self.worked, gained))
+        # the speed of the second half of the time: the first runs of a process also import what they need
+        then, before_then = self.gained[bisect.bisect(self.gained, (self.worked / 2,)) - 1]
+        rate = (gained - before_then) / max(self.worked - then, 1e-9)
+        left = (1 - share) / rate if rate > 0 and gained > 0.05 and self.worked > 1 else None
+        speed = steps / max(self.worked, 1e-9)
+        return Work(len(self.done), len(self.planned), len(going), share, speed, self.worked, left)
 
 
 @contextlib.contextmanager
@@ -127,7 +138,8 @@ def show(name: str) -> Iterator[Callable[[Work], None]]:
         yield lambda work: bar.update(task, completed=work.share, words=str(work))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """5 s, 1 min 2 s or 3 h 4 min."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -22,7 +22,7 @@ from colme._core.team import ALONE, Team
 from colme.errors import MissingExtra, RunError, missing_extra, one_of, positive, whole
 from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
-from colme.lab.results import ExperimentSource, axes_of, dataset, experiment_of, is_results, store_of
+from colme.lab.results import ExperimentSource, axes_of, dataset, opened
 from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.worker import RunOutcome, Task, attend, perform
@@ -33,7 +33,7 @@ from colme.support.files import write_whole
 
 BACKENDS = ("loky", "threading", "dask")
 GRAPHS, MODULES = "graphs", "modules"
-"""The folder for copies of graph files, among the results."""
+"""The folders for copies of graph files and modules, among the results."""
 
 
 @dataclass
@@ -120,9 +120,8 @@ def run(
 
 def make_plan(source: ExperimentSource, *, results: str | os.PathLike[str] = "results", force: bool = False) -> RunPlan:
     """The runs that are missing; nothing is run or written."""
-    experiment = experiment_of(source)
-    plan = RunPlan(experiment, store_of(source if is_results(source) else experiment, results), force=force)
-    for each in {each.name: each for each in experiment.planned}.values():
+    plan = RunPlan(*opened(source, results), force=force)
+    for each in {each.name: each for each in plan.experiment.planned}.values():
         if force or not plan.store.is_complete(each.name):
             plan.missing.append(each)
             if (plan.store.runs / each.name).exists() and not force:
@@ -162,13 +161,13 @@ def carry_out(
         for each in plan.missing:
             check_team([each.spec], team)
     store = plan.store
+    if plan.missing:
+        store.prepare()
+    copies = _remember(plan) if store.folder.exists() else {}
     if not plan.missing:
-        if store.folder.exists():
-            _remember(plan)
         store.tidy()
         return
-    store.prepare()
-    modules, graph_files = _remember(plan)
+    modules = tuple(copies[str(path)] for path in plan.experiment.modules)
     for each in plan.missing:
         if plan.force or not store.is_complete(each.name):  # another process may have done it by now
             store.remove(each.name)
@@ -178,7 +177,7 @@ def carry_out(
         Task(
             each.name, each.configuration, str(store.folder.resolve()), modules, checkpoint_every,
             str(stop_file.resolve()), os.getpid() if parallel and backend == "loky" else None, plan.force,
-            graph_files.get(each.spec.graph_file, ""),
+            copies.get(each.spec.graph_file, ""),
         )
         for each in plan.missing
     ]  # fmt: skip
@@ -193,7 +192,10 @@ def carry_out(
     if interrupted.is_set():
         raise Stopped
     store.tidy()
-    _report_failures(outcomes, plan)
+    if failed := [each for each in outcomes if each.state == "failed"]:
+        label = next(each.label for each in plan.missing if each.name == failed[0].name)
+        others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
+        raise RunError(f"{label}: {failed[0].reason}{others}")
 
 
 def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None) -> list[RunOutcome]:
@@ -276,30 +278,36 @@ def _dask_options(scheduler: str | None) -> dict[str, Any]:
     return {"scheduler_host": scheduler}
 
 
-def _remember(plan: RunPlan) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Store the experiment file with its results, for reports, together with the files that it refers to. Returns the
-    paths of the copies of its modules, and graph file -> path of its copy."""
-    modules, graph_files = _keep_modules(plan), _keep_graphs(plan)
+def _remember(plan: RunPlan) -> dict[str, str]:
+    """Store the experiment file with its results, and copies of the files that it refers to: the results can be read
+    without the originals. Returns file -> path of its copy."""
+    copies = {}
+    for original, kept in kept_files(plan.experiment).items():
+        copy = (plan.store.folder / kept).resolve()
+        if copy != Path(original).resolve():
+            write_whole(copy, Path(original).read_bytes())  # another session may be reading it
+        copies[original] = str(copy)
     plan.store.save_experiment(with_kept_files(plan.experiment))
-    return modules, graph_files
+    return copies
 
 
-def _keep_graphs(plan: RunPlan) -> dict[str, str]:
-    """Copy the graph files into the results, so that these can be read without the original files."""
-    kept = {}
-    for file in dict.fromkeys(each.spec.graph_file for each in plan.experiment.planned if each.spec.graph_file):
-        target = (plan.store.folder / GRAPHS / Path(file).name).resolve()
-        if target != Path(file).resolve():
-            write_whole(target, Path(file).read_bytes())
-        kept[file] = str(target)
+def kept_files(experiment: Experiment) -> dict[str, str]:
+    """Graph file or module -> its copy, relative to the results. Of two modules of one name, one has a number."""
+    graphs = (each.spec.graph_file for each in experiment.planned)
+    kept = {file: f"{GRAPHS}/{Path(file).name}" for file in graphs if file}
+    for path in experiment.modules:
+        name, number = path.name, 2
+        while f"{MODULES}/{name}" in kept.values():
+            name, number = f"{path.stem}_{number}{path.suffix}", number + 1
+        kept[str(path)] = f"{MODULES}/{name}"
     return kept
 
 
 def with_kept_files(experiment: Experiment) -> dict[str, Any]:
     """The table of an experiment with the copies of its graph files and modules in place of the originals."""
-    table, modules = experiment.table, kept_module_names(experiment)
-    if modules:
-        table = table | {"modules": [f"{MODULES}/{name}" for name in modules]}
+    table, copies = experiment.table, kept_files(experiment)
+    if experiment.modules:
+        table = table | {"modules": [copies[str(path)] for path in experiment.modules]}
 
     def kept(graph: Any) -> Any:
         if isinstance(graph, list):
@@ -319,44 +327,10 @@ def refusals(plan: RunPlan) -> list[str]:
     return [f"{runs} of {plan.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
 
 
-def _keep_modules(plan: RunPlan) -> tuple[str, ...]:
-    """Copy the modules into the results, so that these can be read without the original files."""
-    kept = []
-    for path, name in zip(plan.experiment.modules, kept_module_names(plan.experiment), strict=True):
-        target = plan.store.folder / MODULES / name
-        if target.resolve() != path.resolve():
-            write_whole(target, path.read_bytes())  # another session may be reading it
-        kept.append(str(target.resolve()))
-    return tuple(kept)
-
-
-def kept_module_names(experiment: Experiment) -> list[str]:
-    """The names of the copies of its modules; of two modules of one name, the second gets a number."""
-    names: list[str] = []
-    for path in experiment.modules:
-        name, number = path.name, 2
-        while name in names:
-            name, number = f"{path.stem}_{number}{path.suffix}", number + 1
-        names.append(name)
-    return names
-
-
-def _report_failures(outcomes: list[RunOutcome], plan: RunPlan) -> None:
-    failed = [each for each in outcomes if each.state == "failed"]
-    if not failed:
-        return
-    label = next(each.label for each in plan.missing if each.name == failed[0].name)
-    others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
-    raise RunError(f"{label}: {failed[0].reason}{others}")
-
-
 @contextlib.contextmanager
 def _display(progress: Callable[[Work], None] | bool, plan: RunPlan) -> Iterator[None]:
-    if progress is False:
-        yield
-        return
-    tell = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
-    with tell as report, watch(plan.store, plan.missing, report):
+    shown = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
+    with shown as tell, watch(plan.store, plan.missing, tell) if tell else contextlib.nullcontext():
         yield
 
 

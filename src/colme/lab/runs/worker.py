@@ -12,10 +12,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -23,6 +22,8 @@ from colme._core.jit import LANES
 from colme._core.team import ALONE, Team
 from colme.confidence import BURN_IN
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
+from colme.lab.planning import Planned
+from colme.lab.runs.progress import duration
 from colme.lab.runs.store import RunStore, parquet, versions
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
@@ -32,13 +33,13 @@ from colme.sim.ranks import RankTeam, mpi
 from colme.sim.run import Interrupted, Progress, Run
 from colme.sim.sampling import Sampler
 from colme.sim.spec import RunSpec
+from colme.support.tables import arrow_table
 
 BEAT = 0.25
 """Seconds between two signs of life of a run."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A run as it is passed to a worker, on this machine or on another that sees the same folders."""
 
     name: str
@@ -55,8 +56,7 @@ class Task:
     """The path of the graph file, if the graph comes from one."""
 
 
-@dataclass(frozen=True)
-class RunOutcome:
+class RunOutcome(NamedTuple):
     """How a run ended: "done", "interrupted", or "failed" with a reason."""
 
     name: str
@@ -93,17 +93,18 @@ def perform(task: Task, team: Any = ALONE) -> RunOutcome:
             return RunOutcome(task.name, "interrupted")
         except ColmeError as error:
             return RunOutcome(task.name, "failed", str(error))
-        except MemoryError as error:
-            if team.size > 1:
-                abort(team, error)
-            reason = "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
-            return RunOutcome(task.name, "failed", reason)
         except Exception as error:  # a user's own method may raise anything; the other runs must go on
             if team.size > 1:
                 abort(team, error)
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            return RunOutcome(task.name, "failed", f"{words} ({Path(place.filename).name}, line {place.lineno}).")
+            return RunOutcome(task.name, "failed", _reason(error))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Run fewer at once (-j 1) or fewer agents."
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{words} ({Path(place.filename).name}, line {place.lineno})."
 
 
 def _perform(task: Task, team: Any) -> RunOutcome:
@@ -117,7 +118,7 @@ def _perform(task: Task, team: Any) -> RunOutcome:
             if task.anew:
                 checkpoint.unlink(missing_ok=True)
             if team.size > 1:
-                hand_out(team, task, checkpoint)
+                team.comm.bcast((task, str(checkpoint)))
             head, trace = run_spec(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
@@ -133,19 +134,13 @@ class Heart:
         self.file: Path | None = None
 
     def tell(self, news: Progress) -> None:
-        self.beat(news.step)
-
-    def beat(self, step: int) -> bool:
-        """Write down how far the run is; return False if it should stop."""
         now = time.monotonic()
-        if now - self._last >= BEAT:
+        if now - self._last >= BEAT and self.file is not None:
             self._last = now
-            if self.file is not None:
-                with contextlib.suppress(OSError):  # a full disk matters only when there is something to store
-                    self.file.write_text(str(step))
+            with contextlib.suppress(OSError):  # a full disk matters only when there is something to store
+                self.file.write_text(str(news.step))
             if self.should_stop():
                 self._stop.set()
-        return not self._stop.is_set()
 
     def should_stop(self) -> bool:
         alone = self._task.parent is not None and os.getppid() != self._task.parent
@@ -159,6 +154,7 @@ def run_spec(
     spec = decode_spec(task.configuration, task.modules, task.graph_file)
     started = time.perf_counter()
     warm_up(spec.method, spec.source, spec.precision)
+    parquet()  # its first import takes seconds
     warm = time.perf_counter() - started
     wall, cpu = time.perf_counter(), time.thread_time()
     prepare = functools.partial(Run, [spec], team=team, checkpoint=checkpoint, checkpoint_every=task.checkpoint_every)
@@ -178,14 +174,7 @@ def run_spec(
     } | ({"workers": team.size} if team.size > 1 else {})
     columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
     head = {"configuration": task.configuration, "versions": versions(), "timings": timings}
-    return head, _table(columns, task.name)
-
-
-def _table(columns: dict[str, Any], name: str) -> Any:
-    parquet()
-    import pyarrow
-
-    return pyarrow.table(columns, metadata={"colme run": name})
+    return head, arrow_table(columns).replace_schema_metadata({"colme run": task.name})
 
 
 def decode_spec(configuration: dict[str, Any], modules: tuple[str, ...], graph_file: str = "") -> RunSpec:
@@ -229,18 +218,10 @@ def follow(team: RankTeam) -> None:
             abort(team, error)
 
 
-def hand_out(team: RankTeam, task: Task, checkpoint: Path) -> None:
-    """Tell the followers which run comes next."""
-    team.comm.bcast((task, str(checkpoint)))
-
-
 def abort(team: RankTeam, error: BaseException) -> NoReturn:
     """End all ranks, after an error that only one of them has."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    words = "there is not enough memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
-    sys.stderr.write(f"Error: rank {team.rank}: {words} ({Path(place.filename).name}, line {place.lineno}). "
-                     "Run the same command to continue from the last checkpoint.\n")  # fmt: skip
-    sys.stderr.flush()
+    again = "Run the same command to continue from the last checkpoint."
+    print(f"Error: rank {team.rank}: {_reason(error)} {again}", file=sys.stderr, flush=True)
     team.comm.Abort(1)
     raise SystemExit(1)
 
@@ -258,16 +239,11 @@ def launch(ranks: int, arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def command_of(arguments: Sequence[Any]) -> str:
-    """A command as it is typed."""
-    import shlex
-
-    return shlex.join(["colme", *map(str, arguments)])
-
-
 FEW = 256
 """Number of agents in the warm-up."""
 STEPS = 12
+PATIENCE = 60.0
+"""Seconds from which on the time of a method without an array form is told."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -275,8 +251,7 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
     """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
     change_at = max(BURN_IN) if method.needs_moments else STEPS // 2
     n_steps = change_at + STEPS // 2
-    spec = RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)
-    run = Run([spec])
+    run = Run([RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)])
     # In small parts, step by step: then a change of the means lasts.
     run.sampler = Sampler(run.stream, run.world, run.recorder.steps, LANES)
     for t in range(1, n_steps + 1):
@@ -289,3 +264,26 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
                 run.world.moments.fourth[::2] *= 1e36
     edges = run.states[0].edges
     edges.groups(edges.graph())
+
+
+def slow_methods(planned: Iterable[Planned]) -> list[str]:
+    """A sentence for every method without an array form whose runs take long: one object per agent runs it."""
+    found: dict[str, list[Planned]] = {}
+    for each in planned:
+        if type(each.spec.method).start is Method.start:
+            found.setdefault(each.label, []).append(each)
+    sentences = []
+    for label, runs in found.items():
+        full = runs[0].spec
+        warm_up(full.method, full.source, full.precision)
+        few = RunSpec(method=full.method, source=full.source, steps=STEPS).with_fewer_agents(FEW)
+        run, started = Run([few]), time.perf_counter()
+        run.go(None, threading.Event())
+        seconds = (time.perf_counter() - started) / (few.n_agents * STEPS) * sum(each.size for each in runs)
+        if seconds > PATIENCE:
+            sentences.append(
+                f"{label} has no array form, so one object per agent runs it: about {duration(seconds)} of computing "
+                f"for {len(runs)} run{'s' * (len(runs) > 1)}. An array form is much faster: see depth 2 in "
+                "docs/write_a_method.md."
+            )
+    return sentences
