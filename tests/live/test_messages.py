@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from colme.live.messages import LONGEST_NAME, Codes, join, pack, short_name, to_codes
+from colme.live.messages import join, pack, to_codes
 from tests.support.live_messages import from_codes, split, unpack
 
 NUMBERS = hnp.arrays(
@@ -27,11 +25,6 @@ def test_a_code_is_within_half_a_step_of_its_number(numbers: np.ndarray, n_bytes
         half = 0.5 * (codes.high / 2 - codes.low / 2) / (256**n_bytes - 2) * 2
         rounding = 1e-12 * np.abs(numbers[known]).max()
         assert (np.abs(back[known] - numbers[known]) <= half * (1 + 1e-9) + rounding).all()
-
-
-def test_far_numbers_that_differ_little_are_told_apart() -> None:
-    numbers = 1e6 + np.linspace(0, 1e-3, 50)
-    assert np.abs(from_codes(to_codes(numbers)) - numbers).max() <= 1e-8
 
 
 def test_a_message_survives_its_bytes() -> None:
@@ -62,13 +55,6 @@ def test_a_recording_is_its_messages(messages: list[bytes]) -> None:
     assert list(split(join(messages))) == messages
 
 
-@given(st.text(max_size=300) | st.just("\ud800" * 200))
-def test_names_can_always_be_sent(name: str) -> None:
-    sent = short_name(name)
-    assert len(sent) <= LONGEST_NAME and json.loads(json.dumps(sent).encode()) == sent
-
-
 def test_codes_of_one_number_are_that_number() -> None:
     assert from_codes(to_codes([4.2, 4.2])).tolist() == [4.2, 4.2]
     assert np.isnan(from_codes(to_codes([np.nan]))).all() and len(from_codes(to_codes([]))) == 0
-    assert isinstance(to_codes([1.0]), Codes)

@@ -15,7 +15,7 @@ import pytest
 import colme
 from colme.live.messages import end, pack, to_codes
 from colme.live.page import asset, page, write_page
-from colme.live.simulation import frame_steps, messages_of
+from colme.live.simulation import frame_steps
 from tests.support.browser import chromium, complaints, requests_of, resize, until
 from tests.support.live_messages import feed_of, split
 
@@ -72,7 +72,7 @@ def press(browser: Any, *keys: str) -> None:
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     feed = feed_of([METHOD], SCENARIO, STEPS, 40, seed=3, degree=6, title="A run")
-    return write_page(tmp_path_factory.mktemp("live") / "page.html", messages_of(feed), title="A run")
+    return write_page(tmp_path_factory.mktemp("live") / "page.html", feed.messages(), title="A run")
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_numbers_that_differ_little_are_written_apart(browser: Any, tmp_path: Pa
     near = colme.Scenario(n_agents=40, means=(offset, offset + 1), sigma=0.3)
     opened(
         browser,
-        write_page(tmp_path / "p.html", messages_of(feed_of([METHOD], near, 50, 9, degree=4))),
+        write_page(tmp_path / "p.html", feed_of([METHOD], near, 50, 9, degree=4).messages()),
     )
     until(browser, f"{VIEW} return view.clouds[0].y")
     ticks = ask(browser, "return view.clouds[0].y.ticks(8).map(([, text]) => text)")
@@ -323,7 +323,7 @@ def test_a_run_without_edges_between_classes_says_nothing_of_them(browser: Any, 
     alike = colme.Scenario(n_agents=40, means=(1.0,), sigma=0.3)
     opened(
         browser,
-        write_page(tmp_path / "p.html", messages_of(feed_of([METHOD], alike, 20, 5, degree=4))),
+        write_page(tmp_path / "p.html", feed_of([METHOD], alike, 20, 5, degree=4).messages()),
     )
     ask(browser, "view.seek(view.last)")
     assert "between classes" not in browser.find_element("css selector", ".colme-summary").text
@@ -335,7 +335,7 @@ def test_a_scenario_whose_means_move_shows_the_new_ones(browser: Any, tmp_path: 
         n_agents=40, means=(0.0, 1.0), sigma=0.5, shift_step=50, shift_means=(2.0, 3.0), skip_rate=0.2
     )
     feed = feed_of([colme.Census()], moving, 100, 20, degree=4)
-    opened(browser, write_page(tmp_path / "p.html", messages_of(feed)))
+    opened(browser, write_page(tmp_path / "p.html", feed.messages()))
     until(browser, f"{VIEW} return view.film.frames.length === {len(frame_steps(100, 20))}")
     first, last = (ask(browser, f"return view.film.truth(view.film.frames.at({k}), 0)") for k in (0, -1))
     assert last - first == pytest.approx(2.0, abs=1e-3)
@@ -352,7 +352,7 @@ def test_a_scenario_whose_means_move_shows_the_new_ones(browser: Any, tmp_path: 
 def test_many_agents_are_drawn_as_a_density_of_all(browser: Any, tmp_path: Path) -> None:
     many = colme.Scenario(n_agents=100_000, means=(0.0, 1.0), sigma=0.5)
     feed = feed_of([METHOD], many, 30, 10, degree=6)
-    written = write_page(tmp_path / "p.html", messages_of(feed))
+    written = write_page(tmp_path / "p.html", feed.messages())
     assert written.stat().st_size < 1_000_000
     opened(browser, written, len(frame_steps(30, 10)))
     counted = ask(browser, "return view.film.frames.at(-1).panels[0].density.codes.reduce((a, b) => a + b, 0)")
@@ -368,7 +368,7 @@ def test_five_thousand_agents_play_smoothly(browser: Any, tmp_path: Path) -> Non
     """The rate itself is measured by benchmarks/live.py; here it must only not be a slide show."""
     paper = colme.Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0)
     feed = feed_of([METHOD], paper, 200, 30, degree=10)
-    opened(browser, write_page(tmp_path / "p.html", messages_of(feed)), len(frame_steps(200, 30)))
+    opened(browser, write_page(tmp_path / "p.html", feed.messages()), len(frame_steps(200, 30)))
     ask(browser, "view.speed = 0.5; view.times = []; view.play()")
     until(browser, f"{VIEW} return view.times.length >= 30")
 

@@ -14,7 +14,6 @@ from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watched_run import feed_of, fitting_messages, shown_together
 from colme.live.page import write_page
-from colme.live.simulation import messages_of
 from colme.metrics import spare_metrics
 from colme.support.files import check_writable
 
@@ -80,7 +79,7 @@ def _write_live(path: Path, planned: list[Planned], frames: int | None) -> None:
         names = ", ".join(each.label for each in shown)
         say(f"The page shows {len(shown)} of {len(planned)} combinations, the first ones on the same samples: {names}.")
     feed = feed_of(shown, frames=frames, title=", ".join(dict.fromkeys(each.label for each in shown)))
-    messages = fitting_messages(feed) if frames is None else messages_of(feed)
+    messages = fitting_messages(feed) if frames is None else feed.messages()
     page = write_page(path, messages, title=feed.title)
     size = f"{page.stat().st_size / 1e6:.1f} MB"
     say(f"{page} ({size}) plays the run of seed {shown[0].spec.seed}. Open it in a browser.")

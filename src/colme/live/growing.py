@@ -46,12 +46,12 @@ class GroupNumbers:
 
     def renumber(self, groups: NDArray[np.int64]) -> NDArray[np.uint8]:
         names, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        least = max(2, len(groups) // 500)
+        least = 1 if len(groups) <= MOST_GROUPS else max(2, len(groups) // 500)
         new = np.full(len(sizes), OTHERS, np.uint8)
         taken: set[int] = set()
         sizes[names < 0] = 0
         for group in np.argsort(-sizes, kind="stable")[:MOST_GROUPS].tolist():
-            if sizes[group] == 0 or (sizes[group] < least and len(groups) > MOST_GROUPS):
+            if sizes[group] < least:
                 break
             new[group] = self._number(places == group, taken)
             taken.add(int(new[group]))
