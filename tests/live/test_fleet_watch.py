@@ -253,12 +253,14 @@ class Page:
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     made = Page()
+    monkeypatch.setattr("colme.live.broadcast.Broadcast", lambda: made)
 
     @contextlib.contextmanager
-    def live_page(port: int, opened: bool | None) -> Iterator[Callable[[bytes], None]]:
-        yield made.publish
+    def live_page(broadcast: Page, **_: Any) -> Iterator[None]:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
 
-    monkeypatch.setattr(node_command, "_live_page", live_page)
+    monkeypatch.setattr(node_command, "live_page", live_page)
     return made
 
 
@@ -302,7 +304,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("--reports", "-"): "--reports is for the page",
     ("--web", "--reports", "nowhere.jsonl"): "cannot read nowhere.jsonl: No such file or directory. Name a file",
     ("--times", "1", "-c", "no*.toml"): "no file is called no*.toml: a star stands for any characters. Try",
-    ("--web", "-c", "a/node.toml", "-c", "b/node.toml"): "another of these nodes is called 'ann', too. Watch one",
+    ("--web", "-c", "a/node.toml", "-c", "b/node.toml"): "two of these nodes are called 'ann': each must",
 }
 
 

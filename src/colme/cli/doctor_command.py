@@ -40,9 +40,8 @@ def command(context: click.Context, results: str, ahead: bool, wide: bool, form:
     from colme.lab.doctor import examine
 
     rows = examine(results)
-    shown = [{"check": row.check, "found": row.found, "ok": row.ok, "remedy": row.remedy} for row in rows]
     spare = () if any(row.remedy for row in rows) else ("remedy",)
-    emit(shown, form, spare=spare, wide=wide)
+    emit([vars(row) for row in rows], form, spare=spare, wide=wide)
     wrong = sum(not row.ok for row in rows)
     say("All checks passed." if wrong == 0 else f"{wrong} of {len(rows)} checks failed.")
     context.exit(1 if wrong else 0)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import re
 import shlex
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from colme.cli.output import format_option, row_progress, say, say_left_out
+from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
 from colme.cli.parameters import SEED, Number
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
@@ -33,24 +33,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> float | datetime.timedelta:  # fmt: skip
-        match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value))
-        try:
-            found = match and (float(match[1]) if match[2] is None
-                               else datetime.timedelta(seconds=float(match[1]) * SECONDS[match[2]]))  # fmt: skip
-        except OverflowError:
-            found = None
-        if not found:
-            self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
-        return found
-
-
-def duration_text(duration: float | datetime.timedelta) -> str:
-    """What to type for a duration."""
-    if not isinstance(duration, datetime.timedelta):
-        return f"{Decimal(repr(duration)):f}"
-    unit = next((each for each in ("w", "d", "h", "min") if not duration % datetime.timedelta(seconds=SECONDS[each])),
-                "s")  # fmt: skip
-    return f"{Decimal(repr(duration / datetime.timedelta(seconds=SECONDS[unit]))).normalize():f}{unit}"
+        if match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value)):
+            number, unit = float(match[1]), match[2]
+            with contextlib.suppress(OverflowError):
+                return datetime.timedelta(seconds=number * SECONDS[unit]) if unit else number
+        self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
 
 
 _FORMAT = (
@@ -62,6 +49,19 @@ _FORMAT = (
                  help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ..."),
     click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty)."),
 )  # fmt: skip
+_COLUMNS = {
+    "--value": "Column of samples: numbers, or yes and no.",
+    "--time": "Column of times: dates or numbers. Methods are then compared by how well earlier samples predict later "
+    "ones.",
+    "--weight": "Column of weights: a sample of weight w counts as w samples.",
+    "--mean": "Column of means, for a table of summaries; with --se.",
+    "--se": "Column of the standard errors of these means.",
+    "--n": "Column of the numbers of samples behind these means, if known.",
+    "--successes": "Column of successes, for a table of rates; with --trials.",
+    "--trials": "Column of trials.",
+    "--exposure": "Column of exposures (person-years, hours, area) if --value counts events.",
+    "--label": "Column of known groups, one per agent.",
+}
 
 
 def table_format_options(command: Any) -> Any:
@@ -71,23 +71,17 @@ def table_format_options(command: Any) -> Any:
     return command
 
 
+def _column_options(command: Any) -> Any:
+    for flag, words in reversed(_COLUMNS.items()):
+        command = click.option(flag, metavar="COLUMN", help=words)(command)
+    return command
+
+
 @click.command("estimate")
 @click.argument("files", type=click.Path(), nargs=-1, required=True, metavar="FILE...")
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
-@click.option("--value", metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
-@click.option("--time", metavar="COLUMN",
-              help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
-                   "later ones.")  # fmt: skip
-@click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
-@click.option("--mean", metavar="COLUMN", help="Column of means, for a table of summaries; with --se.")
-@click.option("--se", metavar="COLUMN", help="Column of the standard errors of these means.")
-@click.option("--n", metavar="COLUMN", help="Column of the numbers of samples behind these means, if known.")
-@click.option("--successes", metavar="COLUMN", help="Column of successes, for a table of rates; with --trials.")
-@click.option("--trials", metavar="COLUMN", help="Column of trials.")
-@click.option("--exposure", metavar="COLUMN",
-              help="Column of exposures (person-years, hours, area) if --value counts events.")  # fmt: skip
-@click.option("--label", metavar="COLUMN", help="Column of known groups, one per agent.")
+@_column_options
 @click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
               help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
                    "of samples.")  # fmt: skip
@@ -123,7 +117,7 @@ def table_format_options(command: Any) -> Any:
               help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data: no progress and no messages.")
-@click.option("--wide", is_flag=True, help="Show all columns of the table, however wide it becomes.")
+@wide_option
 @format_option
 @click.pass_context
 def command(
@@ -142,18 +136,18 @@ def command(
     \b
     Examples:
       colme estimate readings.parquet --agent sensor --value temperature
-      colme estimate readings.csv --agent sensor --value temperature --time ts --half-life 30d
-      colme estimate flights.csv --agent carrier --agent dest --value arr_delay -o routes.csv --report routes.html
-      colme estimate sales.csv --agent store --value revenue --covariate area --covariate "log n" --plot stores.svg
+      colme estimate log.csv --agent user --value x --time at --half-life 30d
+      colme estimate flights.csv --agent carrier --agent dest \\
+          --value arr_delay -o routes.csv --report routes.html
+      colme estimate sales.csv --agent store --value revenue --covariate area \\
+          --covariate "log n" --top 10 --above 5000 --explain "Main St"
       colme estimate trials.csv --agent study --mean effect --se se
       colme estimate batting.csv --agent player --successes hits --trials at_bats
       colme estimate claims.csv --agent region --value claims --exposure years
-      colme estimate sales.csv --agent store --value revenue --top 10 --above 5000 --explain "Main St"
-      colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
-      colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
-      colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
+      colme estimate umsatz.csv --agent Filiale --value Umsatz \\
+          --decimal , --thousands . --encoding latin-1
       colme estimate north.arrow south.arrow  # written by colme moments
-      zcat log.csv.gz | colme estimate - --agent user --value seconds --format json | jq .summary
+      zcat log.csv.gz | colme estimate - --agent user --value x --format json
     """
     from colme.data.report import output
 
@@ -194,11 +188,13 @@ def command(
     if report is not None:
         from colme.lab.estimate_page import write_estimate_page
 
-        written.append(write_estimate_page(result, report, command=command_line(context)))
+        typed = shlex.join(["colme", *context.obj]) + (" < table.csv" if file == "-" else "")
+        written.append(write_estimate_page(result, report, command=typed))
     if not quiet:
         _print_sentences(result, explained)
-    for each in explained if quiet else []:  # it was asked for
-        say(printable(each))
+    else:
+        for each in explained:  # it was asked for
+            say(each)
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
@@ -305,31 +301,7 @@ def _print_sentences(result: Result, explained: list[str]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for topic, sentence in sentences(result).items():
+    notes = (("Note", note) for note in result.summary.notes)
+    for topic, sentence in (*sentences(result).items(), *notes, *(("Explanation", each) for each in explained)):
         table.add_row(topic, printable(sentence))
-    for note in result.summary.notes:
-        table.add_row("Note", printable(note))
-    for each in explained:
-        table.add_row("Explanation", printable(each))
     console.print(table)
-
-
-def command_line(context: click.Context) -> str:
-    """The command with all options that differ from their defaults, quoted for a shell: running it repeats the work."""
-    words = ["colme", "estimate"]
-    files = context.params["files"]
-    file = str(files[0])
-    dashed = any(each.startswith("-") and each != "-" for each in files)
-    words += () if dashed else files
-    for option in context.command.params:
-        given = context.params.get(option.name or "")
-        if not isinstance(option, click.Option) or given is None or given == option.get_default(context):
-            continue
-        flag = option.opts[-1]
-        if option.is_flag:
-            words.append(flag)
-        for each in () if option.is_flag else given if isinstance(given, tuple) else (given,):
-            words += [flag, duration_text(each) if isinstance(option.type, Duration) else str(each)]
-    if dashed:
-        words += ["--", *files]
-    return shlex.join(words) + (" < table.csv  # the table was read from standard input" if file == "-" else "")
