@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from msgspec.structs import fields
 
 import colme
+from colme.cli.fields import parse_flag
+from colme.lab.quick import flags_experiment
+from colme.lab.watched_run import feed_of as feed_of_planned
+from colme.lab.watched_run import watched_run
 from colme.live import simulation
 from colme.live.growing import MOST_GROUPS, OTHERS, GroupNumbers
 from colme.live.simulation import SimulationFeed, frame_steps
 from colme.methods import Method
+from colme.scenario import Scenario
+from colme.sim.spec import Setup
+from tests.support.flags import FLAGS, NEEDS, sample_of
 from tests.support.live_messages import feed_of, unpack
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 2.0), sigma=0.5)
@@ -155,3 +165,32 @@ def test_a_page_holds_as_many_frames_as_fit(monkeypatch: pytest.MonkeyPatch) -> 
     steps = [head["t"] for head in heads[1:-1]]
     assert len(compressed(kept)) <= 8000 and 2 < len(steps) < 60
     assert steps[0] == 1 and steps[-1] == 200 and [heads[0]["kind"], heads[-1]["kind"]] == ["start", "end"]
+
+
+WORLD: dict[str, Any] = {"n_agents": 24, "means": [0.0, 1.0], "steps": 20}
+
+
+@pytest.mark.parametrize("name", [name for name, (struct, _) in FLAGS.items() if struct in (Scenario, Setup)])
+def test_every_field_of_a_run_plays_in_a_page_and_in_watch(name: str) -> None:
+    """Each with a value that it does not have: what is shown is what `simulate` computes with it."""
+    kind = next(each.type for each in fields(FLAGS[name][0]) if each.name == name)
+    needed = {"graph": "small-world"} if name == "rewire" else NEEDS.get(name, {})
+    changes = WORLD | needed | {name: parse_flag(name, (sample_of(name),), kind)}
+    experiment = flags_experiment(("census" if name == "loss" else "cl-colme",), [3], changes)
+    (planned,) = experiment.planned
+    spec = planned.spec
+    (trace,) = colme.simulate(spec.method, seeds=[3], **spec.but("method", "seed") | {"record": "all"})
+    shown = {
+        "simulate --live": feed_of_planned([planned], frames=5),
+        "watch": watched_run(experiment, chosen=True).feed(5),
+    }
+    for where, feed in shown.items():
+        frames = frames_of(feed)
+        for head, _ in frames:
+            known = trace.at(head["t"])
+            for metric, value in head["panels"][0]["metrics"].items():
+                assert value is None or value == known[metric], f"{where}: {metric}"
+        head, columns = frames[-1]
+        final = trace.final.estimate
+        assert head["t"] == spec.n_steps == trace.t[-1], where
+        assert np.allclose(columns["0/estimate"], final, atol=np.ptp(final) / 65534 + 1e-12, equal_nan=True), where

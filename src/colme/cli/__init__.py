@@ -75,9 +75,9 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, envvar="COLME_DEBUG", help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
-def colme(context: click.Context, debug: bool) -> None:
+def colme(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -86,11 +86,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 failure, 2 wrong usage, 130 interrupted. An error is one sentence; --debug
     shows the traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if "--debug" in arguments:  # anywhere on the line
-        arguments = ["--debug", *(each for each in arguments if each != "--debug")]
+    debug = "--debug" in arguments or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
+    arguments = [each for each in arguments if each != "--debug"]
     if any(each.startswith("--ranks") for each in arguments):
         only_first_rank_speaks()
-    debug = arguments[:1] == ["--debug"] or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
     try:
         code = colme.main(args=arguments, prog_name="colme", standalone_mode=False, obj=arguments)
     except click.exceptions.Exit as done:

@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +159,12 @@ def command(
         raise _missing(file, agent, value, TableFormat(*(options[name] for name in TableFormat._fields)))
     if options["half_life"] is not None and options["time"] is None:
         raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")
-    _check_targets(files, [path for path in (*outputs, plot, report) if path is not None])
-    for path in outputs:
-        output.check_ending(Path(path))
-    _check_figures(plot, report)
+    targets: list[tuple[str | None, tuple[str, ...]]] = [(path, output.ENDINGS) for path in outputs]
+    if plot is not None or report is not None:
+        from colme.lab import plots  # fails with a hint if matplotlib is missing
+
+        targets += [(plot, plots.PICTURES), (report, (".html", ".htm"))]
+    check_targets(files, targets)
     from colme.data.estimate import estimate
     from colme.data.read.batches import pyarrow
 
@@ -182,8 +185,6 @@ def command(
         result = with_answers(result, above, top)
     written = [output.save_result(result, path, escape_formulas=escape_formulas) for path in outputs]
     if plot is not None:
-        from colme.lab import plots
-
         written.append(plots.write_figure(plots.plot_estimates(result), plot))
     if report is not None:
         from colme.lab.estimate_page import write_estimate_page
@@ -234,10 +235,19 @@ def _are_moments(files: tuple[str, ...]) -> bool:
     return all(found)
 
 
-def _check_targets(files: tuple[str, ...], targets: list[str]) -> None:
-    """Refuse to overwrite the table, to write two outputs to one file, or to write to a folder that does not exist."""
+def check_targets(files: tuple[str, ...], targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
+    """Refuse, before the work, to overwrite the table, to write two outputs to one file, or to write to a folder that
+    does not exist.
+
+    targets  files to write, None if there is none, with the endings that they may have
+    """
+    from colme.data.report.output import check_ending
+
     taken = {Path(file).resolve(): "the input table" for file in files if file != "-"}
-    for target in targets:
+    for target, endings in targets:
+        if target is None:
+            continue
+        check_ending(Path(target), endings)
         place = Path(target).resolve()
         if place in taken:
             raise click.UsageError(f"{target} is {taken[place]} and would be overwritten. Choose another name.")
@@ -247,19 +257,6 @@ def _check_targets(files: tuple[str, ...], targets: list[str]) -> None:
                 "create it first."
             )
         taken[place] = "given twice"
-
-
-def _check_figures(plot: str | None, report: str | None) -> None:
-    """Refuse a figure or page that could not be written, before the work begins."""
-    from colme.data.report.output import check_ending
-
-    if plot is None and report is None:
-        return
-    from colme.lab import plots  # fails with a hint if matplotlib is missing
-
-    for path, endings in ((plot, plots.PICTURES), (report, (".html", ".htm"))):
-        if path is not None:
-            check_ending(Path(path), endings)
 
 
 def print_agents(result: Result, *, wide: bool, top: int | None = None) -> list[str]:

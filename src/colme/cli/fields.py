@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -25,6 +26,7 @@ class FieldOption(click.Option):
     """A flag for a field; given twice, or with several values, it is a sweep."""
 
     section = ""
+    kind: Any = None
 
 
 class SectionedCommand(click.Command):
@@ -41,7 +43,7 @@ class SectionedCommand(click.Command):
 
 def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every field of scenario, set-up and methods; the command receives `changes`, field -> value."""
-    options, kinds = [], {}
+    options: list[FieldOption] = []
     owners_of: list[tuple[type[Any], ...]] = [(Scenario,), (Setup,), METHODS]
     for section, structs in zip(SECTIONS, owners_of, strict=True):
         homes: dict[str, list[tuple[type[Any], Any]]] = {}
@@ -55,17 +57,16 @@ def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
                 [f"--{name.replace('_', '-')}", name], metavar=_metavar(field.type), multiple=True,
                 help=field_docs(struct).get(field.name, "") + _default([each.default for _, each in owners]),
             )  # fmt: skip
-            option.section = section
+            option.section, option.kind = section, field.type
             options.append(option)
-            kinds[name] = field.type
 
+    @functools.wraps(command)
     def wrapped(**values: Any) -> Any:
-        changes = {name: parse_flag(name, values.pop(name), kinds[name]) for name in kinds if values.get(name)}
-        return command(changes=changes, **{name: value for name, value in values.items() if name not in kinds})
+        given = {str(option.name): (values.pop(str(option.name)), option.kind) for option in options}
+        changes = {name: parse_flag(name, texts, kind) for name, (texts, kind) in given.items() if texts}
+        return command(changes=changes, **values)
 
-    inner = getattr(command, "__click_params__", [])
-    wrapped.__click_params__ = options[::-1] + inner  # type: ignore[attr-defined]
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = options[::-1] + getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     return wrapped
 
 

@@ -451,6 +451,9 @@ def _counted(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
-    """The rows of a table; unless it is wide, without the columns that no node has a value for."""
-    columns = _WIDE_COLUMNS if wide else [key for key in _COLUMNS if any(each.get(key) is not None for each in nodes)]
+    """The rows of a table. Gateways have `agents`, and no estimate of their own: a table of one kind only leaves out
+    the columns of the other, unless it is wide."""
+    gateways = sum("agents" in each for each in nodes)
+    absent = {"estimate", "lower", "upper"} if gateways == len(nodes) else set() if gateways else {"agents"}
+    columns = _WIDE_COLUMNS if wide else [key for key in _COLUMNS if key not in absent]
     return [{key: each.get(key) for key in columns} for each in map(_counted, nodes)]

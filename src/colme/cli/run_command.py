@@ -63,7 +63,7 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @field_flags
 @click.pass_context
 def command(
-    context: click.Context, experiment: str, results: str, seeds: Any, dry_run: bool, force: bool, ranks: int | None,
+    context: click.Context, /, experiment: str, results: str, seeds: Any, dry_run: bool, force: bool, ranks: int | None,
     quiet: bool, wide: bool, form: str, changes: dict[str, Any], **options: Any,
 ) -> None:  # fmt: skip
     """Run an experiment: a TOML file, or the name of one that comes with colme.

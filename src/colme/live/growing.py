@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,21 @@ MOST_GROUPS = 24
 
 
 class GrowingLists:
-    """The agents and edges of a view, each with its place. The lists only grow, because frames refer to places."""
+    """What of a view keeps its place: the lists of agents and edges only grow, because frames refer to places."""
 
     def __init__(self) -> None:
-        self.agents: dict[Hashable, int] = {}
         self.edges: dict[tuple[int, int], int] = {}
         self.groups = GroupNumbers()
         self._run = secrets.token_hex(8)
         self._sent: tuple[int, int] | None = None  # agents and edges of the last start
 
-    def start(self, **head: Any) -> list[bytes]:
+    def start(self, names: list[str], **head: Any) -> list[bytes]:
         """A start, if agents or edges were added since the last one."""
-        size = len(self.agents), len(self.edges)
+        size = len(names), len(self.edges)
         if size == self._sent:
             return []
         self._sent = size
-        return [start({"edges": np.array(list(self.edges), np.uint32).reshape(-1)}, run=self._run, **head)]
+        return [start({"edges": np.array(list(self.edges), np.uint32).reshape(-1)}, run=self._run, names=names, **head)]
 
 
 class GroupNumbers:

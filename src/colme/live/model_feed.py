@@ -20,6 +20,7 @@ from colme.errors import positive
 from colme.live.growing import GrowingLists
 from colme.live.messages import LONGEST_NAME, Codes, bits, end, note, pack, panel_of, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
+from colme.support.columns import Label
 from colme.support.tables import safe_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class ModelFeed:
     def __init__(self, model: CollaborativeMean):
         self._model = weakref.ref(model)
         self._seen = (0, -1)  # samples, and agents, that were shown last
-        self._lists = GrowingLists()
+        self._lists, self._at = GrowingLists(), dict[Label, int]()
 
     @property
     def gone(self) -> bool:
@@ -57,20 +58,20 @@ class ModelFeed:
         self._seen = (first.n_samples, first.n_agents)
         at, alive = self._places(first)
         if self._crowded(len(at), alive):
-            self._lists = GrowingLists()
+            self._lists, self._at = GrowingLists(), {}
             at, alive = self._places(first)
         method = model.method
         start = self._lists.start(
+            [safe_name(label, LONGEST_NAME) for label in self._at],
             title=f"{method.label}, online", unit="samples", n_agents=first.n_agents,
             panels=[panel_of(method, graph=alive is not None)],
-            names=[safe_name(label, LONGEST_NAME) for label in self._lists.agents],
         )  # fmt: skip
         return [*start, self._frame(first, at, alive)] if first.n_samples else start
 
     def _places(self, first: FirstAgents) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """The places of agents, new ones at the end, and which of the edges of the list there are; new ones go to its
         end, as long as there is room. None: the method has no edges."""
-        places, edges = self._lists.agents, self._lists.edges
+        places, edges = self._at, self._lists.edges
         at = np.array([places.setdefault(label, len(places)) for label in first.columns["agent"]], np.int64)
         if first.edges is None:
             return at, None
@@ -84,7 +85,7 @@ class ModelFeed:
 
     def _crowded(self, n_present: int, alive: NDArray[np.bool_] | None) -> bool:
         """Most of the list is past."""
-        if len(self._lists.agents) > 2 * n_present + ROOM:
+        if len(self._at) > 2 * n_present + ROOM:
             return True
         return alive is not None and len(alive) == MOST_EDGES and 2 * int(alive.sum()) < MOST_EDGES
 
@@ -93,7 +94,7 @@ class ModelFeed:
 
         def spread(values: Any, rest: float = np.nan) -> NDArray[np.float64]:
             """Numbers of agents, by place."""
-            out = np.full(len(self._lists.agents), rest)
+            out = np.full(len(self._at), rest)
             out[at] = values
             return out
 

@@ -284,4 +284,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _number(text: str | None) -> int | None:
     """A number in a header; None if it is none."""
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text or "") else None
+    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text) else None
