@@ -356,7 +356,7 @@ def test_garbage_is_no_traceback(live: LiveServer, capfd: pytest.CaptureFixture[
 
 def test_stopping_ends_the_streams_and_frees_the_port() -> None:
     before = set(threading.enumerate())
-    live = LiveServer(Broadcast()).start()
+    live = LiveServer(Broadcast()).__enter__()
     live.broadcast.publish(START)
     with LiveViewer(live.url) as viewer:
         viewer.message()

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from colme.cli.output import emit, format_option, live_page, live_rows, say
 from colme.cli.parameters import METHOD, SEED, Number
 from colme.errors import MethodError, NodeError, one_of, printable
+from colme.support.tables import parse_word
 
 if TYPE_CHECKING:
     from colme.method import Method
@@ -36,9 +37,18 @@ _days = click.option("--days", type=click.IntRange(1, 36500), default=365, show_
 _method = click.option(
     "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
 )
-_fields = click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
-)
+
+
+def _field(text: str) -> tuple[str, Any]:
+    """A field of a method, FIELD=VALUE, as a file would have it."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} has no value. Try sigma=2.")
+    return name.replace("-", "_"), parse_word(value)
+
+
+_fields = click.option("--set", "fields", type=_field, multiple=True, metavar="FIELD=VALUE",
+                       help="A field of the method; repeat it for more.")  # fmt: skip
 _modules = click.option(
     "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
     help="A Python file with a method of your own, which is executed; repeat it for more.",
@@ -268,8 +278,8 @@ def keys(
 @click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
 def plan(
-    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], samples: str | None,
-    **options: Any,
+    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    samples: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Plan a fleet: neighbors, keys and a folder for each host.
 
@@ -291,9 +301,8 @@ def plan(
 
     known = read_hosts(hosts)
     source = None if samples is None else read_samples(samples)
-    table = _method_table(method, fields)
     try:
-        chosen = _method_for_nodes(table, modules)
+        chosen = _method_for_nodes({"method": method} | dict(fields), modules)
         folder = write_plan(known, output, method=chosen, modules=modules, samples=source, say=say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
@@ -320,8 +329,8 @@ def plan(
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @format_option
 def demo(
-    seconds: float, n_agents: int, method: str, fields: tuple[str, ...], modules: tuple[str, ...], seed: int,
-    plot: str | None, form: str,
+    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    seed: int, plot: str | None, form: str,
 ) -> None:  # fmt: skip
     """Start agents on this machine, kill one and restart it.
 
@@ -341,10 +350,10 @@ def demo(
         from colme.lab import plots
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
-    table, kinds = _method_table(method, fields), methods_by_name(map(Path, modules), NodeError)
-    if method in kinds and "sigma" in kinds[method][0].__struct_fields__:
-        table = {"sigma": SIGMA} | table
-    chosen = _method_for_nodes(table, modules)
+    kinds = methods_by_name(map(Path, modules), NodeError)
+    has_sigma = method in kinds and "sigma" in kinds[method][0].__struct_fields__
+    usual = {"method": method} | ({"sigma": SIGMA} if has_sigma else {})
+    chosen = _method_for_nodes(usual | dict(fields), modules)
     errors, seen = [], []
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed, method=chosen, modules=modules)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
@@ -359,19 +368,6 @@ def demo(
     emit(errors, form)
     if plot is not None:
         say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
-
-
-def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
-    """A method and its fields, FIELD=VALUE, as the table of a file."""
-    from colme.support.tables import parse_word
-
-    table: dict[str, Any] = {"method": method}
-    for field in fields:
-        key, equals, value = field.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
-        table[key.replace("-", "_")] = parse_word(value)
-    return table
 
 
 def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:

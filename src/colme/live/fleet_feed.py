@@ -149,10 +149,9 @@ class _Shown:
         counts, numbers = self.known.counts, self.known.numbers
         return {
             "name": self.label, "kind": self.kind, "answers": self.recent,
-            "agents": self.said.counts["agents"], "samples": counts["samples"],
+            **{key: counts[key] for key in ("agents", "samples")},
             **{key: numbers[key] for key in ("mean", "estimate", "lower", "upper", "trust")},
-            **{key: self.said.counts[key] for key in _COUNTERS},
-            "incarnation": counts["incarnation"], "age": round(now - self.at, 1),
+            **{key: counts[key] for key in (*_COUNTERS, "incarnation")}, "age": round(now - self.at, 1),
         }  # fmt: skip
 
 

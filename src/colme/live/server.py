@@ -105,8 +105,7 @@ class LiveServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
-    def start(self) -> Self:
-        """Serve, in threads of its own."""
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -116,15 +115,11 @@ class LiveServer:
             return
         self.stopping.set()
         self.broadcast.wake()
-        if self._thread.is_alive():
-            self._server.shutdown()
+        self._server.shutdown()
         self._server.server_close()
         deadline = time.monotonic() + CLOSE_SECONDS
         for _ in range(MOST_VIEWERS):  # every place is free: all viewers have left
             self.viewer_places.acquire(timeout=max(deadline - time.monotonic(), 0.0))
-
-    def __enter__(self) -> Self:
-        return self.start()
 
     def __exit__(self, *error: object) -> None:
         self.stop()
