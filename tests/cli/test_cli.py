@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 import pytest
 
@@ -165,35 +164,6 @@ def test_a_flag_plans_the_runs_that_the_key_in_the_file_would(name: str, call: C
     path.write_text(text())
     written = [each.name for each in Experiment.read(path).planned]
     assert flagged == written and flagged != before
-
-
-@pytest.mark.parametrize("name", [name for name in FLAGS if name not in NEEDS])
-def test_simulate_takes_the_flag(name: str, call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the simulation itself, which other tests run."""
-    asked: list[Any] = []
-
-    def simulate(methods: Any, source: Any, **options: Any) -> None:
-        asked.append((methods[0], source, options))
-        raise colme.errors.RunError("this is enough. Stop here.")
-
-    monkeypatch.setattr("colme.lab.quick.simulate", simulate)
-    struct, field = FLAGS[name]
-    tag = str(struct.__struct_config__.tag) if struct in METHODS else "census" if name == "loss" else "cl-colme"
-    base = {"n-agents": "24", "steps": "6", "degree": "4"}
-    base.pop(name.replace("_", "-"), None)
-    arguments = [part for key, value in base.items() for part in (f"--{key}", value)]
-    code, out, err = call("simulate", "-q", "--format", "json", "--method", tag, *arguments,
-                          f"--{name.replace('_', '-')}", sample_of(name))  # fmt: skip
-    assert (code, out, err) == (1, "", "Error: this is enough. Stop here.\n")
-    ((method, scenario, options),) = asked
-    (default,) = [each.default for each in msgspec.structs.fields(struct) if each.name == field]
-    if struct is Setup:
-        if field in options:
-            assert options[field] not in (None, default)
-        else:
-            assert options["steps"] == 6
-    else:
-        assert getattr(scenario if struct is Scenario else method, field) != default
 
 
 def planned(call: Calls, path: Path, *flags: str) -> list[dict[str, Any]]:

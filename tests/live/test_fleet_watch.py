@@ -75,11 +75,6 @@ def test_a_node_that_is_slow_keeps_its_last_answer_until_the_next_one() -> None:
         slow.set()
 
 
-def test_a_node_that_refuses_is_silent() -> None:
-    with contextlib.closing(NodePoll({"ann": "/nowhere/ann.sock"}, patience=60.0)) as poll:
-        assert means(poll()) == {"ann": None}
-
-
 @contextlib.contextmanager
 def listening(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[None]:
     """A process that listens where a node does, and answers as it likes."""

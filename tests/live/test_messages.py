@@ -44,12 +44,6 @@ def test_a_message_survives_its_bytes() -> None:
     assert np.array_equal(columns["plain"], arrays["plain"], equal_nan=True)
 
 
-def test_arrays_begin_at_multiples_of_eight_bytes() -> None:
-    message = pack({"kind": "x"}, {"a": np.ones(3, np.uint8), "b": np.array([2.0])})
-    at = 4 + int.from_bytes(message[:4], "little")
-    assert at % 8 == 0 and np.frombuffer(message, "<f8", 1, at + 8)[0] == 2.0
-
-
 @given(st.lists(st.binary(max_size=40)))
 def test_a_recording_is_its_messages(messages: list[bytes]) -> None:
     assert list(split(join(messages))) == messages

@@ -144,8 +144,3 @@ def test_a_page_is_written_without_a_widget(monkeypatch: pytest.MonkeyPatch, tmp
     trace = simulate(CLColME(), WORLD, steps=40)
     assert trace.write_live(tmp_path / "run.html", frames=5) == tmp_path / "run.html"
     assert pages == [list(replay([trace], frames=5))]
-
-
-def test_a_trace_does_not_hold_the_graph_that_a_seed_makes() -> None:
-    trace = simulate(CLColME(), WORLD, steps=3)
-    assert trace._spec is not None and trace._spec.graph == "regular"

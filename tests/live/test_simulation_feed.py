@@ -50,6 +50,7 @@ def test_frames_are_moments_of_the_trace(method: Method, skip_rate: float) -> No
         assert metrics == {name: value for name, value in trace.at(head["t"]).items() if name in metrics}
         for found, exact in ((columns["0/estimate"], final.estimate), (columns["mean"], final.mean)):
             assert np.allclose(found, exact, atol=np.ptp(exact[~np.isnan(exact)]) / 65534, equal_nan=True)
+        assert (final.lower is None) is (("radius" in head["panels"][0]) != ("0/radius" in columns))
         if final.lower is not None and final.upper is not None:
             for found, exact in (
                 (columns["0/below"], final.estimate - final.lower),
@@ -58,28 +59,6 @@ def test_frames_are_moments_of_the_trace(method: Method, skip_rate: float) -> No
                 known = np.isfinite(exact)
                 assert np.array_equal(np.isnan(found), ~known)
                 assert np.allclose(found[known], exact[known], atol=np.ptp(exact[known]) / 254)
-
-
-def test_radii_are_those_that_agents_compute_for_themselves() -> None:
-    from colme.lockstep import agents_of
-    from colme.method import NeighborState
-
-    for method in (colme.CLColME(), colme.CColME(cut="difference"), colme.ColME(),
-                   colme.BColME(statistics=("mean", "deviation"))):  # fmt: skip
-        feed = feed_of([method], SCENARIO, 20, seed=1, degree=4)
-        *_, (head, columns) = frames_of(feed)
-        state = feed.run.states[0]
-        agents = agents_of(
-            method, feed.graph, sigma=0.5, width=None, kurtosis=3.0, classes=None, exchange=np.float32, gaps=False
-        )
-        samples = np.array([feed.run._samples_of(t) for t in range(1, 21)])
-        for a in (0, 7):
-            for x in samples[:, a]:
-                agents[a].observe(float(x))
-            expected = agents[a].radius  # type: ignore[attr-defined]
-            assert np.broadcast_to(state.radius, 60)[a] == pytest.approx(expected, rel=1e-12)
-        assert ("radius" in head["panels"][0]) != ("0/radius" in columns)
-        assert not isinstance(state, NeighborState)
 
 
 def test_two_methods_see_the_same_samples() -> None:

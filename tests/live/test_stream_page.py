@@ -75,23 +75,6 @@ def test_a_tab_that_slept_shows_the_newest_frame_when_it_wakes(browser: Any) -> 
         assert steps == sorted(set(steps)) and browser.execute_script(f"{VIEW} return view.following")
 
 
-def test_a_recording_that_slept_for_an_hour_goes_on_where_it_was(browser: Any) -> None:
-    broadcast, some = Broadcast(), feed()
-    with LiveServer(broadcast) as server:
-        broadcast.publish(some.start(run=1))
-        publish(broadcast, some, 20)
-        browser.get(server.url)
-        until(browser, f"{VIEW} return view.film.frames.length === 20")
-        browser.execute_script(
-            f"{VIEW} cancelAnimationFrame(view.loop); view.seek(2); view.play(); view.following = false"
-        )
-        moved = browser.execute_script(
-            f"{VIEW} view.tick(1000); cancelAnimationFrame(view.loop); const before = view.position;"
-            "view.tick(1000 + 3600e3); cancelAnimationFrame(view.loop); return view.position - before"
-        )
-        assert 0 < moved < 3
-
-
 def test_who_scrubs_back_is_not_carried_forward(browser: Any) -> None:
     broadcast, some = Broadcast(), feed()
     with LiveServer(broadcast) as server:

@@ -87,15 +87,6 @@ def test_a_view_that_comes_late_loses_nothing_whichever_recording_it_read(
         assert times(browser.open(recording)) == list(range(1, n_before + 1))
 
 
-def test_other_messages_of_a_view_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    widget = LiveWidget([start()])
-    browser = FakeBrowser(widget, monkeypatch)
-    widget.publish(frame(1))
-    for content in ({"kind": "else"}, {}, "ready", None):
-        widget._handle_custom_msg(content, [])
-    assert browser.n_sent == 1
-
-
 def test_the_recording_follows_without_being_sent_with_every_frame() -> None:
     widget, n_set = LiveWidget([start()]), []
     widget.observe(n_set.append, names="recording")
