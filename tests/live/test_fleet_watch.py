@@ -141,18 +141,6 @@ def test_a_file_is_read_to_its_end_and_then_followed(tmp_path: Path) -> None:
     assert reader.bad == 0
 
 
-@pytest.mark.parametrize("how", ["rotated", "truncated"])
-def test_a_file_that_begins_anew_is_followed(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "reports.jsonl"
-    path.write_bytes(10 * line("ann", 1.0) + b'{"name"')
-    with contextlib.closing(ReportReader(str(path))) as reader:
-        assert means(reader()) == {"ann": 1.0}
-        if how == "rotated":
-            path.rename(tmp_path / "reports.1")
-        path.write_bytes(line("ann", 2.0))
-        assert means(reader()) == {"ann": 2.0}
-
-
 def test_a_named_pipe_may_get_its_writers_later(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -24,8 +24,6 @@ MOST_AT_ONCE = 64
 LONGEST_LINE = 65_536
 MOST_READ = 1 << 24
 """Bytes of reports that are read per poll."""
-MOST_NEIGHBORS = 50
-"""Neighbors that are looked at, if a line of the reports is a whole status."""
 _FIRST_SILENT = 180.0  # seconds after which an agent with a single report is silent
 _SILENT = (10.0, 600.0)  # of the others: three times the time between two reports, within these bounds
 
@@ -104,8 +102,8 @@ class _Report(NamedTuple):
 class ReportReader:
     """Reads reports of nodes that cannot be asked, JSON lines, and keeps the last one of each agent.
 
-    source  a file, which is read to its end and then followed, also if it is rotated or truncated; or a descriptor,
-            which is read to its end
+    source  a file or a named pipe, which is read to its end and then followed; or a descriptor, which is read to its
+            end
     """
 
     def __init__(self, source: str | int, *, clock: Callable[[], float] = time.monotonic):
@@ -149,25 +147,8 @@ class ReportReader:
                 self._take(b"\n")  # a last line without an end
                 self.notes.append("The reports have ended.")
                 self.close()
-            elif self._reopened(self._descriptor, self._source):
-                self._take(b"\n")  # the last line of the old file ends
-            else:
+            else:  # more may come
                 return
-
-    def _reopened(self, descriptor: int, path: str) -> bool:
-        """Open the file again if it was rotated or truncated; a pipe stays open for further writers."""
-        here = os.fstat(descriptor)
-        if not stat.S_ISREG(here.st_mode):
-            return False
-        try:
-            new = _open(path)
-        except NodeError:  # rotated, and not there yet
-            return False
-        there = os.fstat(new)
-        same = os.path.samestat(there, here) and there.st_size >= os.lseek(descriptor, 0, os.SEEK_CUR)
-        os.close(new if same else descriptor)
-        self._descriptor = descriptor if same else new
-        return not same
 
     def _take(self, chunk: bytes) -> None:
         *lines, rest = (self._rest + chunk).split(b"\n")
@@ -189,7 +170,7 @@ class ReportReader:
                     f"be a JSON object with a name, of at most {LONGEST_LINE} bytes."
                 )
             return
-        statement = Statement.parse(report, most_neighbors=MOST_NEIGHBORS)
+        statement = Statement.parse(report)
         if statement.gateway is not None:  # names of local agents are unique within their gateway
             name = key_of(f"{statement.gateway}/{name}") or name
         now, before = self._clock(), self._known.get(name)

@@ -10,15 +10,14 @@ The address has a token as its first part: http://127.0.0.1:PORT/TOKEN/. Below i
     control                POST of a command in JSON, where there is something to control
 
 It is the standard library's server with a thread per connection, not an ASGI server: there are a few viewers, all on
-this machine, to whom whole messages are copied, and an installation needs no further package. Threads are bounded: a
-connection is one request, is closed when it is silent for ten seconds, and connections are counted. Each viewer has a
-thread of its own, so one that does not read holds up nobody else; it is dropped when it does not take a message within
-ten seconds.
+this machine, to whom whole messages are copied, and an installation needs no further package. A connection is one
+request, and is closed when it is silent for ten seconds. Each viewer has a thread of its own, so one that does not read
+holds up nobody else; it is dropped when it does not take a message within ten seconds.
 
 Other programs on this machine can reach the port, and so can pages of other sites, as far as the browser lets them.
 Hence the token, without which nothing is found; the check of Host, against names that were rebound to 127.0.0.1; the
-checks of Origin and Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites read
-nothing; and a Content-Security-Policy that lets the page load nothing from elsewhere.
+check of Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites read nothing and
+send no JSON; and a Content-Security-Policy that lets the page load nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from colme.live.broadcast import Broadcast
 from colme.live.page import asset
 
 MOST_VIEWERS = 16
-MOST_CONNECTIONS = 64
 MOST_BODY = 64 << 10
 SILENT_SECONDS = 10.0
 """For which a connection may be silent, or not take a message."""
@@ -126,7 +124,7 @@ class LiveServer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """A thread per connection, at most `MOST_CONNECTIONS`; a connection that comes then is closed."""
+    """A thread per connection."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -134,20 +132,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, live: LiveServer, port: int) -> None:
         self.live = live
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
@@ -181,15 +166,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.startswith("/") or not hmac.compare_digest(token.encode(), live.token.encode()):
             raise Refused(404, "there is nothing here: the address must have the token. Open the address as printed.")
         host = self.headers.get("Host", "")
-        if host.lower() not in self._own_hosts():
+        if host.lower() not in (f"127.0.0.1:{live.port}", f"localhost:{live.port}"):
             raise Refused(
                 403, f"the host {shorten(host)} is not this server: it must be 127.0.0.1:{live.port}. "
                 "Open the address as printed; a tunnel must have the same port at both ends.",
             )  # fmt: skip
         return name if slash else "/"
-
-    def _own_hosts(self) -> tuple[str, str]:
-        return f"127.0.0.1:{self.server.live.port}", f"localhost:{self.server.live.port}"
 
     def _get(self, name: str) -> None:
         if name == "frames":
@@ -206,7 +188,6 @@ class _Handler(BaseHTTPRequestHandler):
         control = self.server.live.control
         if name != "control" or control is None:
             raise Refused(404, "there is nothing to control here. Open the address as printed.")
-        self._check_origin()
         command = self._command()
         try:
             answer = control(command)
@@ -217,14 +198,6 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             raise Refused(500, f"{type(error).__name__}: {printable(error)}. This is a bug in colme.") from error
         self._send(200, "application/json", json.dumps(answer).encode())
-
-    def _check_origin(self) -> None:
-        """Refuse what pages of other sites send. Some browsers say `null` where the page sends no referrer; then
-        Sec-Fetch-Site, which scripts cannot set, must say that it is our own page."""
-        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site")
-        own = origin is None or origin in [f"http://{host}" for host in self._own_hosts()]
-        if not (own or (origin == "null" and site == "same-origin")) or site not in (None, "same-origin", "none"):
-            raise Refused(403, f"the origin {shorten(origin)} is another page: commands come from this one alone.")
 
     def _command(self) -> dict[str, Any]:
         kind = self.headers.get_content_type()
