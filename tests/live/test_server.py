@@ -342,5 +342,3 @@ def test_stopping_ends_the_streams_and_frees_the_port() -> None:
 def test_a_port_that_cannot_be_opened_is_refused_with_a_sentence(live: LiveServer) -> None:
     with pytest.raises(RunError, match=rf"port={live.port} cannot be opened: .*in use\. Choose another one"):
         LiveServer(Broadcast(), port=live.port)
-    with pytest.raises(RunError, match=r"port=70000: it must be a whole number from 0 to 65535"):
-        LiveServer(Broadcast(), port=70_000)

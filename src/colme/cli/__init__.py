@@ -72,8 +72,10 @@ class _Commands(click.Group):
         return super().resolve_command(context, args)
 
 
-@click.group(cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
-             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
+@click.group(
+    cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
+)  # fmt: skip
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context

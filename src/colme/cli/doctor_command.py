@@ -10,9 +10,7 @@ from colme.cli.output import emit, format_option, say, wide_option
 
 
 @click.command("doctor")
-@click.option(
-    "--results", type=click.Path(), default="results", show_default=True, help="Folder that must be writable."
-)
+@click.option("--results", type=click.Path(), default="results", help="Folder that must be writable.")
 @click.option(
     "--compile", "ahead", is_flag=True, help="Instead of checks, compile the kernels that common commands need."
 )

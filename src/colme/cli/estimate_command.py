@@ -26,23 +26,17 @@ if TYPE_CHECKING:
 SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
+def duration(text: str) -> float | datetime.timedelta:
     """A number in units of the time column, or a timedelta if it has a unit."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> float | datetime.timedelta:  # fmt: skip
-        if match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value)):
-            number, unit = float(match[1]), match[2]
-            with contextlib.suppress(OverflowError):
-                return datetime.timedelta(seconds=number * SECONDS[unit]) if unit else number
-        self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
+    if match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", text):
+        number, unit = float(match[1]), match[2]
+        with contextlib.suppress(OverflowError):
+            return datetime.timedelta(seconds=number * SECONDS[unit]) if unit else number
+    raise click.BadParameter(f"{text!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
 
 
 _FORMAT = (
-    click.option("--decimal", type=click.Choice(DECIMALS), default=".", show_default=True, metavar="SIGN",
+    click.option("--decimal", type=click.Choice(DECIMALS), default=".", metavar="SIGN",
                  help="Decimal sign of numbers in text: --decimal , for 12,5."),
     click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
                  help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\"."),
@@ -86,17 +80,17 @@ def _column_options(command: Any) -> Any:
 @click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
               help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
                    "of samples.")  # fmt: skip
-@click.option("--method", default="auto", show_default=True, metavar="NAME",
+@click.option("--method", default="auto", metavar="NAME",
               help="auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or "
                    "cl-colme.")  # fmt: skip
 @click.option("--groups", type=click.IntRange(1, 10**6), metavar="N",
               help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
 @click.option("--sigma", type=Number(min=0, min_open=True), metavar="NUMBER",
               help="Standard deviation of a sample, if known.")  # fmt: skip
-@click.option("--half-life", type=Duration(), metavar="TIME",
+@click.option("--half-life", type=duration, metavar="TIME",
               help="The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the "
                    "times are plain numbers.")  # fmt: skip
-@click.option("--level", type=Number(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
+@click.option("--level", type=Number(0, 1, True, True), default=0.9, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
 @click.option("--above", multiple=True, type=Number(), metavar="NUMBER",
               help="Add the probability that an agent's mean is above this number, as a column; repeat for "
@@ -106,7 +100,7 @@ def _column_options(command: Any) -> Any:
                    "being among the first K, as columns, and show these K.")  # fmt: skip
 @click.option("--explain", multiple=True, metavar="AGENT",
               help="Explain the estimate of this agent in a few sentences; repeat for more.")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random folds.")
+@click.option("--seed", type=SEED, default=0, help="Seed of the random folds.")
 @click.option("--time-format", metavar="FORMAT",
               help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
 @table_format_options

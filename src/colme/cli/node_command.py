@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from colme.cli.output import emit, format_option, live_page, live_rows, say
+from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
 from colme.cli.parameters import METHOD, SEED, Number
 from colme.errors import MethodError, NodeError, one_of, printable
 from colme.support.tables import parse_word
@@ -25,18 +25,15 @@ if TYPE_CHECKING:
     from colme.node.config.node_toml import NodeConfig
 
 _configs = click.option(
-    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",), show_default=True,
+    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",),
     metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
 )  # fmt: skip
-_config = click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
+_config = click.option("-c", "--config", type=click.Path(), default="node.toml", metavar="FILE",
                        help="The configuration of the node.")  # fmt: skip
-_wide = click.option("--wide", is_flag=True, help="All columns of the table (default: those that fit 80 characters).")
-_days = click.option("--days", type=click.IntRange(1, 36500), default=365, show_default=True,
+_days = click.option("--days", type=click.IntRange(1, 36500), default=365,
                      help="Validity of the certificates.")  # fmt: skip
 
-_method = click.option(
-    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
-)
+_method = click.option("-m", "--method", type=METHOD, default="cl-colme", metavar="NAME", help="The method to run.")
 
 
 def _field(text: str) -> tuple[str, Any]:
@@ -97,7 +94,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @command.command("status")
 @_configs
 @format_option
-@_wide
+@wide_option
 def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
     """Show samples, estimate and neighbors of running nodes.
 
@@ -117,7 +114,7 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
 @command.command("neighbors")
 @_configs
 @format_option
-@_wide
+@wide_option
 def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
     """Show the neighbors of nodes and the age of their records.
 
@@ -168,11 +165,11 @@ def forgive(name: str, config: str) -> None:
 
 @command.command("watch")
 @_configs
-@click.option("--every", type=Number(0.1, 86400), default=1.0, show_default=True, help="Seconds between updates.")
+@click.option("--every", type=Number(0.1, 86400), default=1.0, help="Seconds between updates.")
 @click.option("--times", type=click.IntRange(1, 10**9), help="Stop after so many updates (default: never).")
-@click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
+@click.option("--format", "form", type=click.Choice(("table", "json")), default="table",
               help="A live table, or JSON lines.")  # fmt: skip
-@_wide
+@wide_option
 @click.option("--web", is_flag=True, help="Show the nodes and their graph in the browser, at an address on loopback.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port of that address (default: a free one).")
 @click.option("--open/--no-open", "opened", default=None, help="Open the page in a browser (default: on a terminal).")
@@ -216,15 +213,13 @@ def watch(
 
 @command.command("keys")
 @click.argument("names", nargs=-1)
-@click.option("-a", "--authority", default="authority", show_default=True, metavar="FOLDER",
+@click.option("-a", "--authority", default="authority", metavar="FOLDER",
               help="Folder of the authority; it is made if it does not exist.")  # fmt: skip
-@click.option("--network", default="colme", show_default=True, help="The name in the authority's certificate.")
+@click.option("--network", default="colme", help="The name in the authority's certificate.")
 @click.option(
     "--host", "hosts", multiple=True, help="An address or name at which others dial the agent; repeat it for more."
 )
-@click.option(
-    "-o", "--output", default=".", show_default=True, metavar="FOLDER", help="Each agent gets a folder in it."
-)
+@click.option("-o", "--output", default=".", metavar="FOLDER", help="Each agent gets a folder in it.")
 @_days
 @click.option("--rotate", is_flag=True, help="Replace existing keys and certificates.")
 def keys(
@@ -259,23 +254,23 @@ def keys(
 
 @command.command("plan")
 @click.argument("hosts", type=click.Path())
-@click.option("-o", "--output", default="fleet", show_default=True, metavar="FOLDER", help="A new folder.")
+@click.option("-o", "--output", default="fleet", metavar="FOLDER", help="A new folder.")
 @_method
 @_fields
 @_modules
 @click.option("--samples", metavar="SOURCE:ADDRESS",
               help="Where agents get samples: file:readings.txt, mqtt:127.0.0.1:1883/{name} "
                    "(default: stdin). {name} is the name of each.")  # fmt: skip
-@click.option("--network", default="colme", show_default=True, help="The name of the network.")
-@click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
-@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, show_default=True, help="Records per second.")
+@click.option("--network", default="colme", help="The name of the network.")
+@click.option("--preset", default="lan", help="What the network is like: local, lan or wan.")
+@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, help="Records per second.")
 @click.option("--degree", type=click.IntRange(1, 3333), help="Neighbors of each agent (default: 6, or fewer).")
 @click.option("--agents", type=click.IntRange(1, 10**6),
               help="Each node is a gateway, with up to so many local agents (default: an agent).")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random graph.")
+@click.option("--seed", type=SEED, default=0, help="Seed of the random graph.")
 @_days
-@click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
-@click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
+@click.option("--replace/--no-replace", default=True, help="Replace lost neighbors.")
+@click.option("--admit", type=click.Choice(("members", "certified")), default="members",
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
 def plan(
     hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
@@ -320,12 +315,12 @@ def plan(
 
 
 @command.command("demo")
-@click.option("--seconds", type=Number(1.0, 86400), default=20.0, show_default=True, help="How long they run.")
-@click.option("--n-agents", type=click.IntRange(3, 200), default=12, show_default=True, help="Processes.")
+@click.option("--seconds", type=Number(1.0, 86400), default=20.0, help="How long they run.")
+@click.option("--n-agents", type=click.IntRange(3, 200), default=12, help="Processes.")
 @_method
 @_fields
 @_modules
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the graph and the samples.")
+@click.option("--seed", type=SEED, default=0, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @format_option
 def demo(

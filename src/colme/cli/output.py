@@ -30,7 +30,7 @@ PATIENCE = 1.0
 _heard = True
 
 format_option = click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of the output."
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the output."
 )
 wide_option = click.option("--wide", is_flag=True, help="Show all columns of a table, however wide it becomes.")
 

@@ -67,7 +67,7 @@ SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "rec
 """Columns of a table of runs that a narrow terminal leaves out first."""
 
 results_option: Any = click.option(
-    "--results", type=click.Path(file_okay=False), default="results", show_default=True, envvar="COLME_RESULTS",
+    "--results", type=click.Path(file_okay=False), default="results", envvar="COLME_RESULTS",
     help="Folder in which every experiment has a folder of its own.",
 )  # fmt: skip
 

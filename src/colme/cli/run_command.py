@@ -49,13 +49,13 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @click.option("--seeds", type=parse_seeds, metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
 @click.option("--dry-run", is_flag=True, help="List the runs without doing them.")
 @click.option("--force", is_flag=True, help="Do all runs again.")
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True,
+@click.option("--backend", type=click.Choice(BACKENDS), default="loky",
               help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
 @click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
 @click.option("--ranks", is_flag=False, flag_value=0, type=click.IntRange(0, 10**6), metavar="[N]",
               help="Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun "
                    "have started.")  # fmt: skip
-@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0, show_default=True,
+@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0,
               metavar="SECONDS", help="Time between two checkpoints of a long run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option
@@ -117,9 +117,7 @@ def command(
 def _launch(ranks: int, experiment: str) -> None:
     """Start the ranks with the arguments of this process, and end as they end."""
     given = sys.argv[1:]
-    place = next(i for i, each in enumerate(given) if each == "--ranks" or each.startswith("--ranks="))
-    rest = given[place + (2 if given[place] == "--ranks" else 1) :]
-    code = launch(ranks, [*given[:place], *rest, "--ranks"])
+    code = launch(ranks, [*given, "--ranks"])  # the last one counts: the ranks are there
     if code not in (0, 1, 2, 130):
         how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
         say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "

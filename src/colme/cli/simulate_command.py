@@ -24,7 +24,7 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @click.command("simulate", cls=SectionedCommand)
 @click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
               help="A method; repeat for more (default: cl-colme and local; see colme list methods).")  # fmt: skip
-@click.option("--seeds", type=parse_seeds, default="1", show_default=True, metavar="N|A,B,...",
+@click.option("--seeds", type=parse_seeds, default="1", metavar="N|A,B,...",
               help="Number of seeds, or a list of seeds.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
               help="Seeds at once (default: number of cores).")  # fmt: skip

@@ -21,7 +21,7 @@ from colme.live.broadcast import Broadcast
 @click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
               help="A method; repeat for a second one (default: the experiment's, or cl-colme and local).")  # fmt: skip
 @click.option("--seed", type=SEED, metavar="N", help="The seed (default: the experiment's first one, or 0).")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port (default: a free one).")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; 0: a free one.")
 @click.option("--open/--no-open", "opens", default=None,
               help="Open a browser (default: if the address is printed to a terminal).")  # fmt: skip
 @results_option

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.live.growing import GrowingLists
-from colme.live.messages import LONGEST_NAME, Codes, bits, note, pack, to_codes
+from colme.live.messages import LONGEST_NAME, Arrays, bits, note, pack, to_codes
 from colme.support.tables import safe_name
 
 MOST_AGENTS = 2000
@@ -250,7 +250,7 @@ class FleetFeed:
         recent = np.array([agent.recent for agent in agents], bool)
         counts = [min(agent.known.counts["samples"] or 0, 2**32 - 1) for agent in agents]
         mean, estimate = self._drawn(agents)
-        arrays: dict[str, NDArray[Any] | Codes] = {
+        arrays: Arrays = {
             "mean": to_codes(mean),
             "count": np.array(counts, np.uint32),
             "state": recent.astype(np.uint8),
@@ -261,7 +261,7 @@ class FleetFeed:
             **{f"0/{name}": to_codes(column) for name, column in _intervals(agents, estimate).items()},
         }
         n_recent = int(recent.sum())
-        panel: dict[str, Any] = {"metrics": {"answering": n_recent, "silent": len(agents) - n_recent}}
+        panel = {"metrics": {"answering": n_recent, "silent": len(agents) - n_recent}}
         rows = [agent.row(now) for agent in agents[:MOST_ROWS]]
         if len(agents) > MOST_ROWS:
             self._say_once(f"The table has the first {MOST_ROWS} agents of {len(agents)}.")
@@ -294,12 +294,14 @@ class FleetFeed:
                 alive[k], fresh[k] = True, all(agent.answers for agent in local)
                 continue
             deciding = [end for end in ends if end[0].answers] or ends
-            heard = [agent.said.neighbors.get(other) for agent, other in ends if agent.speaks]
             alive[k] = any(other in agent.said.neighbors for agent, other in deciding) and not any(
                 other in agent.said.cut for agent, other in deciding
             )
-            fresh[k] = alive[k] and all(agent.answers for agent, _ in ends if agent.speaks)
-            fresh[k] &= all(each is not None and each.fresh for each in heard)
+            fresh[k] = alive[k] and all(
+                agent.answers and agent.said.neighbors.get(other, _NOTHING).fresh
+                for agent, other in ends
+                if agent.speaks
+            )
         return alive, fresh
 
     def _components(self, agents: list[_Shown], alive: NDArray[np.bool_]) -> NDArray[np.int64]:

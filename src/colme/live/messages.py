@@ -45,6 +45,9 @@ class Codes(NamedTuple):
     high: float
 
 
+Arrays = dict[str, NDArray[Any] | Codes]
+
+
 def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
     """The codes of numbers, over their own range. Infinite numbers are NaN."""
     given = np.asarray(numbers, np.float64)
@@ -56,14 +59,13 @@ def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
     return Codes(codes, low, high)
 
 
-def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = None) -> bytes:
+def pack(head: dict[str, Any], arrays: Arrays | None = None) -> bytes:
     """A message. NaN and infinity in the head become null."""
     listed, parts = [], []
     for name, array in (arrays or {}).items():
-        values = array.values if isinstance(array, Codes) else array
+        values, *ends = array if isinstance(array, Codes) else (array,)
         kind = f"{values.dtype.kind}{values.dtype.itemsize}"
-        entry: list[Any] = [name, kind, int(values.size)]
-        listed.append([*entry, array.low, array.high] if isinstance(array, Codes) else entry)
+        listed.append([name, kind, values.size, *ends])
         parts.append(np.ascontiguousarray(values, f"<{kind}").tobytes())
     text = json.dumps(
         plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False, default=np.generic.item
@@ -89,7 +91,7 @@ def join(messages: Iterable[bytes]) -> bytes:
 
 
 def start(
-    arrays: dict[str, NDArray[Any] | Codes], *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
+    arrays: Arrays, *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
     **more: Any,
 ) -> bytes:  # fmt: skip
     """What is shown: `n_agents` agents over a time in units. `more` is added to the head: the `last` moment and the

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colme.errors import positive
 from colme.live.growing import GrowingLists
-from colme.live.messages import LONGEST_NAME, Codes, bits, end, note, pack, panel_of, to_codes
+from colme.live.messages import LONGEST_NAME, Arrays, bits, end, note, pack, panel_of, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
 from colme.support.columns import Label
 from colme.support.tables import safe_name
@@ -99,7 +99,7 @@ class ModelFeed:
             return out
 
         estimate = columns["estimate"]
-        arrays: dict[str, NDArray[Any] | Codes] = {
+        arrays: Arrays = {
             "mean": to_codes(spread(columns["mean"])),
             "count": spread(np.minimum(columns["n"], 2**32 - 1), 0.0).astype(np.uint32),
             "0/estimate": to_codes(spread(estimate)),

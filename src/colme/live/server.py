@@ -36,7 +36,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
-from colme.errors import ColmeError, RunError, printable, shorten, whole
+from colme.errors import ColmeError, RunError, printable, shorten
 from colme.live.broadcast import Broadcast
 from colme.live.page import asset
 
@@ -85,7 +85,6 @@ class LiveServer:
     """
 
     def __init__(self, broadcast: Broadcast, control: Control | None = None, *, port: int = 0) -> None:
-        whole(port, "port", "port=0 for a free one", RunError, low=0, high=65535)
         self.broadcast, self.control = broadcast, control
         self.token = secrets.token_urlsafe(24)
         self.stopping = threading.Event()
@@ -147,16 +146,16 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "colme", ""
 
     def do_GET(self) -> None:
-        self._answer(self._get)
-
-    def do_POST(self) -> None:
-        self._answer(self._post)
-
-    def _answer(self, action: Callable[[str], None]) -> None:
         try:
-            action(self._name())
+            name = self._name()
+            if self.command == "GET":
+                self._get(name)
+            else:
+                self._post(name)
         except Refused as refusal:
             self._send(refusal.status, "application/json", json.dumps({"error": str(refusal)}).encode())
+
+    do_POST = do_GET
 
     def _name(self) -> str:
         """What is asked for below the token. Nothing is looked at before token and Host are right."""

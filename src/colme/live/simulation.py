@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colme.errors import RunError, whole
 from colme.graphs import Graph
 from colme.live.growing import GroupNumbers
-from colme.live.messages import Codes, bits, end, pack, panel_of, start, to_codes
+from colme.live.messages import Arrays, bits, end, pack, panel_of, start, to_codes
 from colme.methods import State
 from colme.metrics import LEVEL, OF_METHOD, OF_RUN
 from colme.recording import Recording
@@ -80,7 +80,7 @@ class SimulationFeed:
             panel_of(spec.method, label, graph=not spec.method.baseline)
             for label, spec in zip(self.labels, run.specs, strict=True)
         ]
-        arrays: dict[str, NDArray[Any] | Codes] = {"edges": self.edges.astype(np.uint32).reshape(-1)}
+        arrays: Arrays = {"edges": self.edges.astype(np.uint32).reshape(-1)}
         if len(part) < self.graph.n_agents:
             arrays["agent"] = part.astype(np.uint32)
         if run.stream.class_ is not None:
@@ -90,7 +90,7 @@ class SimulationFeed:
             n_agents=self.graph.n_agents, window=self.window, panels=panels, **more,
         )  # fmt: skip
 
-    def _truth(self, t: int) -> dict[str, NDArray[Any] | Codes]:
+    def _truth(self, t: int) -> Arrays:
         truth = self.run.stream.truth(t)
         return {} if truth is None else {"truth": to_codes(truth[self.agents] + self.run.stream.origin)}
 
@@ -115,7 +115,7 @@ class SimulationFeed:
         run, world, part = self.run, self.run.world, self.agents
         origin, n_bytes = run.stream.origin, 2 if world.n_agents <= FINE_UP_TO else 1
         shared = dict(zip(OF_RUN, run.recorder.of_run[run.recorder.filled - 1].tolist(), strict=True))
-        arrays: dict[str, NDArray[Any] | Codes] = {"mean": to_codes(world.mean[part] + origin, n_bytes=n_bytes)}
+        arrays: Arrays = {"mean": to_codes(world.mean[part] + origin, n_bytes=n_bytes)}
         if world.count is not None:
             arrays["count"] = world.count[part].astype(np.uint32)
         if run.stream.steady_until(1) < world.t:  # the true means have changed since the start
@@ -123,30 +123,25 @@ class SimulationFeed:
         panels = []
         for k, state in enumerate(run.states):
             metrics = dict(zip(OF_METHOD, run.recorder.of_method[k, run.recorder.filled - 1].tolist(), strict=True))
-            panel, found = self._panel(k, state, origin)
-            panels.append(panel | {"metrics": metrics | shared})
-            arrays |= {f"{k}/{name}": array for name, array in found.items()}
+            panels.append({"metrics": metrics | shared})
+            arrays |= {f"{k}/{name}": array for name, array in self._panel(k, state, origin).items()}
         return pack({"kind": "frame", "t": world.t, "panels": panels}, arrays)
 
-    def _panel(self, k: int, state: State, origin: float) -> tuple[dict[str, Any], dict[str, NDArray[Any] | Codes]]:
+    def _panel(self, k: int, state: State, origin: float) -> Arrays:
         part, estimate, graph = self.agents, state.estimate, state.edges.graph()
-        arrays: dict[str, NDArray[Any] | Codes] = {"estimate": to_codes(estimate[part] + origin)}
-        groups = self._groups[k].renumber(state.edges.groups(graph))
-        arrays["group"] = groups[part]
+        arrays: Arrays = {"estimate": to_codes(estimate[part] + origin)}
+        arrays["group"] = self._groups[k].renumber(state.edges.groups(graph))[part]
         if len(self.edges) and not state.method.baseline:
             arrays["alive"] = bits(self._alive(graph))
-        panel: dict[str, Any] = {}
-        known, radius = state.posterior(LEVEL), state.radius
+        known = state.posterior(LEVEL)
         if known is not None:
             arrays["below"] = to_codes((estimate - known.lower)[part], n_bytes=1)
             arrays["above"] = to_codes((known.upper - estimate)[part], n_bytes=1)
-        elif np.ndim(radius) == 0:
-            panel["radius"] = float(radius)
         else:
-            arrays["radius"] = to_codes(radius[part], n_bytes=1)
+            arrays["radius"] = to_codes(np.broadcast_to(state.radius, estimate.shape)[part], n_bytes=1)
         if len(part) < self.graph.n_agents:
             arrays["density"] = self._density(estimate + origin)
-        return panel, arrays
+        return arrays
 
     def _alive(self, graph: Graph) -> NDArray[np.bool_]:
         """Which of the edges that are shown a graph has."""
