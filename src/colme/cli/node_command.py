@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,16 +198,30 @@ def watch(
     if reports is not None and context.get_parameter_source("configs") is ParameterSource.DEFAULT:
         configs = ()
     nodes = _nodes(configs)
-    if web:
-        _watch_in_browser(nodes, reports, every, times, port or 0, opened)
-        return
-    with live_rows(lines=form == "json") as show:
-        for turn in itertools.count(1):
-            answers = [{"name": node.name} if isinstance(found, NodeError) else found for node, found in _asked(nodes)]
-            show(_summaries(answers, wide or form == "json"), None)
-            if turn == times:
-                return
-            time.sleep(every)
+    if not web:
+        with live_rows(lines=form == "json") as show:
+            for turn in itertools.count(1):
+                show(_summaries(_answers(nodes), wide or form == "json"), None)
+                if turn == times:
+                    return
+                time.sleep(every)
+    from colme.live.broadcast import Broadcast
+    from colme.live.fleet import ReportReader, watch_fleet
+
+    sockets: dict[str, str] = {}
+    for node in nodes:
+        if node.name in sockets:
+            raise NodeError(f"two of these nodes are called {node.name!r}: each must have a name of its own. Watch one "
+                            "of the two.")  # fmt: skip
+        sockets[node.name] = node.socket
+    title = "reports" if not sockets else "1 node" if len(sockets) == 1 else f"{len(sockets)} nodes"
+    broadcast = Broadcast()
+    with contextlib.ExitStack() as stack:
+        read = None
+        if reports is not None:
+            read = stack.enter_context(contextlib.closing(ReportReader(0 if reports == "-" else reports)))
+        stack.enter_context(live_page(broadcast, port=port or 0, opens=opened, about="Ctrl-C ends the watch."))
+        watch_fleet(sockets, broadcast.publish, reports=read, every=every, times=times, title=title)
 
 
 @command.command("keys")
@@ -390,50 +403,29 @@ def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
     return [NodeConfig.read(each) for each in found]
 
 
-def _asked(nodes: list[NodeConfig]) -> Iterator[tuple[NodeConfig, dict[str, Any] | NodeError]]:
-    """What each node answers, or why it does not."""
+def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
+    """The status of each node; if it does not answer, its name and why it is `silent`."""
     from colme.node.io.status import ask
 
+    answers: list[dict[str, Any]] = []
     for node in nodes:
         try:
-            yield node, ask(node.socket)
+            answers.append(ask(node.socket))
         except NodeError as error:
-            yield node, error
+            answers.append({"name": node.name, "silent": error})
+    return answers
 
 
 def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What the nodes that run answer; an error if none does."""
-    answers = [answer for _, answer in _asked(_nodes(configs))]
-    found = [each for each in answers if not isinstance(each, NodeError)]
-    silent = [each for each in answers if isinstance(each, NodeError)]
-    if silent and not found:
-        raise silent[0]
-    for each in silent:
-        say(f"Error: {printable(each)}")
+    """The status of the nodes that answer; an error if none does."""
+    answers = _answers(_nodes(configs))
+    found = [each for each in answers if "silent" not in each]
+    for each in answers:
+        if error := each.get("silent"):
+            if not found:
+                raise error
+            say(f"Error: {printable(error)}")
     return found
-
-
-def _watch_in_browser(
-    nodes: list[NodeConfig], reports: str | None, every: float, times: int | None, port: int, opened: bool | None
-) -> None:
-    """Serve the page until SIGTERM, Ctrl-C, or so many updates."""
-    from colme.live.broadcast import Broadcast
-    from colme.live.fleet import ReportReader, watch_fleet
-
-    sockets: dict[str, str] = {}
-    for node in nodes:
-        if node.name in sockets:
-            raise NodeError(f"two of these nodes are called {node.name!r}: each must have a name of its own. Watch one "
-                            "of the two.")  # fmt: skip
-        sockets[node.name] = node.socket
-    title = "reports" if not sockets else "1 node" if len(sockets) == 1 else f"{len(sockets)} nodes"
-    broadcast = Broadcast()
-    with contextlib.ExitStack() as stack:
-        read = None
-        if reports is not None:
-            read = stack.enter_context(contextlib.closing(ReportReader(0 if reports == "-" else reports)))
-        stack.enter_context(live_page(broadcast, port=port, opens=opened, about="Ctrl-C ends the watch."))
-        watch_fleet(sockets, broadcast.publish, reports=read, every=every, times=times, title=title)
 
 
 def _counted(status: dict[str, Any]) -> dict[str, Any]:
