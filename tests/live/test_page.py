@@ -22,6 +22,7 @@ from tests.support.live_messages import feed_of, split
 SCENARIO = colme.Scenario(n_agents=300, means=(0.0, 1.0), sigma=0.7)
 METHOD = colme.CLColME(delta=0.1, level="agent", step=0.05, clock="global")
 STEPS = 300
+ROOT = Path(__file__).parents[2]
 VIEW = "const view = document.querySelector('.colme-live').colme;"
 HOSTILE = (
     "</script><img src=x onerror=document.body.innerHTML='taken'>",
@@ -361,4 +362,6 @@ def test_a_page_holds_its_recording_and_nothing_that_ends_it_early() -> None:
     assert html.count("<script") == html.count("</script>") == 2
     data = re.search(r'id="recording">([^<]*)<', html)
     assert data is not None and list(split(zlib.decompress(base64.b64decode(data[1])))) == messages
+    shown = (ROOT / "docs" / "live" / "cl_colme.html").read_text(encoding="utf-8")
+    assert asset("live.js") in shown, "make the page of docs/live.md again"
     assert "http" not in asset("live.js").replace("http-equiv", "") and "http" not in asset("live.css")

@@ -206,3 +206,20 @@ def test_names_of_a_fleet_are_text(browser: Any) -> None:
         assert "does not answer" in " ".join(
             browser.execute_script(f"{VIEW} view.choose('gone'); return view.about(view.selected).flat()")
         )
+
+
+def test_who_looks_back_stays_at_that_moment_when_frames_are_thinned_out(browser: Any) -> None:
+    broadcast, fleet = Broadcast(), FleetFeed(clock=itertools.count().__next__)
+    with LiveServer(broadcast) as server:
+        browser.get(server.url)
+        until(browser, f"{VIEW} return view?.film")
+        for turn in range(1210):
+            for message in fleet.messages([Answer("ann", Statement.parse({"mean": 1.0}))]):
+                broadcast.publish(message)
+            if turn == 100:
+                until(browser, f"{VIEW} return view.film.frames.length > 90")
+                t = browser.execute_script(f"{VIEW} view.seek(50); return view.current.t")
+            if turn % 10 == 0:
+                until(browser, f"{VIEW} return view.film.frames.at(-1)?.t >= {turn}")
+        until(browser, f"{VIEW} return view.film.frames.at(-1).t >= 1209 && view.film.frames.length < 1000")
+        assert abs(browser.execute_script(f"{VIEW} return view.current.t") - t) <= 1

@@ -53,8 +53,6 @@ def say(text: str) -> None:
 
 
 def _wrapped(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
     indent = line[: len(line) - len(line.lstrip())]
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 

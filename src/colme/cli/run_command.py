@@ -29,16 +29,8 @@ from colme.lab.runs.worker import command_of, launch, ranks_team
 from colme.metrics import spare_metrics
 from colme.support.tables import json_of
 
-TITLES = {
-    "methods": "medians over the seeds at the last step",
-    "expected": "measured beside expected",
-}
-
-
-SPARE = {  # columns that a table leaves out first where the terminal is narrow
-    "methods": (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2)),
-    "expected": ("low", "high", "source"),
-}  # fmt: skip
+SPARE = (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2))
+"""Columns that a table leaves out first where the terminal is narrow."""
 
 
 @click.command("run", cls=SectionedCommand)
@@ -143,15 +135,13 @@ def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: b
     from colme.lab.rows import expected_rows, final_rows, with_statistic
 
     data = dataset(experiment, store)
-    sections: dict[str, list[dict[str, Any]]] = {"methods": final_rows(data)}
-    if experiment.head.expected:
-        sections["expected"] = expected_rows(data, experiment.head.expected)
+    methods, expected = final_rows(data), expected_rows(data, experiment.head.expected)
     if form == "json":
-        click.echo(json_of({"experiment": experiment.name} | sections), nl=False)
+        rows = {"experiment": experiment.name, "methods": methods} | ({"expected": expected} if expected else {})
+        click.echo(json_of(rows), nl=False)
         return
-    if "expected" in sections:
-        sections["expected"] = [with_statistic(row) for row in sections["expected"]]
-    for name, rows in sections.items():
-        emit(rows, form, title=f"{experiment.title}: {TITLES[name]}", spare=SPARE[name], wide=wide)
-        if form == "csv":
-            break  # a CSV file holds one table
+    title = f"{experiment.title}: medians over the seeds at the last step"
+    emit(methods, form, title=title, spare=SPARE, wide=wide)
+    if expected and form == "table":  # a CSV file holds one table
+        emit([with_statistic(row) for row in expected], form, title=f"{experiment.title}: measured beside expected",
+             spare=("low", "high", "source"), wide=wide)  # fmt: skip
