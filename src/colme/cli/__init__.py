@@ -121,14 +121,11 @@ def _told(error: Exception, command: str) -> tuple[str, int]:
         return printable(error), 2 if isinstance(error, ExperimentError | ColumnError) else 1
     if isinstance(error, MemoryError):
         return "there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).", 1
-    if isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name or "")):
-        return str(missing_extra(str(error.name), extra, f"colme {command}")), 1
+    if isinstance(error, ModuleNotFoundError):
+        from colme.lab.doctor import extras
+
+        package = str(error.name).partition(".")[0]
+        for extra, packages in extras().items():
+            if package in packages:
+                return str(missing_extra(package, extra, f"colme {command}")), 1
     return f"{type(error).__name__}: {printable(error)}. This is a bug in colme; --debug shows where.", 1
-
-
-def _extra_of(module: str) -> str | None:
-    """The extra that brings a module, if one does."""
-    from colme.lab.doctor import extras
-
-    package = module.partition(".")[0]
-    return next((extra for extra, packages in extras().items() if package in packages), None)
