@@ -16,7 +16,8 @@ from rich.table import Table
 
 import colme
 from colme.live.page import write_page
-from colme.live.simulation import SimulationFeed, frame_steps, messages_of
+from colme.live.simulation import SimulationFeed
+from colme.sim.spec import RunSpec
 from tests.support.browser import chromium, resize, until
 
 METHOD = colme.CLColME(delta=0.1, level="agent", step=0.1, clock="global")
@@ -47,8 +48,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder, "profile")) as browser:
         for name, (methods, n_agents, n_frames) in CASES.items():
             scenario = colme.Scenario(n_agents=n_agents, means=(1.2, 2.0), sigma=2.0)
-            feed = SimulationFeed(methods, scenario, frame_steps(2000, n_frames), degree=10, title=name)
-            page = write_page(Path(folder, "page.html"), messages_of(feed))
+            specs = [RunSpec(method=method, source=scenario, steps=2000, degree=10) for method in methods]
+            feed = SimulationFeed(specs, n_frames, title=name)
+            page = write_page(Path(folder, "page.html"), feed.messages())
             resize(browser, 1280)
             browser.get(page.as_uri())
             until(browser, f"{VIEW} return view?.clouds.length > 0 && view.film.frames.length === {len(feed.steps)}")

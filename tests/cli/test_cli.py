@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 import pytest
 
@@ -34,7 +34,8 @@ from colme.lab.figures import FIGURES
 from colme.methods import METHODS
 from colme.metrics import METRICS
 from colme.scenario import Scenario
-from colme.sim.spec import Setup, flat_name
+from colme.sim.spec import Setup
+from tests.support.flags import FLAGS, NEEDS, sample_of
 
 ROOT = Path(__file__).parents[2]
 SMALL = """
@@ -117,34 +118,6 @@ def rows_of(out: str) -> list[dict[str, Any]]:
 # A field is a flag
 
 
-def sample_of(name: str) -> str:
-    """A value that the field takes and does not have."""
-    known = {
-        "means": "0,2", "sizes": "10,14", "shift_means": "1,2", "shift_step": "7", "assignment": "blocks",
-        "distribution": "uniform", "graph": "ring", "record": "log", "precision": "double", "level": "agent",
-        "bound": "fourth-moment", "weights": "soft", "restricted": "false", "clock": "harmonic", "alpha": "0.7",
-        "consensus": "flow", "step": "0.05", "degree": "6", "n_agents": "26", "late_step": "5",
-        "steps": "21", "queries": "2", "depth": "3", "df": "7", "kurtosis": "4", "method_sigma": "3", "width": "2",
-        "sigma": "3", "spread_shape": "uniform", "case": "x", "estimate_sigma": "true", "restart": "true",
-        "refresh": "1.1", "rounds": "5", "fits": "own", "statistics": "mean,deviation", "cut": "difference",
-        "guard": "true",
-    }  # fmt: skip
-    return known.get(name, "0.2")
-
-
-FLAGS: dict[str, tuple[type[Any], str]] = {}
-for struct in (Scenario, Setup, *METHODS):
-    for field in struct.__struct_fields__:
-        flag = flat_name(field) if struct in METHODS else field
-        FLAGS.setdefault(flag, (struct, field))
-for flag in ("cut", "guard"):  # of colME, the first to have them, they have only one value
-    FLAGS[flag] = (colme.CLColME, flag)
-NEEDS = {
-    "shift_step": {"shift_step": 5, "shift_means": [1.0, 3.0]}, "shift_means": {"shift_step": 5, "shift_means": [1, 3]},
-    "alpha": {"clock": "constant", "alpha": 0.5},
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("command", ["run", "simulate"])
 def test_every_field_is_a_flag_with_words_about_it(command: str, call: Calls) -> None:
     code, out, err = call(command, "--help")
@@ -160,14 +133,6 @@ def test_every_field_is_a_flag_with_words_about_it(command: str, call: Calls) ->
         assert len(words.split()) >= 3, f"{flag} has no words"
         assert (options[name].help or "").startswith(words)
         assert " ".join(words.split())[:20] in " ".join(out.split())
-
-
-@pytest.mark.parametrize("struct", [Scenario, Setup, *METHODS], ids=lambda struct: struct.__name__)
-def test_docstrings_say_something_about_every_field_and_about_nothing_else(struct: type[Any]) -> None:
-    docs = field_docs(struct)
-    assert set(struct.__struct_fields__) <= set(docs)
-    assert all(docs[field].strip() for field in struct.__struct_fields__)
-    assert set(docs) <= set(struct.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", FLAGS)
@@ -201,35 +166,6 @@ def test_a_flag_plans_the_runs_that_the_key_in_the_file_would(name: str, call: C
     assert flagged == written and flagged != before
 
 
-@pytest.mark.parametrize("name", [name for name in FLAGS if name not in NEEDS])
-def test_simulate_takes_the_flag(name: str, call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the simulation itself, which other tests run."""
-    asked: list[Any] = []
-
-    def simulate(methods: Any, source: Any, **options: Any) -> None:
-        asked.append((methods[0], source, options))
-        raise colme.errors.RunError("this is enough. Stop here.")
-
-    monkeypatch.setattr("colme.lab.quick.simulate", simulate)
-    struct, field = FLAGS[name]
-    tag = str(struct.__struct_config__.tag) if struct in METHODS else "census" if name == "loss" else "cl-colme"
-    base = {"n-agents": "24", "steps": "6", "degree": "4"}
-    base.pop(name.replace("_", "-"), None)
-    arguments = [part for key, value in base.items() for part in (f"--{key}", value)]
-    code, out, err = call("simulate", "-q", "--format", "json", "--method", tag, *arguments,
-                          f"--{name.replace('_', '-')}", sample_of(name))  # fmt: skip
-    assert (code, out, err) == (1, "", "Error: this is enough. Stop here.\n")
-    ((method, scenario, options),) = asked
-    (default,) = [each.default for each in msgspec.structs.fields(struct) if each.name == field]
-    if struct is Setup:
-        if field in options:
-            assert options[field] not in (None, default)
-        else:
-            assert options["steps"] == 6
-    else:
-        assert getattr(scenario if struct is Scenario else method, field) != default
-
-
 def planned(call: Calls, path: Path, *flags: str) -> list[dict[str, Any]]:
     code, out, err = call("run", path, "--dry-run", "--format", "json", *flags)
     assert code == 0, err
@@ -256,15 +192,9 @@ def test_commas_are_a_list_where_the_field_takes_one(call: Calls, small: Path) -
     assert names("--means", "0,1", "--means", "0,2") == of(means=[[0.0, 1.0], [0.0, 2.0]])
     assert names("--means", "5") == of(means=[5.0])
     assert names("--sigma", "1,2") == of(sigma=[1.0, 2.0])
+    assert names("--sigma", "1", "--sigma", "2") == of(sigma=[[1.0], [2.0]])
     assert names("--record", "5,10") == of(record=[5, 10])
     assert names("--record", "all,log") == of(record=["all", "log"])
-
-
-def test_a_flag_given_again_is_a_sweep_also_where_the_field_takes_a_list(call: Calls, small: Path) -> None:
-    for flag, field, values in (("--sigma", "sigma", (1.0, 2.0)), ("--skip-rate", "skip_rate", (0.1, 0.2))):
-        flags = [part for value in values for part in (flag, str(value))]
-        asked = {each.name for each in Experiment.read(small, {field: [[value] for value in values]}).planned}
-        assert {row["run"] for row in planned(call, small, *flags)} == asked
 
 
 # Data on stdout, words on stderr
@@ -301,6 +231,8 @@ def test_run_prints_data_and_says_words_then_does_nothing_then_all_again(
     for name in ("mse", "error_rate", "wrong_edges"):
         assert [row[name] for row in again["methods"]] == [row[name] for row in found["methods"]]
     assert {path.name for path in tmp_path.iterdir()} == {"results", "small.toml"}, "nothing else is written"
+    code, out, err = call("run", small, "--results", results, "--seeds", "1", "--n-agents", "30", "-q", "-j", "1")
+    assert code == 0 and "Expected numbers are not shown" in err and "beside expected" not in out
 
 
 def test_every_format_has_the_same_numbers(call: Calls, small: Path) -> None:
@@ -333,12 +265,17 @@ def test_dry_run_says_what_would_be_done_and_does_nothing(call: Calls, small: Pa
     assert "3 of 6 runs to do" in call("run", small, "--dry-run")[1]
 
 
-def test_flags_of_a_run_are_kept_with_its_results(call: Calls, small: Path) -> None:
+def test_flags_of_a_run_are_kept_with_its_results(call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLME_RESULTS", "elsewhere")
+    assert {row["state"] for row in rows_of(call("list", "runs", small, "--format", "json")[1])} == {"to do"}
+    assert not Path("elsewhere").exists()
     assert call("run", small, "-q", "-j", "1", "--n-agents", "20", "--seeds", "1")[0] == 0
-    kept = tomllib.loads(Path("results/small/experiment.toml").read_text())
-    assert kept["scenario"]["n_agents"] == 20 and kept["seeds"] == 1
-    rows = rows_of(call("list", "runs", "results/small", "--format", "json")[1])
+    kept = tomllib.loads(Path("elsewhere/small/experiment.toml").read_text())
+    assert kept["scenario"]["n_agents"] == 20 and kept["seeds"] == 1 and not Path("results").exists()
+    rows = rows_of(call("list", "runs", "elsewhere/small", "--format", "json")[1])
     assert {(row["agents"], row["state"]) for row in rows} == {(20, "done")}
+    code, out, err = call("report", "smal")
+    assert code == 2 and out == "" and "unknown experiment 'smal'" in err and "Did you mean 'small'?" in err
 
 
 def test_a_folder_of_results_can_be_run_again_where_it_lies(call: Calls, small: Path, tmp_path: Path) -> None:
@@ -348,12 +285,6 @@ def test_a_folder_of_results_can_be_run_again_where_it_lies(call: Calls, small: 
     code, _, err = call("run", tmp_path / "far" / "small", "-q", "-j", "1")
     assert code == 0 and gone.exists(), err
     assert not (tmp_path / "results").exists()
-
-
-def test_results_may_come_from_the_environment(call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLME_RESULTS", "elsewhere")
-    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
-    assert [path.name for path in Path("elsewhere").iterdir()] == ["small"] and not Path("results").exists()
 
 
 # simulate
@@ -390,12 +321,6 @@ def test_simulate_sweeps_and_traces(call: Calls) -> None:
     assert float(one["mse"]) == trace.at(20)["mse"]
 
 
-def test_simulate_stores_nothing_and_knows_coins(call: Calls, tmp_path: Path) -> None:
-    code, out, _ = call("simulate", "--distribution", "bernoulli", "--means", "0.2,0.6", "--n-agents", "20", "--steps",
-                        "5", "-q", "--format", "json")  # fmt: skip
-    assert code == 0 and len(rows_of(out)) == 2 and not list(tmp_path.iterdir())
-
-
 # report and plot (what they draw is tested elsewhere)
 
 
@@ -428,41 +353,19 @@ def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Pa
 # list, doctor, version
 
 
-def test_list_methods(call: Calls) -> None:
-    code, out, err = call("list", "methods", "--format", "json")
-    rows = rows_of(out)
-    assert code == 0 and err == ""
-    assert {row["name"] for row in rows} == {
-        "local",
-        "oracle",
-        "colme",
-        "b-colme",
-        "c-colme",
-        "cl-colme",
-        "census",
-        "bayes",
-    }
-    for row in rows:
-        assert getattr(colme, row["class"].removeprefix("colme.")).label == row["label"] and row["what"]
-
-
-def test_list_experiments_and_figures(call: Calls) -> None:
-    rows = rows_of(call("list", "experiments", "--format", "json")[1])
-    assert [row["name"] for row in rows] == [path.stem for path in shipped_experiments()]
-    assert {row["name"]: row["runs"] for row in rows}["cl_colme"] == 60
-    assert all(row["title"] and Path(row["file"]).exists() for row in rows)
-    rows = rows_of(call("list", "figures", "--format", "json")[1])
-    assert [row["name"] for row in rows] == list(FIGURES) and all(row["shows"] for row in rows)
+def test_lists_say_what_there_is(call: Calls) -> None:
+    lists = {}
     for what in ("methods", "experiments", "figures"):
-        code, out, err = call("list", what, "--wide")
-        assert code == 0 and err == "" and len(out.splitlines()) > 5
-
-
-def test_list_runs(call: Calls, small: Path) -> None:
-    assert {row["state"] for row in rows_of(call("list", "runs", small, "--format", "json")[1])} == {"to do"}
-    assert not Path("results").exists()
-    code, out, err = call("list", "runs")
-    assert code == 2 and out == "" and "Try: colme list runs cl_colme" in err
+        code, out, err = call("list", what, "--format", "json")
+        lists[what] = {row["name"]: row for row in rows_of(out)}
+        assert code == 0 and err == "" and len(call("list", what, "--wide")[1].splitlines()) > 5
+    assert list(lists["methods"]) == [str(each.__struct_config__.tag) for each in METHODS]
+    for row in lists["methods"].values():
+        assert getattr(colme, row["class"].removeprefix("colme.")).label == row["label"] and row["what"]
+    assert list(lists["experiments"]) == [path.stem for path in shipped_experiments()]
+    assert lists["experiments"]["cl_colme"]["runs"] == 60
+    assert all(row["title"] and Path(row["file"]).exists() for row in lists["experiments"].values())
+    assert list(lists["figures"]) == list(FIGURES) and all(row["shows"] for row in lists["figures"].values())
 
 
 def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
@@ -476,26 +379,20 @@ def test_doctor_finds_all_well(call: Calls, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "a doctor leaves nothing behind"
 
 
-def test_doctor_says_how_to_install_an_extra_from_a_checkout(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "extras", lambda: {"mqtt": ["no-such-package"]})
-    rows = {row["check"]: row for row in rows_of(call("doctor", "--format", "json")[1])}
-    assert (
-        rows["extra mqtt"]["remedy"]
-        == "To use it: pip install '.[mqtt]' in a checkout of colme, or the wheel with [mqtt]"
-    )
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert "pip install '.[" in readme and "in a checkout of" in readme  # the same advice
-
-
-def test_doctor_counts_the_kernels_in_all_folders_of_the_cache(
+def test_doctor_counts_kernels_and_says_how_to_install_an_extra(
     call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one/a.nbc", "one/a.nbi", "two/b.nbc"):
         (tmp_path / "cache" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "cache" / name).write_bytes(b"kernel")
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path / "cache")
-    rows = {row["check"]: row["found"] for row in rows_of(call("doctor", "--format", "json")[1])}
-    assert rows["compiled kernels"].startswith("2 in ")
+    monkeypatch.setattr(doctor, "extras", lambda: {"mqtt": ["no-such-package"]})
+    rows = {row["check"]: row for row in rows_of(call("doctor", "--format", "json")[1])}
+    assert rows["compiled kernels"]["found"].startswith("2 in ")
+    advice = "To use it: pip install '.[mqtt]' in a checkout of colme, or the wheel with [mqtt]"
+    assert rows["extra mqtt"]["remedy"] == advice
+    readme = (ROOT / "README.md").read_text()
+    assert "pip install '.[" in readme and "in a checkout of" in readme  # the same advice
 
 
 def test_a_column_without_content_is_left_out_without_a_word(
@@ -520,7 +417,12 @@ def test_doctor_finds_folders_that_cannot_be_written(
         assert code == 1 and set(wrong) == {"compiled kernels", "folder results"}
         assert "COLME_CACHE_DIR" in wrong["compiled kernels"] and "--results" in wrong["folder results"]
         assert re.search(r"2 of \d+ checks failed", err)
-    assert "Set COLME_CACHE_DIR" in call("doctor")[1]
+    for arguments in ((), ("--compile",)):
+        code, out, err = call("doctor", *arguments)
+        assert code == 1 and "Set COLME_CACHE_DIR" in out + err
+    monkeypatch.setattr(jit, "HAVE_NUMBA", False)
+    code, out, err = call("doctor", "--compile")
+    assert code == 1 and "COLME_NUMBA=0 switches it off" in err
 
 
 @pytest.mark.slow
@@ -535,49 +437,46 @@ def test_kernels_are_compiled_ahead_once(call: Calls) -> None:
     assert jit.n_compiled() == before
 
 
-def test_kernels_that_cannot_be_kept_are_not_compiled_ahead(
-    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("COLME_CACHE_DIR", str(tmp_path / "file"))
-    code, out, err = call("doctor", "--compile")
-    assert code == 1 and out == "" and "Set COLME_CACHE_DIR" in err
-    monkeypatch.setattr(jit, "HAVE_NUMBA", False)
-    code, out, err = call("doctor", "--compile")
-    assert code == 1 and "COLME_NUMBA=0 switches it off" in err
-
-
-def test_the_version_is_told(call: Calls) -> None:
-    assert call("--version") == (0, f"colme {colme.__version__}\n", "")
-
-
 # Mistakes, and exit codes
+
+
+def commands(command: click.Command = cli.colme, path: str = "colme") -> Iterator[tuple[str, click.Command]]:
+    """Every command, with what is typed for it."""
+    yield path, command
+    for name in command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ():
+        inner = command.get_command(click.Context(command), name)
+        assert inner is not None
+        yield from commands(inner, f"{path} {name}")
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()])
+def test_every_command_teaches_in_80_columns(path: str, call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = call(*path.split()[1:], "--help")
+    assert code == 0 and err == "" and out.startswith(f"Usage: {path} ") and max(map(len, out.splitlines())) <= 80
+    assert len(re.findall(rf"{path}\b", out)) >= 2, "the usage line and an example"
+    assert "..." not in out.partition("Commands:")[2], "summaries are whole"
 
 
 def test_colme_alone_explains_itself(call: Calls) -> None:
     code, out, err = call()
     assert code == 0 and err == "" and out == call("--help")[1] == call("-h")[1]
-    assert "Collaborative mean estimation" in out and "colme run cl_colme" in out
+    assert "Collaborative mean estimation" in out
     for name, words in COMMANDS.items():
         assert re.search(rf"^  {name} +{words.split()[0]}", out, re.M)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example(command: str, call: Calls) -> None:
-    code, out, err = call(command, "--help")
-    assert code == 0 and err == "" and out.startswith(f"Usage: colme {command}")
-    assert len(re.findall(rf"colme {command}\b", out)) >= 2, "the usage line and an example"
+    assert call("--version") == (0, f"colme {colme.__version__}\n", "")
 
 
 USAGE: dict[str, tuple[list[str], str]] = {
-    "no such command": (["rnu"], r"there is no command 'rnu'\. Did you mean 'run'\?"),
-    "unlike any command": (["zzz"], r"there is no command 'zzz'\. Try: colme --help"),
+    "no such command": (["rnu"], r"unknown command 'rnu': it must be one of .*Did you mean 'run'\?"),
     "no such flag": (["simulate", "--n-agent", "3"], r"No such option.*--n-agents"),
     "no experiment": (["run"], r"Missing argument 'EXPERIMENT'"),
     "no such experiment": (["run", "cl_colm"], r"unknown experiment 'cl_colm'.* Did you mean 'cl_colme'\?"),
     "no such file": (["run", "no.toml"], r"cannot read no\.toml: No such file"),
     "no such format": (["list", "methods", "--format", "xml"], r"'xml' is not one of 'table', 'json', 'csv'"),
     "nothing to list": (["list"], r"Missing argument"),
+    "no runs to list": (["list", "runs"], r"Try: colme list runs cl_colme"),
+    "unstable": (["run", "cl_colme", "--step", "5", "--n-agents", "100", "--dry-run"], r"CL-colME: step=5"),
     "no such shell": (["completion", "tcsh"], r"'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     "no seeds": (
         ["simulate", "--seeds", "many"],
@@ -625,20 +524,12 @@ def test_a_traceback_only_with_debug(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert plain.stderr.startswith("Error: cannot read no.toml")
     debug = process("run", "no.toml", "--debug", cwd=tmp_path)
     assert debug.returncode not in (0, 130) and debug.stdout == ""
-    assert (
-        "Traceback (most recent call last)" in debug.stderr and "ExperimentError: cannot read no.toml" in debug.stderr
-    )
-
-
-def test_debug_may_stand_anywhere_or_in_the_environment(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for arguments in (["--debug", "run", "no.toml"], ["run", "--debug", "no.toml"], ["run", "no.toml", "--debug"]):
+    assert "Traceback (most recent call last)" in debug.stderr
+    assert "ExperimentError: cannot read no.toml" in debug.stderr
+    for arguments in (["--debug", "run", "no.toml"], ["run", "--debug", "no.toml"], ["run", "no.toml"]):
         with pytest.raises(colme.errors.ExperimentError):
             cli.main(arguments)
-    monkeypatch.setenv("COLME_DEBUG", "1")
-    with pytest.raises(colme.errors.ExperimentError):
-        cli.main(["run", "no.toml"])
+        monkeypatch.setenv("COLME_DEBUG", "1")
 
 
 def test_an_interrupt_exits_with_130_says_how_to_go_on_and_leaves_no_traceback(tmp_path: Path) -> None:
@@ -745,18 +636,7 @@ def test_report_by_name_is_what_ran_last_and_by_file_is_the_file(call: Calls, tm
     assert "done" in call("list", "runs", "x.v2")[1]
 
 
-def test_expected_numbers_are_left_out_when_flags_change_what_they_are_for(call: Calls) -> None:
-    flags = ("--n-agents", "30", "--steps", "20", "--seeds", "1", "-q", "-j", "1")
-    code, out, err = call("run", "cl_colme", *flags)
-    assert code == 0 and "Expected numbers are not shown" in err and "beside expected" not in out
-
-
 # Combinations that cannot run
-
-
-def test_a_dry_run_refuses_what_the_run_would_refuse(call: Calls) -> None:
-    code, _, err = call("run", "cl_colme", "--step", "5", "--n-agents", "100", "--dry-run")
-    assert code == 2 and "CL-colME: step=5" in err
 
 
 def test_an_unstable_combination_of_a_sweep_is_skipped_with_a_sentence(call: Calls, small: Path) -> None:
@@ -828,14 +708,6 @@ def test_a_table_fits_80_columns_and_breaks_no_number(
         assert code == 0 and "Not shown" not in err and max(map(len, wide.splitlines())) >= max(map(len, rows))
 
 
-def test_the_quantity_names_the_statistic_where_the_terminal_is_narrow(
-    call: Calls, small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = call("run", small, "-q", "-j", "1", "--seeds", "1")
-    assert code == 0 and "(median)" in out
-
-
 def test_messages_on_a_terminal_break_between_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -851,16 +723,6 @@ def test_messages_on_a_terminal_break_between_words(
     with pytest.raises(SystemExit):
         cli.main(["run", "cl_colm"])
     assert all(len(line) <= 40 for line in capsys.readouterr().err.splitlines())
-
-
-def test_the_summaries_of_node_commands_are_whole(call: Calls) -> None:
-    assert "..." not in call("node", "--help")[1].partition("Commands:")[2]
-
-
-def test_an_unknown_name_is_compared_with_the_results_too(call: Calls, small: Path) -> None:
-    assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
-    code, out, err = call("report", "smal")
-    assert code == 2 and out == "" and "unknown experiment 'smal'" in err and "Did you mean 'small'?" in err
 
 
 # A figure for a paper
@@ -884,36 +746,20 @@ def test_plot_fits_a_figure_to_a_column(call: Calls, small: Path) -> None:
 # Numbers and texts from outside
 
 
-def numeric_options() -> dict[str, click.Option]:
-    """Every option of a command that is a number, as "command --option"."""
-    found: dict[str, click.Option] = {}
-
-    def walk(command: click.Command, path: str) -> None:
-        for param in command.params:
-            if isinstance(param, click.Option) and param.type.name in ("integer", "float", "integer range",
-                                                                       "float range"):  # fmt: skip
-                found[f"{path}{param.opts[-1]}"] = param
-        for name in command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ():
-            inner = command.get_command(click.Context(command), name)
-            assert inner is not None
-            walk(inner, f"{path}{name} ")
-
-    walk(cli.colme, "")
-    return found
-
-
-NUMERIC = numeric_options()
+NUMBERS = ("integer", "float", "integer range", "float range")
+NUMERIC = {
+    f"{path} {param.opts[-1]}".removeprefix("colme "): param
+    for path, command in commands() for param in command.params
+    if isinstance(param, click.Option) and param.type.name in NUMBERS
+}  # fmt: skip
 ANY_FINITE = ("estimate --above", "estimate --sigma", "run --checkpoint-every", "node plan --tick-rate")
 """These have no upper bound here; the library has its own."""
-
-
-def test_all_numbers_of_the_command_line_are_known() -> None:
-    assert {"run --jobs", "simulate --jobs", "node demo --n-agents", "estimate --level"} <= set(NUMERIC)
 
 
 @pytest.mark.parametrize("option", NUMERIC)
 def test_every_number_of_the_command_line_has_bounds(option: str) -> None:
     """Neither NaN nor infinity nor 100 000 threads."""
+    assert {"run --jobs", "simulate --jobs", "node demo --n-agents", "estimate --level"} <= set(NUMERIC)
     param, kept = NUMERIC[option], option in ANY_FINITE
     words = ["nan", "inf", "-inf", *([] if kept else ["1e308", "9" * 30, "-1"])]
     for word in [*words, *(["100000"] if option.endswith(("--jobs", "--n-agents")) else [])]:
@@ -932,15 +778,11 @@ def test_tables_and_messages_print_no_control_characters(wide: bool, capfd: pyte
     out, err = capfd.readouterr()
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", out + err)
     assert "�[2J" in out and "�[2J" in err and err.endswith("��: no.\nA second line.\n")
-
-
-def test_json_and_csv_keep_names_as_they_are(capfd: pytest.CaptureFixture[str]) -> None:
-    evil = "\x1b[2J\u202e=cmd()"
-    emit([{"name": evil}], "json")
-    emit([{"name": evil}], "csv")
-    first, _, second = capfd.readouterr().out.partition("]\n")
-    assert json.loads(first + "]") == [{"name": evil}]
-    assert list(csv.DictReader(io.StringIO(second))) == [{"name": evil}]
+    emit([{"name": EVIL[:-1]}], "json")
+    emit([{"name": EVIL[:-1]}], "csv")
+    first, _, second = capfd.readouterr().out.partition("]\n")  # as they are
+    assert json.loads(first + "]") == [{"name": EVIL[:-1]}]
+    assert EVIL[:14] in second
 
 
 def test_an_error_about_an_evil_file_name_is_printable(call: Calls, tmp_path: Path) -> None:

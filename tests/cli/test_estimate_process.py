@@ -6,11 +6,8 @@ import contextlib
 import csv
 import fcntl
 import gzip
-import html
 import io
 import json
-import re
-import shlex
 import signal
 import struct
 import subprocess
@@ -99,34 +96,6 @@ def test_exit_codes(arguments: tuple[str, ...], text: str, code: int, words: str
     done = colme(tmp_path, *arguments, "-o", "o.csv", input=text)
     assert done.returncode == code and words in done.stderr and done.stdout == "" and "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_do_it_again_is_a_command_that_runs(tmp_path: Path) -> None:
-    """Names with blanks, quotes and dollars; every option for a text file."""
-    agent, value = "who's it", "$x `y`"
-    rows = [f"{sensor};{str(x).replace('.', ',')};{k // 60:02}.{k % 60:02};1;{sensor};{k % 3}" for k, (sensor, x) in
-            enumerate(ROWS)]  # fmt: skip
-    (tmp_path / "my table.csv").write_text(f"{agent};{value};t;w;kind;c\n" + "\n".join(rows) + "\n", "utf-16")
-    done = colme(tmp_path, "my table.csv", "--agent", agent, "--value", value, "--time", "t", "--weight", "w",
-                 "--label", "kind", "--covariate", "c", "--covariate", "log n", "--method", "shrinkage", "--groups",
-                 "4", "--sigma", "0.7", "--half-life", "1.5min", "--level", ".8", "--seed", "7", "-o",
-                 "a b.csv", "-o", "c.json", "--plot", "p.svg", "--report", "r.html", "--wide", "--quiet", "--decimal",
-                 ",", "--thousands", " ", "--time-format", "%H.%M", "--encoding", "utf-16")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    first = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
-    (again,) = re.findall("<h2>Do it again</h2>\n<pre>(.*)</pre>", (tmp_path / "r.html").read_text())
-    line = html.unescape(again)
-    assert line.startswith("colme estimate 'my table.csv' ")
-    for name in first.keys() - {"my table.csv"}:
-        (tmp_path / name).unlink()
-    runs = line.replace("colme", f"{shlex.quote(sys.executable)} -m colme", 1)
-    second = subprocess.run(runs, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert second.returncode == 0, second.stderr
-    assert second.stdout == done.stdout
-    found = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
-    assert found.keys() == first.keys()
-    assert all(found[name] == first[name] for name in ("a b.csv", "c.json", "r.html"))
 
 
 def unread(pipe: Any) -> int:

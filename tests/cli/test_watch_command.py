@@ -8,12 +8,12 @@ import subprocess
 import sys
 import webbrowser
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
 from colme import cli
-from colme.live.server import LiveServer
+from colme.lab.watch import WatchSession
 from tests.support.live_viewer import PATIENCE, LiveViewer, ask, post
 
 
@@ -73,17 +73,10 @@ def test_a_browser_is_opened_on_demand(
 ) -> None:
     urls: list[str] = []
     monkeypatch.setattr(webbrowser, "open", urls.append)
-    start = LiveServer.start
-
-    def start_and_end(self: LiveServer) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        return start(self)
-
-    monkeypatch.setattr(LiveServer, "start", start_and_end)
+    monkeypatch.setattr(WatchSession, "start", lambda session: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as done:
         cli.main(["watch", "--n-agents", "20", "--steps", "5", "-q", *flags])
     out, err = capsys.readouterr()
-    assert done.value.code == 0 and err == "" and len(urls) == opened
-    assert all(url == out.strip() for url in urls)
+    assert done.value.code == 0 and err == "" and urls == [out.strip()] * opened
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from colme.live.messages import LONGEST_NAME, Codes, join, pack, short_name, to_codes
+from colme.live.messages import join, pack, to_codes
 from tests.support.live_messages import from_codes, split, unpack
 
 NUMBERS = hnp.arrays(
@@ -29,11 +27,6 @@ def test_a_code_is_within_half_a_step_of_its_number(numbers: np.ndarray, n_bytes
         assert (np.abs(back[known] - numbers[known]) <= half * (1 + 1e-9) + rounding).all()
 
 
-def test_far_numbers_that_differ_little_are_told_apart() -> None:
-    numbers = 1e6 + np.linspace(0, 1e-3, 50)
-    assert np.abs(from_codes(to_codes(numbers)) - numbers).max() <= 1e-8
-
-
 def test_a_message_survives_its_bytes() -> None:
     head = {"kind": "frame", "t": 3, "panels": [{"mse": np.nan, "radius": np.float64(0.5), "text": "</script>"}]}
     arrays = {
@@ -51,24 +44,11 @@ def test_a_message_survives_its_bytes() -> None:
     assert np.array_equal(columns["plain"], arrays["plain"], equal_nan=True)
 
 
-def test_arrays_begin_at_multiples_of_eight_bytes() -> None:
-    message = pack({"kind": "x"}, {"a": np.ones(3, np.uint8), "b": np.array([2.0])})
-    at = 4 + int.from_bytes(message[:4], "little")
-    assert at % 8 == 0 and np.frombuffer(message, "<f8", 1, at + 8)[0] == 2.0
-
-
 @given(st.lists(st.binary(max_size=40)))
 def test_a_recording_is_its_messages(messages: list[bytes]) -> None:
     assert list(split(join(messages))) == messages
 
 
-@given(st.text(max_size=300) | st.just("\ud800" * 200))
-def test_names_can_always_be_sent(name: str) -> None:
-    sent = short_name(name)
-    assert len(sent) <= LONGEST_NAME and json.loads(json.dumps(sent).encode()) == sent
-
-
 def test_codes_of_one_number_are_that_number() -> None:
     assert from_codes(to_codes([4.2, 4.2])).tolist() == [4.2, 4.2]
     assert np.isnan(from_codes(to_codes([np.nan]))).all() and len(from_codes(to_codes([]))) == 0
-    assert isinstance(to_codes([1.0]), Codes)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +56,6 @@ def assert_shows(trace: Trace) -> None:
     assert notes_of(trace) == []
 
 
-def test_the_frames_show_what_the_trace_recorded() -> None:
-    assert_shows(simulate(CLColME(), WORLD, steps=150, seed=3))
-
-
-def test_estimates_on_the_way_are_those_of_shorter_runs() -> None:
-    trace = simulate(CLColME(), WORLD, steps=150)
-    for head, arrays in frames_of(trace):
-        estimate = simulate(CLColME(), WORLD, steps=head["t"]).final.estimate
-        atol = 0.51 * np.ptp(estimate) / 65534 + 1e-12
-        np.testing.assert_allclose(arrays["0/estimate"], estimate, rtol=0, atol=atol)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -83,41 +71,26 @@ def test_the_run_has_the_graph_and_the_options_it_had(options: dict[str, Any]) -
     assert_shows(trace)
 
 
-def test_a_run_of_threads_is_shown_too() -> None:
-    world = Scenario(n_agents=4000, means=(0.0, 2.0))
-    assert_shows(simulate(CLColME(), world, steps=20, threads=2))
+def test_runs_of_threads_and_on_own_samples_are_shown_too() -> None:
+    assert_shows(simulate(CLColME(), Scenario(n_agents=4000, means=(0.0, 2.0)), steps=20, threads=2))
+    assert_shows(simulate(CLColME(sigma=1.0), np.random.default_rng(0).normal(size=(40, 30))))
 
 
-def test_a_run_on_own_samples_is_shown_too() -> None:
-    values = np.random.default_rng(0).normal(size=(40, 30))
-    assert_shows(simulate(CLColME(sigma=1.0), values))
-
-
-COPIES: tuple[Callable[[Trace], Trace], ...] = (copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each)))
-
-
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copy_of_a_trace_is_shown_too(copied: Callable[[Trace], Trace]) -> None:
-    assert_shows(copied(simulate(CLColME(), WORLD, steps=60, degree=6, tolerance=0.2)))
-
-
-def test_a_loaded_trace_is_shown_too(tmp_path: Path) -> None:
-    simulate(CLColME(), WORLD, steps=60, degree=6, precision="double").save(tmp_path / "trace.npz")
-    assert_shows(Trace.load(tmp_path / "trace.npz"))
+def test_copies_of_a_trace_are_shown_too(tmp_path: Path) -> None:
+    trace = simulate(CLColME(), WORLD, steps=60, degree=6, tolerance=0.2, precision="double")
+    trace.save(tmp_path / "trace.npz")
+    loaded = Trace.load(tmp_path / "trace.npz")
+    for copied in (copy.copy(trace), copy.deepcopy(trace), pickle.loads(pickle.dumps(trace)), loaded):
+        assert_shows(copied)
+        assert repr(copied) == repr(trace)
 
 
 def test_a_trace_with_a_function_as_graph_can_be_pickled() -> None:
     trace = simulate(CLColME(), WORLD, steps=5, graph=lambda rng: gnp_random_graph(60, 0.2, rng=rng))
     again = pickle.loads(pickle.dumps(trace))
     np.testing.assert_array_equal(again.final.estimate, trace.final.estimate)
-    with pytest.raises(ColmeError, match=r"its first graph is not in it.*Simulate it again"):
+    with pytest.raises(ColmeError, match=r"does not hold its first graph.*Simulate it again"):
         replay([again], frames=3)
-
-
-def test_a_copy_of_a_trace_on_own_samples_says_what_it_lacks() -> None:
-    trace = copy.copy(simulate(Local(), np.zeros((4, 3))))
-    with pytest.raises(ColmeError, match=r"its samples, an array, are not in it.*Simulate it again"):
-        replay([trace], frames=3)
 
 
 def test_samples_that_were_changed_since_are_noticed() -> None:
@@ -129,11 +102,6 @@ def test_samples_that_were_changed_since_are_noticed() -> None:
     assert "did not end as the trace did" in notes_of(trace)[0]
 
 
-def test_the_arguments_of_a_run_are_no_part_of_its_repr() -> None:
-    trace = simulate(Local(), WORLD, steps=5)
-    assert repr(copy.copy(trace)) == repr(trace)
-
-
 def test_methods_are_side_by_side_under_the_first_seed() -> None:
     traces = simulate([CLColME(), Local(), Oracle()], WORLD, steps=40, seeds=[5, 6])
     head, arrays = frames_of(traces)[-1]
@@ -141,23 +109,23 @@ def test_methods_are_side_by_side_under_the_first_seed() -> None:
     assert {"0/estimate", "1/estimate", "2/estimate"} <= arrays.keys()
 
 
-def test_more_than_four_methods_are_refused() -> None:
-    traces = simulate([Local()] * 5, WORLD, steps=3)
-    with pytest.raises(ColmeError, match=r"5 methods side by side: there must be 1 to 4"):
-        traces.live()
+def test_what_cannot_be_shown_is_refused_with_the_remedy() -> None:
+    trace, other = simulate(Local(), WORLD, steps=3), simulate(Oracle(), WORLD, steps=4)
+    unmade = dataclasses.replace(trace, configuration={})
+    refused: list[tuple[Sequence[Trace], str]] = [
+        ([trace] * 5, r"5 methods side by side: there must be 1 to 4. Choose"),
+        ([trace, other], r"of different runs: .* Simulate the methods together"),
+        ([copy.copy(simulate(Local(), np.zeros((4, 3))))], r"does not hold its samples, an array: .*Simulate it again"),
+        ([copy.copy(unmade)], r"does not hold how it was made: .*Simulate it again"),
+        ([dataclasses.replace(trace, method={"method": "Mine"})], r"not known here: .*Simulate it"),
+    ]
+    for traces, said in refused:
+        with pytest.raises(ColmeError, match=said):
+            replay(traces, frames=3)
+    with pytest.raises(ColmeError, match=r"frames=1:"):
+        trace.live(frames=1)
     with pytest.raises(ColmeError, match=r"0 methods side by side"):
         Traces([]).live()
-
-
-def test_methods_of_different_runs_are_refused() -> None:
-    one, other = simulate(Local(), WORLD, steps=3), simulate(Oracle(), WORLD, steps=4)
-    with pytest.raises(ColmeError, match=r"of different runs"):
-        Traces([one, other]).live()
-
-
-def test_too_few_frames_are_refused() -> None:
-    with pytest.raises(ColmeError, match=r"frames=1:"):
-        simulate(Local(), WORLD, steps=3).live(frames=1)
 
 
 def test_live_is_a_widget_of_all_messages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,15 +144,3 @@ def test_a_page_is_written_without_a_widget(monkeypatch: pytest.MonkeyPatch, tmp
     trace = simulate(CLColME(), WORLD, steps=40)
     assert trace.write_live(tmp_path / "run.html", frames=5) == tmp_path / "run.html"
     assert pages == [list(replay([trace], frames=5))]
-
-
-def test_a_trace_of_an_unknown_method_says_what_to_do() -> None:
-    trace = simulate(Local(), WORLD, steps=3)
-    unknown = dataclasses.replace(trace, method={"method": "Mine"})
-    with pytest.raises(ColmeError, match=r"not known here.*Simulate it"):
-        replay([unknown], frames=3)
-
-
-def test_a_trace_does_not_hold_the_graph_that_a_seed_makes() -> None:
-    trace = simulate(CLColME(), WORLD, steps=3)
-    assert trace._spec is not None and trace._spec.graph == "regular"

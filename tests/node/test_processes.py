@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 import stat
@@ -21,7 +20,6 @@ from rich.console import Console
 
 import colme
 from colme.cli.node_command import command
-from colme.cli.output import with_picture
 from colme.graphs import from_edges
 from colme.lockstep import lockstep
 from colme.node.config.node_toml import NodeConfig
@@ -124,13 +122,6 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
         assert "estimate" in head and "incarnation" not in columns
         call(what, "--config", str(path), "--wide")
         assert "incarnation" in columns
-
-
-def test_a_picture_has_everybody_on_one_scale() -> None:
-    rows = [{"mean": 0.0, "estimate": 1.0}, {"mean": 3.0, "estimate": 3.0}, {"mean": None, "estimate": math.nan}]
-    strips = [row["mean o, estimate #"] for row in with_picture(rows, 13)]
-    assert strips == ["o...#........", "............#", "............."]
-    assert with_picture(rows, 5) == rows and with_picture(rows[2:], 13) == rows[2:]
 
 
 def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ _SHARED = ("run", "simulate", "watch")
 
 def command_line() -> str:
     """Every command: usage, what it does, examples, arguments and options."""
-    context = click.Context(colme, info_name="colme", max_content_width=100)
+    context = click.Context(colme, info_name="colme", max_content_width=100, show_default=True)
     parts = [_help(colme.help or ""), _options(colme, context)]
     shared = None
     for name in colme.list_commands(context):

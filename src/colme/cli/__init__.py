@@ -12,7 +12,7 @@ import click
 
 from colme import __version__
 from colme.cli.output import only_first_rank_speaks, say
-from colme.errors import ColmeError, ColumnError, ExperimentError, missing_extra, printable
+from colme.errors import ColmeError, ColumnError, ExperimentError, missing_extra, one_of, printable
 
 COMMANDS = {  # name -> help; each is a module of its own, imported when it is called
     "run": "Run an experiment file: only the missing runs; Ctrl-C is safe, run again to resume.",
@@ -43,7 +43,7 @@ I have a loop, or devices
 \b
 I do research
   colme run cl_colme                   the CL-colME paper's experiment
-  colme report cl_colme                one page: a run to play, figures, numbers
+  colme report cl_colme                a page: a run to play, figures, numbers
   colme watch cl_colme                 in the browser, while it runs
   colme simulate --method cl-colme --n-agents 1000 --means 0,1
   colme list experiments               the experiments that come with colme
@@ -67,23 +67,19 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        try:
-            return super().resolve_command(context, args)
-        except click.UsageError:
-            import difflib
-
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            remedy = f"Did you mean {close[0]!r}?" if close else "Try: colme --help"
-            raise click.UsageError(f"there is no command {args[0]!r}. {remedy}", context) from None
+        if not context.resilient_parsing and not args[0].startswith("-"):
+            one_of(args[0], COMMANDS, "command", ExperimentError)
+        return super().resolve_command(context, args)
 
 
-@click.group(cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
-             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})  # fmt: skip
+@click.group(
+    cls=_Commands, help=INTRODUCTION, invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
+)  # fmt: skip
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, envvar="COLME_DEBUG", help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
-def colme(context: click.Context, debug: bool) -> None:
-    context.meta["debug"] = debug
+def colme(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -92,13 +88,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 failure, 2 wrong usage, 130 interrupted. An error is one sentence; --debug
     shows the traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if "--debug" in arguments:  # anywhere on the line
-        arguments = ["--debug", *(each for each in arguments if each != "--debug")]
+    debug = "--debug" in arguments or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
+    arguments = [each for each in arguments if each != "--debug"]
     if any(each.startswith("--ranks") for each in arguments):
         only_first_rank_speaks()
-    debug = arguments[:1] == ["--debug"] or os.environ.get("COLME_DEBUG", "0") not in ("", "0")
     try:
-        code = colme.main(args=arguments, prog_name="colme", standalone_mode=False)
+        code = colme.main(args=arguments, prog_name="colme", standalone_mode=False, obj=arguments)
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
@@ -112,28 +107,25 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader, such as head, has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except (ColmeError, OSError) as error:
-        if debug:
-            raise
-        say(f"Error: {printable(error)}")
-        code = 2 if isinstance(error, ExperimentError | ColumnError) else 1
-    except MemoryError:
-        say("Error: there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).")
-        code = 1
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name or "")):
-            say(f"Error: {missing_extra(str(error.name), extra, f'colme {arguments[0]}')}")
-            sys.exit(1)
-        say(f"Error: {type(error).__name__}: {printable(error)}. This is a bug in colme; --debug shows where.")
-        code = 1
+        sentence, code = _told(error, arguments[0])
+        say(f"Error: {sentence}")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _extra_of(module: str) -> str | None:
-    """The extra that brings a module, if one does."""
-    from colme.lab.doctor import extras
+def _told(error: Exception, command: str) -> tuple[str, int]:
+    """An error as a sentence, and the exit code."""
+    if isinstance(error, ColmeError | OSError):
+        return printable(error), 2 if isinstance(error, ExperimentError | ColumnError) else 1
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Ask for fewer agents, steps or runs at once (-j 1).", 1
+    if isinstance(error, ModuleNotFoundError):
+        from colme.lab.doctor import extras
 
-    package = module.partition(".")[0]
-    return next((extra for extra, packages in extras().items() if package in packages), None)
+        package = str(error.name).partition(".")[0]
+        for extra, packages in extras().items():
+            if package in packages:
+                return str(missing_extra(package, extra, f"colme {command}")), 1
+    return f"{type(error).__name__}: {printable(error)}. This is a bug in colme; --debug shows where.", 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import NoReturn
 
 import click
 
@@ -11,9 +10,7 @@ from colme.cli.output import emit, format_option, say, wide_option
 
 
 @click.command("doctor")
-@click.option(
-    "--results", type=click.Path(), default="results", show_default=True, help="Folder that must be writable."
-)
+@click.option("--results", type=click.Path(), default="results", help="Folder that must be writable.")
 @click.option(
     "--compile", "ahead", is_flag=True, help="Instead of checks, compile the kernels that common commands need."
 )
@@ -36,7 +33,7 @@ def command(context: click.Context, results: str, ahead: bool, wide: bool, form:
       colme doctor --compile
     """
     if ahead:
-        _compile_ahead(context)
+        context.exit(_compile_ahead())
     from colme.lab.doctor import examine
 
     rows = examine(results)
@@ -47,21 +44,21 @@ def command(context: click.Context, results: str, ahead: bool, wide: bool, form:
     context.exit(1 if wrong else 0)
 
 
-def _compile_ahead(context: click.Context) -> NoReturn:
-    """Compile the kernels, with a line of progress for each call, and exit."""
+def _compile_ahead() -> int:
+    """Compile the kernels, with a line of progress for each call; returns the exit code."""
     from colme._core import jit
     from colme.lab.doctor import compile_kernels
 
     if not jit.HAVE_NUMBA:
         why = jit.BROKEN or "COLME_NUMBA=0 switches it off"
         say(f"There is nothing to compile, for numba is not used: {why}.")
-        context.exit(1)
+        return 1
     folder = jit.cache_folder()
     if folder is None:
         say("Compiled kernels cannot be kept: no folder is writable. Set COLME_CACHE_DIR to one that is.")
-        context.exit(1)
+        return 1
     started = time.monotonic()
     n = compile_kernels(lambda what: say(f"kernels for: {what}"))
     seconds = time.monotonic() - started
     say(f"Compiled {n} kernels in {seconds:.0f} s, in {folder}." if n else "All kernels were compiled already.")
-    context.exit(0)
+    return 0

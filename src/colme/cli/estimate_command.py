@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import re
 import shlex
-from decimal import Decimal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from colme.cli.output import format_option, row_progress, say, say_left_out
+from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
 from colme.cli.parameters import SEED, Number
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
@@ -25,36 +26,17 @@ if TYPE_CHECKING:
 SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
+def duration(text: str) -> float | datetime.timedelta:
     """A number in units of the time column, or a timedelta if it has a unit."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> float | datetime.timedelta:  # fmt: skip
-        match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", str(value))
-        try:
-            found = match and (float(match[1]) if match[2] is None
-                               else datetime.timedelta(seconds=float(match[1]) * SECONDS[match[2]]))  # fmt: skip
-        except OverflowError:
-            found = None
-        if not found:
-            self.fail(f"{value!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
-        return found
-
-
-def duration_text(duration: float | datetime.timedelta) -> str:
-    """What to type for a duration."""
-    if not isinstance(duration, datetime.timedelta):
-        return f"{Decimal(repr(duration)):f}"
-    unit = next((each for each in ("w", "d", "h", "min") if not duration % datetime.timedelta(seconds=SECONDS[each])),
-                "s")  # fmt: skip
-    return f"{Decimal(repr(duration / datetime.timedelta(seconds=SECONDS[unit]))).normalize():f}{unit}"
+    if match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d|w)?\s*", text):
+        number, unit = float(match[1]), match[2]
+        with contextlib.suppress(OverflowError):
+            return datetime.timedelta(seconds=number * SECONDS[unit]) if unit else number
+    raise click.BadParameter(f"{text!r} is not a duration. Try 7d, 12h, 30min, 90s, or a number in units of the times.")
 
 
 _FORMAT = (
-    click.option("--decimal", type=click.Choice(DECIMALS), default=".", show_default=True, metavar="SIGN",
+    click.option("--decimal", type=click.Choice(DECIMALS), default=".", metavar="SIGN",
                  help="Decimal sign of numbers in text: --decimal , for 12,5."),
     click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
                  help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\"."),
@@ -62,6 +44,19 @@ _FORMAT = (
                  help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ..."),
     click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty)."),
 )  # fmt: skip
+_COLUMNS = {
+    "--value": "Column of samples: numbers, or yes and no.",
+    "--time": "Column of times: dates or numbers. Methods are then compared by how well earlier samples predict later "
+    "ones.",
+    "--weight": "Column of weights: a sample of weight w counts as w samples.",
+    "--mean": "Column of means, for a table of summaries; with --se.",
+    "--se": "Column of the standard errors of these means.",
+    "--n": "Column of the numbers of samples behind these means, if known.",
+    "--successes": "Column of successes, for a table of rates; with --trials.",
+    "--trials": "Column of trials.",
+    "--exposure": "Column of exposures (person-years, hours, area) if --value counts events.",
+    "--label": "Column of known groups, one per agent.",
+}
 
 
 def table_format_options(command: Any) -> Any:
@@ -71,37 +66,31 @@ def table_format_options(command: Any) -> Any:
     return command
 
 
+def _column_options(command: Any) -> Any:
+    for flag, words in reversed(_COLUMNS.items()):
+        command = click.option(flag, metavar="COLUMN", help=words)(command)
+    return command
+
+
 @click.command("estimate")
 @click.argument("files", type=click.Path(), nargs=-1, required=True, metavar="FILE...")
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
-@click.option("--value", metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
-@click.option("--time", metavar="COLUMN",
-              help="Column of times: dates or numbers. Methods are then compared by how well earlier samples predict "
-                   "later ones.")  # fmt: skip
-@click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
-@click.option("--mean", metavar="COLUMN", help="Column of means, for a table of summaries; with --se.")
-@click.option("--se", metavar="COLUMN", help="Column of the standard errors of these means.")
-@click.option("--n", metavar="COLUMN", help="Column of the numbers of samples behind these means, if known.")
-@click.option("--successes", metavar="COLUMN", help="Column of successes, for a table of rates; with --trials.")
-@click.option("--trials", metavar="COLUMN", help="Column of trials.")
-@click.option("--exposure", metavar="COLUMN",
-              help="Column of exposures (person-years, hours, area) if --value counts events.")  # fmt: skip
-@click.option("--label", metavar="COLUMN", help="Column of known groups, one per agent.")
+@_column_options
 @click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
               help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
                    "of samples.")  # fmt: skip
-@click.option("--method", default="auto", show_default=True, metavar="NAME",
+@click.option("--method", default="auto", metavar="NAME",
               help="auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or "
                    "cl-colme.")  # fmt: skip
 @click.option("--groups", type=click.IntRange(1, 10**6), metavar="N",
               help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
 @click.option("--sigma", type=Number(min=0, min_open=True), metavar="NUMBER",
               help="Standard deviation of a sample, if known.")  # fmt: skip
-@click.option("--half-life", type=Duration(), metavar="TIME",
+@click.option("--half-life", type=duration, metavar="TIME",
               help="The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the "
                    "times are plain numbers.")  # fmt: skip
-@click.option("--level", type=Number(0, 1, True, True), default=0.9, show_default=True, metavar="SHARE",
+@click.option("--level", type=Number(0, 1, True, True), default=0.9, metavar="SHARE",
               help="Level of the intervals.")  # fmt: skip
 @click.option("--above", multiple=True, type=Number(), metavar="NUMBER",
               help="Add the probability that an agent's mean is above this number, as a column; repeat for "
@@ -111,7 +100,7 @@ def table_format_options(command: Any) -> Any:
                    "being among the first K, as columns, and show these K.")  # fmt: skip
 @click.option("--explain", multiple=True, metavar="AGENT",
               help="Explain the estimate of this agent in a few sentences; repeat for more.")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random folds.")
+@click.option("--seed", type=SEED, default=0, help="Seed of the random folds.")
 @click.option("--time-format", metavar="FORMAT",
               help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
 @table_format_options
@@ -123,7 +112,7 @@ def table_format_options(command: Any) -> Any:
               help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data: no progress and no messages.")
-@click.option("--wide", is_flag=True, help="Show all columns of the table, however wide it becomes.")
+@wide_option
 @format_option
 @click.pass_context
 def command(
@@ -142,18 +131,18 @@ def command(
     \b
     Examples:
       colme estimate readings.parquet --agent sensor --value temperature
-      colme estimate readings.csv --agent sensor --value temperature --time ts --half-life 30d
-      colme estimate flights.csv --agent carrier --agent dest --value arr_delay -o routes.csv --report routes.html
-      colme estimate sales.csv --agent store --value revenue --covariate area --covariate "log n" --plot stores.svg
+      colme estimate log.csv --agent user --value x --time at --half-life 30d
+      colme estimate flights.csv --agent carrier --agent dest \\
+          --value arr_delay -o routes.csv --report routes.html
+      colme estimate sales.csv --agent store --value revenue --covariate area \\
+          --covariate "log n" --top 10 --above 5000 --explain "Main St"
       colme estimate trials.csv --agent study --mean effect --se se
       colme estimate batting.csv --agent player --successes hits --trials at_bats
       colme estimate claims.csv --agent region --value claims --exposure years
-      colme estimate sales.csv --agent store --value revenue --top 10 --above 5000 --explain "Main St"
-      colme estimate sales.xlsx --sheet 2024 --agent store --value revenue
-      colme estimate umsatz.csv --agent Filiale --value Umsatz --decimal , --thousands . --encoding latin-1
-      colme estimate log.jsonl --agent user --value done --time at --time-format '%d.%m.%Y %H:%M' --half-life 30d
+      colme estimate umsatz.csv --agent Filiale --value Umsatz \\
+          --decimal , --thousands . --encoding latin-1
       colme estimate north.arrow south.arrow  # written by colme moments
-      zcat log.csv.gz | colme estimate - --agent user --value seconds --format json | jq .summary
+      zcat log.csv.gz | colme estimate - --agent user --value x --format json
     """
     from colme.data.report import output
 
@@ -164,10 +153,12 @@ def command(
         raise _missing(file, agent, value, TableFormat(*(options[name] for name in TableFormat._fields)))
     if options["half_life"] is not None and options["time"] is None:
         raise click.UsageError("--half-life needs the time of every sample. Try --time COLUMN.")
-    _check_targets(files, [path for path in (*outputs, plot, report) if path is not None])
-    for path in outputs:
-        output.check_ending(Path(path))
-    _check_figures(plot, report)
+    targets: list[tuple[str | None, tuple[str, ...]]] = [(path, output.ENDINGS) for path in outputs]
+    if plot is not None or report is not None:
+        from colme.lab import plots  # fails with a hint if matplotlib is missing
+
+        targets += [(plot, plots.PICTURES), (report, (".html", ".htm"))]
+    check_targets(files, targets)
     from colme.data.estimate import estimate
     from colme.data.read.batches import pyarrow
 
@@ -188,17 +179,17 @@ def command(
         result = with_answers(result, above, top)
     written = [output.save_result(result, path, escape_formulas=escape_formulas) for path in outputs]
     if plot is not None:
-        from colme.lab import plots
-
         written.append(plots.write_figure(plots.plot_estimates(result), plot))
     if report is not None:
         from colme.lab.estimate_page import write_estimate_page
 
-        written.append(write_estimate_page(result, report, command=command_line(context)))
+        typed = shlex.join(["colme", *context.obj]) + (" < table.csv" if file == "-" else "")
+        written.append(write_estimate_page(result, report, command=typed))
     if not quiet:
         _print_sentences(result, explained)
-    for each in explained if quiet else []:  # it was asked for
-        say(printable(each))
+    else:
+        for each in explained:  # it was asked for
+            say(each)
     if form == "json":
         click.echo(output.json_of(result), nl=False)
     elif form == "csv":
@@ -238,10 +229,19 @@ def _are_moments(files: tuple[str, ...]) -> bool:
     return all(found)
 
 
-def _check_targets(files: tuple[str, ...], targets: list[str]) -> None:
-    """Refuse to overwrite the table, to write two outputs to one file, or to write to a folder that does not exist."""
+def check_targets(files: tuple[str, ...], targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
+    """Refuse, before the work, to overwrite the table, to write two outputs to one file, or to write to a folder that
+    does not exist.
+
+    targets  files to write, None if there is none, with the endings that they may have
+    """
+    from colme.data.report.output import check_ending
+
     taken = {Path(file).resolve(): "the input table" for file in files if file != "-"}
-    for target in targets:
+    for target, endings in targets:
+        if target is None:
+            continue
+        check_ending(Path(target), endings)
         place = Path(target).resolve()
         if place in taken:
             raise click.UsageError(f"{target} is {taken[place]} and would be overwritten. Choose another name.")
@@ -251,19 +251,6 @@ def _check_targets(files: tuple[str, ...], targets: list[str]) -> None:
                 "create it first."
             )
         taken[place] = "given twice"
-
-
-def _check_figures(plot: str | None, report: str | None) -> None:
-    """Refuse a figure or page that could not be written, before the work begins."""
-    from colme.data.report.output import check_ending
-
-    if plot is None and report is None:
-        return
-    from colme.lab import plots  # fails with a hint if matplotlib is missing
-
-    for path, endings in ((plot, plots.PICTURES), (report, (".html", ".htm"))):
-        if path is not None:
-            check_ending(Path(path), endings)
 
 
 def print_agents(result: Result, *, wide: bool, top: int | None = None) -> list[str]:
@@ -305,31 +292,7 @@ def _print_sentences(result: Result, explained: list[str]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for topic, sentence in sentences(result).items():
+    notes = (("Note", note) for note in result.summary.notes)
+    for topic, sentence in (*sentences(result).items(), *notes, *(("Explanation", each) for each in explained)):
         table.add_row(topic, printable(sentence))
-    for note in result.summary.notes:
-        table.add_row("Note", printable(note))
-    for each in explained:
-        table.add_row("Explanation", printable(each))
     console.print(table)
-
-
-def command_line(context: click.Context) -> str:
-    """The command with all options that differ from their defaults, quoted for a shell: running it repeats the work."""
-    words = ["colme", "estimate"]
-    files = context.params["files"]
-    file = str(files[0])
-    dashed = any(each.startswith("-") and each != "-" for each in files)
-    words += () if dashed else files
-    for option in context.command.params:
-        given = context.params.get(option.name or "")
-        if not isinstance(option, click.Option) or given is None or given == option.get_default(context):
-            continue
-        flag = option.opts[-1]
-        if option.is_flag:
-            words.append(flag)
-        for each in () if option.is_flag else given if isinstance(given, tuple) else (given,):
-            words += [flag, duration_text(each) if isinstance(option.type, Duration) else str(each)]
-    if dashed:
-        words += ["--", *files]
-    return shlex.join(words) + (" < table.csv  # the table was read from standard input" if file == "-" else "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +15,7 @@ import msgspec
 from colme.errors import shorten
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
+from colme.sim.graph_files import is_graph_file
 from colme.sim.spec import Setup, flat_name
 from colme.support.tables import parse_word
 
@@ -23,18 +26,15 @@ class FieldOption(click.Option):
     """A flag for a field; given twice, or with several values, it is a sweep."""
 
     section = ""
+    kind: Any = None
 
 
 class SectionedCommand(click.Command):
     """`--help` with the flags of fields in sections of their own."""
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        general = [each for each in self.get_params(context) if not isinstance(each, FieldOption | click.Argument)]
-        records = [record for each in general if (record := each.get_help_record(context)) is not None]
-        with formatter.section("Options"):
-            formatter.write_dl(records)
-        for section in SECTIONS:
-            mine = [each for each in self.params if isinstance(each, FieldOption) and each.section == section]
+        for section in ("Options", *SECTIONS):
+            mine = [each for each in self.get_params(context) if getattr(each, "section", "Options") == section]
             found = [record for each in mine if (record := each.get_help_record(context)) is not None]
             if found:
                 with formatter.section(section):
@@ -43,7 +43,7 @@ class SectionedCommand(click.Command):
 
 def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every field of scenario, set-up and methods; the command receives `changes`, field -> value."""
-    options, kinds = [], {}
+    options: list[FieldOption] = []
     owners_of: list[tuple[type[Any], ...]] = [(Scenario,), (Setup,), METHODS]
     for section, structs in zip(SECTIONS, owners_of, strict=True):
         homes: dict[str, list[tuple[type[Any], Any]]] = {}
@@ -57,31 +57,30 @@ def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
                 [f"--{name.replace('_', '-')}", name], metavar=_metavar(field.type), multiple=True,
                 help=field_docs(struct).get(field.name, "") + _default([each.default for _, each in owners]),
             )  # fmt: skip
-            option.section = section
+            option.section, option.kind = section, field.type
             options.append(option)
-            kinds[name] = field.type
 
+    @functools.wraps(command)
     def wrapped(**values: Any) -> Any:
-        changes = {name: parse_flag(name, values.pop(name), kinds[name]) for name in kinds if values.get(name)}
-        return command(changes=changes, **{name: value for name, value in values.items() if name not in kinds})
+        given = {str(option.name): (values.pop(str(option.name)), option.kind) for option in options}
+        changes = {name: parse_flag(name, texts, kind) for name, (texts, kind) in given.items() if texts}
+        return command(changes=changes, **values)
 
-    inner = getattr(command, "__click_params__", [])
-    wrapped.__click_params__ = options[::-1] + inner  # type: ignore[attr-defined]
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = options[::-1] + getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     return wrapped
 
 
 def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
     """The value as a TOML file would hold it: commas make a list, and a repeated flag makes a sweep."""
-    if takes_list(kind):
-        every = [[parse_word(word) for word in text.split(",")] for text in texts]
-        if len(every) > 1:
-            return every
-        return every[0][0] if len(every[0]) == 1 and not only_list(kind) else every[0]
-    words = [parse_word(word) for text in texts for word in text.split(",")]
-    if any(word == "" for word in words):
+    every = [[parse_word(word) for word in text.split(",")] for text in texts]
+    if takes_list(kind) and len(every) > 1:
+        return every
+    words = [word for each in every for word in each]
+    if "" in words:
         raise click.BadParameter(f"{shorten(','.join(texts))} has an empty value.", param_hint=f"--{name}")
-    return words[0] if len(words) == 1 else words
+    if name == "graph":  # a path on the command line is relative to the current folder, one in a file to the file
+        words = [str(Path(word).absolute()) if is_graph_file(str(word)) else word for word in words]
+    return words[0] if len(words) == 1 and not only_list(kind) else words
 
 
 def takes_list(kind: Any) -> bool:

@@ -27,12 +27,17 @@ def command(what: str, experiment: str | None, results: str, wide: bool, form: s
       colme list experiments
       colme list runs cl_colme --format json
     """
-    if what == "runs":
-        if experiment is None:
-            raise click.UsageError("the experiment is missing: name one. Try: colme list runs cl_colme")
-        rows = _runs(experiment, results)
-    else:
+    if what != "runs":
         rows = {"methods": _methods, "experiments": _experiments, "figures": _figures}[what]()
+    elif experiment is None:
+        raise click.UsageError("the experiment is missing: name one. Try: colme list runs cl_colme")
+    else:
+        from colme.lab.runs.runner import make_plan, plan_rows
+
+        plan = make_plan(source_of(experiment, results), results=results)
+        if plan.missing:
+            plan.refused = plan.experiment.cannot_run()
+        rows = plan_rows(plan)
     emit(rows, form, spare=("fields", "file", "class", *SPARE_OF_RUNS), wide=wide)
 
 
@@ -61,15 +66,6 @@ def _figures() -> list[dict[str, Any]]:
     from colme.lab.figures import FIGURES
 
     return [{"name": name, "shows": _first_line(make.__doc__)} for name, make in FIGURES.items()]
-
-
-def _runs(experiment: str, results: str) -> list[dict[str, Any]]:
-    from colme.lab.runs.runner import make_plan, plan_rows
-
-    plan = make_plan(source_of(experiment, results), results=results)
-    if plan.missing:
-        plan.refused = plan.experiment.cannot_run()
-    return plan_rows(plan)
 
 
 def _first_line(doc: str | None) -> str:

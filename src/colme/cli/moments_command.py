@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from colme.cli.estimate_command import _check_targets, table_format_options
+from colme.cli.estimate_command import check_targets, table_format_options
 from colme.cli.output import row_progress, say
 from colme.cli.parameters import SEED
 
@@ -37,11 +37,9 @@ def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **optio
       colme estimate north.arrow south.arrow --report all.html
     """
     from colme.data.partials import partial_moments, written_moments
-    from colme.data.report.output import check_ending
     from colme.support.files import write_whole
 
-    _check_targets((file,), [output])
-    check_ending(Path(output), (".arrow",))
+    check_targets((file,), [(output, (".arrow",))])
     with row_progress(quiet) as progress:
         table = partial_moments(file, agent=agent if len(agent) > 1 else agent[0], progress=progress, **options)
     write_whole(Path(output), written_moments(table))

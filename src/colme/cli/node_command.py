@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from colme.cli.output import emit, format_option, live_rows, say
+from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
 from colme.cli.parameters import METHOD, SEED, Number
 from colme.errors import MethodError, NodeError, one_of, printable
+from colme.support.tables import parse_word
 
 if TYPE_CHECKING:
     from colme.method import Method
+    from colme.node.config.node_toml import NodeConfig
 
 _configs = click.option(
-    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",), show_default=True,
+    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",),
     metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
 )  # fmt: skip
-_wide = click.option("--wide", is_flag=True, help="All columns of the table (default: those that fit 80 characters).")
+_config = click.option("-c", "--config", type=click.Path(), default="node.toml", metavar="FILE",
+                       help="The configuration of the node.")  # fmt: skip
+_days = click.option("--days", type=click.IntRange(1, 36500), default=365,
+                     help="Validity of the certificates.")  # fmt: skip
 
-_method = click.option(
-    "-m", "--method", type=METHOD, default="cl-colme", show_default=True, metavar="NAME", help="The method to run."
-)
-_fields = click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="A field of the method; repeat it for more."
-)
+_method = click.option("-m", "--method", type=METHOD, default="cl-colme", metavar="NAME", help="The method to run.")
+
+
+def _field(text: str) -> tuple[str, Any]:
+    """A field of a method, FIELD=VALUE, as a file would have it."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} has no value. Try sigma=2.")
+    return name.replace("-", "_"), parse_word(value)
+
+
+_fields = click.option("--set", "fields", type=_field, multiple=True, metavar="FIELD=VALUE",
+                       help="A field of the method; repeat it for more.")  # fmt: skip
 _modules = click.option(
     "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
     help="A Python file with a method of your own, which is executed; repeat it for more.",
@@ -44,21 +58,13 @@ _WIDE_COLUMNS = (
 _NEIGHBOR_COLUMNS = ("agent", "name", "fresh", "age", "samples", "mean", "estimate")
 
 
-class _NodeCommands(click.Group):
-    """Lists the commands with their whole summaries."""
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(limit=1000)) for name, each in self.commands.items()])
-
-
-@click.group("node", cls=_NodeCommands)
+@click.group("node")
 def command() -> None:
     """Run an agent on this device, inspect running agents, and plan a fleet.
 
     \b
     Examples:
-      colme node demo                                      twelve agents on this machine
+      colme node demo
       colme node plan hosts.txt --method cl-colme --set sigma=2 -o fleet
       sensor | colme node run --config fleet/pi-3/node.toml
       colme node status --config fleet/pi-3/node.toml --format json
@@ -66,8 +72,7 @@ def command() -> None:
 
 
 @command.command("run")
-@click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
-              help="The configuration.")  # fmt: skip
+@_config
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address, on loopback only.")
 @click.option("--until-end", is_flag=True, help="Stop at the end of the samples.")
 def run(config: str, metrics: str | None, until_end: bool) -> None:
@@ -88,9 +93,9 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @command.command("status")
 @_configs
 @format_option
-@_wide
+@wide_option
 def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
-    """Show the state of running nodes: samples, estimate and its interval, neighbors.
+    """Show samples, estimate and neighbors of running nodes.
 
     JSON and CSV have all columns.
 
@@ -102,48 +107,48 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
     if form == "json":
         click.echo(json.dumps(found, indent=2))
     else:
-        emit(_summaries([_counted(each) for each in found], wide or form == "csv"), form)
+        emit(_summaries(found, wide or form == "csv"), form)
 
 
 @command.command("neighbors")
 @_configs
 @format_option
-@_wide
+@wide_option
 def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
-    """Show the neighbors of running nodes, and the age in seconds of their last records.
+    """Show the neighbors of nodes and the age of their records.
 
-    JSON and CSV have all columns.
+    Ages are in seconds. JSON and CSV have all columns.
 
     \b
     Example:
       colme node neighbors --config fleet/pi-3/node.toml
     """
     found = _ask(configs)
-    for each in found:
-        if form == "table" and not each["neighbor_rows"] and (cut := each["cut_names"]):
-            say(f"{each['name']} has no neighbors: the edges to {', '.join(cut)} are cut.")
     rows = [{"agent": each["name"]} | row for each in found for row in each["neighbor_rows"]]
-    for row in rows:
-        if form != "json" and "refused" in row:
-            row["refused"] = sum(row["refused"].values())
-        if form == "table" and (why := row.pop("why", None)):
-            say(f"{row['name']} is silent: {why}")
+    if form != "json":
+        rows = list(map(_counted, rows))
     columns = dict.fromkeys(key for row in rows for key in row)
-    if form == "table" and not wide:
-        shown = _NEIGHBOR_COLUMNS if len(configs) > 1 else _NEIGHBOR_COLUMNS[1:]
-        columns = {key: None for key in columns if key in shown}
+    if form == "table":
+        for each in found:
+            if not each["neighbor_rows"] and (cut := each["cut_names"]):
+                say(f"{each['name']} has no neighbors: the edges to {', '.join(cut)} are cut.")
+        for row in rows:
+            if why := row.get("why"):
+                say(f"{row['name']} is silent: {why}")
+        columns.pop("why", None)
+        if not wide:
+            columns = dict.fromkeys(_NEIGHBOR_COLUMNS if len(configs) > 1 else _NEIGHBOR_COLUMNS[1:])
     emit([{key: row.get(key) for key in columns} for row in rows], form)
 
 
 @command.command("forgive")
 @click.argument("name")
-@click.option("-c", "--config", type=click.Path(), default="node.toml", show_default=True, metavar="FILE",
-              help="The configuration of the node whose cut is reconsidered.")  # fmt: skip
+@_config
 def forgive(name: str, config: str) -> None:
-    """Reconsider the cut of the edge to the agent NAME now, without waiting for more samples.
+    """Reconsider the cut of the edge to the agent NAME now.
 
-    The node asks the other end. The edge returns if that answers and the intervals of both overlap well; a person can
-    ask, but evidence decides. If the node does not run, it asks when it starts.
+    The node does not wait for more samples, but asks the other end. The edge returns if that answers and the intervals
+    of both overlap well; a person can ask, but evidence decides. If the node does not run, it asks when it starts.
 
     \b
     Example:
@@ -159,11 +164,11 @@ def forgive(name: str, config: str) -> None:
 
 @command.command("watch")
 @_configs
-@click.option("--every", type=Number(0.1, 86400), default=1.0, show_default=True, help="Seconds between updates.")
+@click.option("--every", type=Number(0.1, 86400), default=1.0, help="Seconds between updates.")
 @click.option("--times", type=click.IntRange(1, 10**9), help="Stop after so many updates (default: never).")
-@click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
+@click.option("--format", "form", type=click.Choice(("table", "json")), default="table",
               help="A live table, or JSON lines.")  # fmt: skip
-@_wide
+@wide_option
 @click.option("--web", is_flag=True, help="Show the nodes and their graph in the browser, at an address on loopback.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port of that address (default: a free one).")
 @click.option("--open/--no-open", "opened", default=None, help="Open the page in a browser (default: on a terminal).")
@@ -192,39 +197,51 @@ def watch(
             raise click.UsageError(f"{option} is for the page in the browser. Add --web.")
     if reports is not None and context.get_parameter_source("configs") is ParameterSource.DEFAULT:
         configs = ()
-    configs = _without_stars(configs)
-    if web:
-        _watch_in_browser(configs, reports, every, times, port or 0, opened)
-        return
-    import itertools
-    import time
+    nodes = _nodes(configs)
+    if not web:
+        with live_rows(lines=form == "json") as show:
+            for turn in itertools.count(1):
+                show(_summaries(_answers(nodes), wide or form == "json"), None)
+                if turn == times:
+                    return
+                time.sleep(every)
+    from colme.live.broadcast import Broadcast
+    from colme.live.fleet import ReportReader, watch_fleet
 
-    with live_rows(lines=form == "json") as show:
-        for turn in itertools.count(1):
-            show(_summaries([_status_or_blank(config) for config in configs], wide or form == "json"))
-            if turn == times:
-                return
-            time.sleep(every)
+    sockets: dict[str, str] = {}
+    for node in nodes:
+        if node.name in sockets:
+            raise NodeError(f"two of these nodes are called {node.name!r}: each must have a name of its own. Watch one "
+                            "of the two.")  # fmt: skip
+        sockets[node.name] = node.socket
+    title = "reports" if not sockets else "1 node" if len(sockets) == 1 else f"{len(sockets)} nodes"
+    broadcast = Broadcast()
+    with contextlib.ExitStack() as stack:
+        read = None
+        if reports is not None:
+            read = stack.enter_context(contextlib.closing(ReportReader(0 if reports == "-" else reports)))
+        stack.enter_context(live_page(broadcast, port=port or 0, opens=opened, about="Ctrl-C ends the watch."))
+        watch_fleet(sockets, broadcast.publish, reports=read, every=every, times=times, title=title)
 
 
 @command.command("keys")
 @click.argument("names", nargs=-1)
-@click.option("-a", "--authority", default="authority", show_default=True, metavar="FOLDER",
+@click.option("-a", "--authority", default="authority", metavar="FOLDER",
               help="Folder of the authority; it is made if it does not exist.")  # fmt: skip
-@click.option("--network", default="colme", show_default=True, help="The name in the authority's certificate.")
+@click.option("--network", default="colme", help="The name in the authority's certificate.")
 @click.option(
     "--host", "hosts", multiple=True, help="An address or name at which others dial the agent; repeat it for more."
 )
-@click.option(
-    "-o", "--output", default=".", show_default=True, metavar="FOLDER", help="Each agent gets a folder in it."
-)
-@click.option("--days", type=click.IntRange(1, 36500), help="Validity of the certificates (default: 365).")
+@click.option("-o", "--output", default=".", metavar="FOLDER", help="Each agent gets a folder in it.")
+@_days
 @click.option("--rotate", is_flag=True, help="Replace existing keys and certificates.")
 def keys(
-    names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int | None,
+    names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int,
     rotate: bool,
 ) -> None:  # fmt: skip
-    """Make a key and certificate for each of these agents, and an authority if there is none.
+    """Make a key and a certificate for each of these agents.
+
+    If there is no authority, one is made.
 
     \b
     Examples:
@@ -241,39 +258,38 @@ def keys(
         say(f"{authority} holds a new authority. Keep its ca.key off the devices.")
     for name in names:
         folder = Path(output, name)
-        good_for = made.DAYS if days is None else days
         if rotate:
-            made.rotate(authority, name, folder=folder, days=good_for)
+            made.rotate(authority, name, folder=folder, days=days)
         else:
-            made.make_certificate(authority, name, hosts, folder=folder, days=good_for)
+            made.make_certificate(authority, name, hosts, folder=folder, days=days)
         click.echo(folder / f"{name}.pem")
 
 
 @command.command("plan")
 @click.argument("hosts", type=click.Path())
-@click.option("-o", "--output", default="fleet", show_default=True, metavar="FOLDER", help="A new folder.")
+@click.option("-o", "--output", default="fleet", metavar="FOLDER", help="A new folder.")
 @_method
 @_fields
 @_modules
 @click.option("--samples", metavar="SOURCE:ADDRESS",
               help="Where agents get samples: file:readings.txt, mqtt:127.0.0.1:1883/{name} "
                    "(default: stdin). {name} is the name of each.")  # fmt: skip
-@click.option("--network", default="colme", show_default=True, help="The name of the network.")
-@click.option("--preset", default="lan", show_default=True, help="What the network is like: local, lan or wan.")
-@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, show_default=True, help="Records per second.")
+@click.option("--network", default="colme", help="The name of the network.")
+@click.option("--preset", default="lan", help="What the network is like: local, lan or wan.")
+@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, help="Records per second.")
 @click.option("--degree", type=click.IntRange(1, 3333), help="Neighbors of each agent (default: 6, or fewer).")
 @click.option("--agents", type=click.IntRange(1, 10**6),
               help="Each node is a gateway, with up to so many local agents (default: an agent).")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random graph.")
-@click.option("--days", type=click.IntRange(1, 36500), help="Validity of the certificates (default: 365).")
-@click.option("--replace/--no-replace", default=True, show_default=True, help="Replace lost neighbors.")
-@click.option("--admit", type=click.Choice(("members", "certified")), default="members", show_default=True,
+@click.option("--seed", type=SEED, default=0, help="Seed of the random graph.")
+@_days
+@click.option("--replace/--no-replace", default=True, help="Replace lost neighbors.")
+@click.option("--admit", type=click.Choice(("members", "certified")), default="members",
               help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
 def plan(
-    hosts: str, output: str, method: str, fields: tuple[str, ...], modules: tuple[str, ...], samples: str | None,
-    **options: Any,
+    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    samples: str | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Plan a fleet: from a list of hosts, write a folder with configuration, key and certificates for each agent.
+    """Plan a fleet: neighbors, keys and a folder for each host.
 
     HOSTS is a text file with one line per agent: its name and the address at which other agents dial it (host,
     host:port, or - if it cannot be dialed). If the agent listens at a different address, because a tunnel or a router
@@ -293,9 +309,8 @@ def plan(
 
     known = read_hosts(hosts)
     source = None if samples is None else read_samples(samples)
-    table = _method_table(method, fields)
     try:
-        chosen = _method_for_nodes(table, modules)
+        chosen = _method_for_nodes({"method": method} | dict(fields), modules)
         folder = write_plan(known, output, method=chosen, modules=modules, samples=source, say=say, **options)
     except MethodError as error:
         sentence, unknown_sigma, _ = str(error).partition("Try sigma=...")
@@ -313,21 +328,21 @@ def plan(
 
 
 @command.command("demo")
-@click.option("--seconds", type=Number(1.0, 86400), default=20.0, show_default=True, help="How long they run.")
-@click.option("--n-agents", type=click.IntRange(3, 200), default=12, show_default=True, help="Processes.")
+@click.option("--seconds", type=Number(1.0, 86400), default=20.0, help="How long they run.")
+@click.option("--n-agents", type=click.IntRange(3, 200), default=12, help="Processes.")
 @_method
 @_fields
 @_modules
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the graph and the samples.")
+@click.option("--seed", type=SEED, default=0, help="Seed of the graph and the samples.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @format_option
 def demo(
-    seconds: float, n_agents: int, method: str, fields: tuple[str, ...], modules: tuple[str, ...], seed: int,
-    plot: str | None, form: str,
+    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    seed: int, plot: str | None, form: str,
 ) -> None:  # fmt: skip
-    """Start agents of two classes on this machine, kill one, restart it, and compare the errors.
+    """Start agents on this machine, kill one and restart it.
 
-    The means of the classes are 0 and 3, and sigma is 1.
+    The errors with and without collaboration are compared. The means of the two classes are 0 and 3, and sigma is 1.
 
     \b
     Examples:
@@ -336,22 +351,18 @@ def demo(
       colme node demo --module my_method.py --method my-method
     """
     os.environ.setdefault("COLME_NUMBA", "0")  # a dozen agents need no compiler
-    if plot is not None:
-        from colme.lab import (
-            plots,  # now, so that a missing package or a wrong suffix is reported before the agents run
-        )
-
-        one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     from colme.methods.registry import methods_by_name
     from colme.node.demo import SIGMA, DemoErrors, run_demo
 
-    errors, seen = [], []
-    table = _method_table(method, fields)
+    if plot is not None:  # a missing package or a wrong suffix is reported before the agents run
+        from colme.lab import plots
+
+        one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     kinds = methods_by_name(map(Path, modules), NodeError)
-    usual = {"sigma": SIGMA, "delta": 0.1} if method == "cl-colme" else {"sigma": SIGMA}
-    known = kinds[method][0].__struct_fields__ if method in kinds else ()
-    table = {key: value for key, value in usual.items() if key in known} | table
-    chosen = _method_for_nodes(table, modules)
+    has_sigma = method in kinds and "sigma" in kinds[method][0].__struct_fields__
+    usual = {"method": method} | ({"sigma": SIGMA} if has_sigma else {})
+    chosen = _method_for_nodes(usual | dict(fields), modules)
+    errors, seen = [], []
     views = run_demo(seconds=seconds, n_agents=n_agents, seed=seed, method=chosen, modules=modules)
     with contextlib.closing(views), live_rows(words=True) as show:  # closed, so that Ctrl-C ends the agents, too
         for found in views:
@@ -367,19 +378,6 @@ def demo(
         say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
-def _method_table(method: str, fields: tuple[str, ...]) -> dict[str, Any]:
-    """A method and its fields, FIELD=VALUE, as the table of a file."""
-    from colme.support.tables import parse_word
-
-    table: dict[str, Any] = {"method": method}
-    for field in fields:
-        key, equals, value = field.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{field!r} has no value. Try sigma=2.", param_hint="--set")
-        table[key.replace("-", "_")] = parse_word(value)
-    return table
-
-
 def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
     """The method of a table, which has a guard, and cuts edges by difference tests, if it can and the table does
     not say otherwise."""
@@ -392,39 +390,9 @@ def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method
     return method
 
 
-def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
+def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
+    """The configurations, each once: a star stands for any characters of a name."""
     from colme.node.config.node_toml import NodeConfig
-    from colme.node.io.status import ask
-
-    found, silent = [], []
-    for config in _without_stars(configs):
-        node = NodeConfig.read(config)
-        try:
-            found.append(ask(node.socket))
-        except NodeError as error:
-            silent.append(error)
-    if silent and not found:
-        raise silent[0]
-    for each in silent:
-        say(f"Error: {printable(each)}")
-    return found
-
-
-def _status_or_blank(config: str) -> dict[str, Any]:
-    """The status of a node, only its name if it does not answer."""
-    from colme.node.config.node_toml import NodeConfig
-    from colme.node.io.status import ask
-
-    node = NodeConfig.read(config)
-    try:
-        return _counted(ask(node.socket))
-    except NodeError:
-        return {"name": node.name}
-
-
-def _without_stars(configs: tuple[str, ...]) -> tuple[str, ...]:
-    """The files, each once: a star stands for any characters of a name."""
-    import glob
 
     found: dict[str, None] = {}
     for config in configs:
@@ -432,56 +400,37 @@ def _without_stars(configs: tuple[str, ...]) -> tuple[str, ...]:
         if not matches:
             raise NodeError(f"no file is called {config}: a star stands for any characters. Try 'fleet/*/node.toml'.")
         found |= dict.fromkeys(matches)
-    return tuple(found)
+    return [NodeConfig.read(each) for each in found]
 
 
-def _watch_in_browser(
-    configs: tuple[str, ...], reports: str | None, every: float, times: int | None, port: int, opened: bool | None
-) -> None:
-    """Serve the page until SIGTERM, Ctrl-C, or so many updates."""
-    import signal
+def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
+    """The status of each node; if it does not answer, its name and why it is `silent`."""
+    from colme.node.io.status import ask
 
-    from colme.live.fleet import ReportReader, watch_fleet
-    from colme.node.config.node_toml import NodeConfig
-
-    sockets: dict[str, str] = {}
-    for config in configs:
-        node = NodeConfig.read(config)
-        if node.name in sockets:
-            raise NodeError(f"{config}: another of these nodes is called {node.name!r}, too. Watch one of the two.")
-        sockets[node.name] = node.socket
-    title = "reports" if not sockets else "1 node" if len(sockets) == 1 else f"{len(sockets)} nodes"
-    with contextlib.ExitStack() as stack:
-        read = None
-        if reports is not None:
-            read = stack.enter_context(contextlib.closing(ReportReader(0 if reports == "-" else reports)))
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
-        stack.enter_context(contextlib.suppress(KeyboardInterrupt))  # the usual end
-        publish = stack.enter_context(_live_page(port, opened))
-        watch_fleet(sockets, publish, reports=read, every=every, times=times, title=title)
+    answers: list[dict[str, Any]] = []
+    for node in nodes:
+        try:
+            answers.append(ask(node.socket))
+        except NodeError as error:
+            answers.append({"name": node.name, "silent": error})
+    return answers
 
 
-@contextlib.contextmanager
-def _live_page(port: int, opened: bool | None) -> Iterator[Callable[[bytes], None]]:
-    """A page that shows the messages which are published; its address goes to stdout."""
-    import sys
-    import webbrowser
-
-    from colme.live.broadcast import Broadcast
-    from colme.live.server import LiveServer
-
-    broadcast = Broadcast()
-    with LiveServer(broadcast, port=port) as server:
-        click.echo(server.url)
-        say("Ctrl-C ends the watch.")
-        if sys.stdout.isatty() if opened is None else opened:
-            webbrowser.open(server.url)
-        yield broadcast.publish
+def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The status of the nodes that answer; an error if none does."""
+    answers = _answers(_nodes(configs))
+    found = [each for each in answers if "silent" not in each]
+    for each in answers:
+        if error := each.get("silent"):
+            if not found:
+                raise error
+            say(f"Error: {printable(error)}")
+    return found
 
 
 def _counted(status: dict[str, Any]) -> dict[str, Any]:
-    """A status with the number of refusals in place of their reasons."""
-    return status | {"refused": sum(status["refused"].values())}
+    """With the number of refusals in place of their reasons."""
+    return status | ({"refused": sum(status["refused"].values())} if "refused" in status else {})
 
 
 def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
@@ -489,5 +438,5 @@ def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
     the columns of the other, unless it is wide."""
     gateways = sum("agents" in each for each in nodes)
     absent = {"estimate", "lower", "upper"} if gateways == len(nodes) else set() if gateways else {"agents"}
-    columns = _WIDE_COLUMNS if wide else tuple(each for each in _COLUMNS if each not in absent)
-    return [{key: each.get(key) for key in columns} for each in nodes]
+    columns = _WIDE_COLUMNS if wide else [key for key in _COLUMNS if key not in absent]
+    return [{key: each.get(key) for key in columns} for each in map(_counted, nodes)]

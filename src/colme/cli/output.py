@@ -1,37 +1,36 @@
 """What commands print: `say` messages on stderr, `emit` data on stdout, `live_rows` a table that is redrawn in place,
-`row_progress` how far the reading of a table is. Loads little, because a running device imports it."""
+`live_page` a page in the browser, `row_progress` how far the reading of a table is. Loads little, because a running
+device imports it."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import click
 
 from colme.errors import printable
 from colme.support.tables import Row, csv_of_rows, json_of, plain, print_table, terminal_table, text_of
 
+if TYPE_CHECKING:
+    from colme.live.broadcast import Broadcast
+    from colme.live.server import Control
+
 FORMATS = ("table", "json", "csv")
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 """Where launchers of MPI tell a process its rank, even one that finds no MPI."""
-_STRIP = (12, 40)
-"""Smallest and largest width of the picture in a live row, in characters."""
-_LIVE_TABLE = 82
-"""Characters of the terminal that are reserved for the other columns."""
 PATIENCE = 1.0
 """Seconds before the bar of `row_progress` appears."""
-SAY_EVERY = 10.0
 _heard = True
 
 format_option = click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of the output."
+    "--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the output."
 )
 wide_option = click.option("--wide", is_flag=True, help="Show all columns of a table, however wide it becomes.")
 
@@ -54,8 +53,6 @@ def say(text: str) -> None:
 
 
 def _wrapped(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
     indent = line[: len(line) - len(line.lstrip())]
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
@@ -81,21 +78,17 @@ def say_left_out(columns: Sequence[str]) -> None:
         say(f"Not shown: {', '.join(name.replace('_', ' ') for name in columns)}. Show all columns with --wide.")
 
 
-class Show(Protocol):
-    def __call__(self, rows: Sequence[Row], summary: Row | None = None) -> None:
-        """Show rows in place of the last ones. A summary is the title of the table; plain lines show it alone."""
-
-
 @contextlib.contextmanager
-def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
-    """A live table on a terminal, with means and estimates as points on a line; elsewhere a line per row. `lines`: JSON
-    lines; `words`: on stderr, because data follows on stdout."""
+def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Callable[[Sequence[Row], Row | None], None]]:
+    """A function that shows rows in place of the last ones: as a live table on a terminal, else as a line per row. A
+    summary is the title of the table; lines show it alone. `lines`: JSON lines; `words`: on stderr, because data
+    follows on stdout."""
     import msgspec
 
     stream = sys.stderr if words else sys.stdout
     if lines or not stream.isatty():
 
-        def print_rows(rows: Sequence[Row], summary: Row | None = None) -> None:
+        def print_rows(rows: Sequence[Row], summary: Row | None) -> None:
             for row in rows if summary is None else [summary]:
                 click.echo(msgspec.json.encode(plain(row)) if lines else _line(row), file=stream)
 
@@ -107,29 +100,10 @@ def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
     console = Console(file=stream, highlight=False, markup=False)
     with Live(console=console, auto_refresh=False) as live:
 
-        def redraw(rows: Sequence[Row], summary: Row | None = None) -> None:
-            drawn = with_picture(rows, min(console.width - _LIVE_TABLE, _STRIP[1]))
-            live.update(terminal_table(drawn, _line(summary or {})), refresh=True)
+        def redraw(rows: Sequence[Row], summary: Row | None) -> None:
+            live.update(terminal_table(rows, _line(summary or {})), refresh=True)
 
         yield redraw
-
-
-def with_picture(rows: Sequence[Row], room: int) -> list[Row]:
-    """The rows with a column of `room` characters that shows all means (o) and estimates (#) on one scale."""
-    known = [x for row in rows for key in ("mean", "estimate") if (x := row.get(key)) is not None and math.isfinite(x)]
-    if not known or room < _STRIP[0]:
-        return list(rows)
-    low, high = min(known), max(known)
-
-    def strip(row: Row) -> str:
-        line = ["."] * room
-        for key, sign in (("mean", "o"), ("estimate", "#")):
-            x = row.get(key)
-            if x is not None and math.isfinite(x):
-                line[round((room - 1) * (x - low) / (high - low)) if high > low else room // 2] = sign
-        return "".join(line)
-
-    return [{**row, "mean o, estimate #": strip(row)} for row in rows]
 
 
 def _line(row: Row) -> str:
@@ -137,33 +111,58 @@ def _line(row: Row) -> str:
 
 
 @contextlib.contextmanager
+def live_page(
+    broadcast: Broadcast, control: Control | None = None, *, port: int, opens: bool | None, about: str
+) -> Iterator[None]:
+    """Serve the page of a broadcast until Ctrl-C or SIGTERM, its normal end. The address goes to stdout.
+
+    opens  open a browser; None: if stdout is a terminal
+    about  words for stderr
+    """
+    import signal
+    import webbrowser
+
+    from colme.live.server import LiveServer
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with LiveServer(broadcast, control, port=port) as server:
+            click.echo(server.url)
+            sys.stdout.flush()
+            if about:
+                say(about)
+            if sys.stdout.isatty() if opens is None else opens:
+                webbrowser.open(server.url)
+            yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
 def row_progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
-    """A function to call with (done, total), first for rows that are read, then for the splits of the cross-validation;
-    None if `quiet`. On stderr: a bar on a terminal after one second, elsewhere a line every ten seconds."""
-    if quiet:
-        yield None
-        return
+    """A function to call with (done, total), first for rows that are read, then for the splits of the cross-validation:
+    a bar on stderr, after one second. None if `quiet`, or if there is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
     columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
                TimeRemainingColumn())  # fmt: skip
     bar = Progress(*columns, console=console, transient=True)
-    task, what, last = bar.add_task("", start=False), "reading rows", -1
-    begun = said = time.monotonic()
+    task, what, last, begun = bar.add_task("", start=False), "reading rows", -1, time.monotonic()
 
     def progress(done: int, total: int | None) -> None:
-        nonlocal what, last, said
-        what = "comparing methods" if done < last else what
-        last, now = done, time.monotonic()
-        if console.is_terminal and now - begun >= PATIENCE:
+        nonlocal what, last
+        what, last = "comparing methods" if done < last else what, done
+        if time.monotonic() - begun >= PATIENCE:
             bar.start()
             bar.start_task(task)
             bar.update(task, completed=done, total=total, description=what)
-        elif not console.is_terminal and now - said > SAY_EVERY:
-            said = now
-            say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
     try:
         yield progress

@@ -34,7 +34,7 @@ def command(
     Examples:
       colme plot results/cl_colme
       colme plot cl_colme mse density --into paper/figures
-      colme plot cl_colme mse --width 84mm --font-size 8 --font "Times New Roman" --no-title
+      colme plot cl_colme mse --width 84mm --font-size 8 --font serif --no-title
     """
     from colme.lab.figures import draw, save_figures, subject_of
     from colme.lab.plots import Paper, drawn_for, parse_width

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from colme.cli.output import format_option, say
+from colme.cli.output import emit, format_option, say
 from colme.cli.parameters import EXPERIMENT, results_option, source_of
 
 
@@ -33,7 +33,6 @@ def command(
       colme report results/cl_colme
       colme report cl_colme -o page.html --open
     """
-    from colme.cli.output import emit
     from colme.lab.experiment_page import write_report
     from colme.lab.figures import save_figures, subject_of
 

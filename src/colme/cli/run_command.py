@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,20 @@ from colme.cli.parameters import (
     MOST_JOBS,
     SPARE_OF_RUNS,
     Number,
-    absolute_graphs,
-    known_source,
     parse_seeds,
     results_option,
+    source_of,
 )
 from colme.lab.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
 from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
 from colme.lab.runs.store import RunStore
-from colme.lab.runs.worker import slow_methods
+from colme.lab.runs.worker import command_of, launch, ranks_team, slow_methods
 from colme.metrics import spare_metrics
 from colme.support.tables import json_of
 
-TITLES = {
-    "methods": "medians over the seeds at the last step",
-    "expected": "measured beside expected",
-}
-
-
-SPARE = {  # columns that a table leaves out first where the terminal is narrow
-    "methods": (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2)),
-    "expected": ("low", "high", "source"),
-}  # fmt: skip
+SPARE = (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2))
+"""Columns that a table leaves out first where the terminal is narrow."""
 
 
 @click.command("run", cls=SectionedCommand)
@@ -48,25 +38,25 @@ SPARE = {  # columns that a table leaves out first where the terminal is narrow
 @results_option
 @click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
               help="Runs at once (default: number of cores).")  # fmt: skip
-@click.option("--seeds", metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
+@click.option("--seeds", type=parse_seeds, metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
 @click.option("--dry-run", is_flag=True, help="List the runs without doing them.")
 @click.option("--force", is_flag=True, help="Do all runs again.")
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True,
+@click.option("--backend", type=click.Choice(BACKENDS), default="loky",
               help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
 @click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
 @click.option("--ranks", is_flag=False, flag_value=0, type=click.IntRange(0, 10**6), metavar="[N]",
               help="Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun "
                    "have started.")  # fmt: skip
-@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0, show_default=True,
+@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0,
               metavar="SECONDS", help="Time between two checkpoints of a long run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @wide_option
 @format_option
 @field_flags
+@click.pass_context
 def command(
-    experiment: str, results: str, jobs: int | None, seeds: str | None, dry_run: bool, force: bool, backend: str,
-    scheduler: str | None, ranks: int | None, checkpoint_every: float, quiet: bool, wide: bool, form: str,
-    changes: dict[str, Any],
+    context: click.Context, /, experiment: str, results: str, seeds: Any, dry_run: bool, force: bool, ranks: int | None,
+    quiet: bool, wide: bool, form: str, changes: dict[str, Any], **options: Any,
 ) -> None:  # fmt: skip
     """Run an experiment: a TOML file, or the name of one that comes with colme.
 
@@ -86,47 +76,12 @@ def command(
     """
     if ranks:
         _launch(ranks, experiment)
-    with _team(ranks) as team:
-        if team is not None:
-            _run(experiment, results, jobs, seeds, dry_run, force, backend, scheduler, checkpoint_every, quiet, wide,
-                 form, changes, team)  # fmt: skip
-
-
-def _launch(ranks: int, experiment: str) -> None:
-    """Start the ranks with the arguments of this process, and end as they end."""
-    from colme.lab.runs.worker import launch
-
-    given = sys.argv[1:]
-    place = next(i for i, each in enumerate(given) if each == "--ranks" or each.startswith("--ranks="))
-    rest = given[place + (2 if given[place] == "--ranks" else 1) :]
-    code = launch(ranks, [*given[:place], *rest, "--ranks"])
-    if code not in (0, 1, 2, 130):
-        how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
-        again = shlex.join(["colme", *given])
-        say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "
-            f"Finished runs are kept. To continue from the last checkpoint: {again}")  # fmt: skip
-        code = 1
-    sys.exit(code)
-
-
-def _team(ranks: int | None) -> AbstractContextManager[Any]:
-    if ranks is None:
-        return nullcontext(ALONE)
-    from colme.lab.runs.worker import ranks_team
-
-    return ranks_team()
-
-
-def _run(
-    experiment: str, results: str, jobs: int | None, seeds: str | None, dry_run: bool, force: bool, backend: str,
-    scheduler: str | None, checkpoint_every: float, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
-    team: Team,
-) -> None:  # fmt: skip
-    if seeds is not None:
-        changes |= {"seeds": parse_seeds(seeds)}
-    source = known_source(experiment, results)
-    asked = experiment_of(source, absolute_graphs(changes))
-    if asked.head.expected and set(changes) - {"seeds"}:
+    team = ALONE if ranks is None else context.with_resource(ranks_team())
+    if team is None:
+        return
+    source = source_of(experiment, results, shipped_first=True)
+    asked = experiment_of(source, changes | ({} if seeds is None else {"seeds": seeds}))
+    if asked.head.expected and changes:
         asked = asked.without_expected()
         say("Expected numbers are not shown: they hold for the unchanged file.")
     if is_results(source):
@@ -139,14 +94,9 @@ def _run(
         emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do",
              spare=SPARE_OF_RUNS, wide=wide)  # fmt: skip
         return
-    _announce(plan)
-    for sentence in slow_methods(plan.missing):
-        say(sentence)
-    if team.size > 1 and plan.missing:
-        say(f"{team.size} ranks share each run. If one of them dies, run the same command to continue.")
+    _announce(plan, team)
     try:
-        carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
-                  progress=not quiet, team=team)  # fmt: skip
+        carry_out(plan, progress=not quiet, team=team, **options)
     except Stopped:
         left = sum(not plan.store.is_complete(each.name) for each in plan.missing)
         raise KeyboardInterrupt(
@@ -156,14 +106,30 @@ def _run(
     say(f"Results are in {plan.store.folder}. To see them: colme report {shlex.quote(str(plan.store.folder))}")
 
 
-def _announce(plan: RunPlan) -> None:
+def _launch(ranks: int, experiment: str) -> None:
+    """Start the ranks with the arguments of this process, and end as they end."""
+    given = sys.argv[1:]
+    code = launch(ranks, [*given, "--ranks"])  # the last one counts: the ranks are there
+    if code not in (0, 1, 2, 130):
+        how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
+        say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "
+            f"Finished runs are kept. To continue from the last checkpoint: {command_of(given)}")  # fmt: skip
+        code = 1
+    sys.exit(code)
+
+
+def _announce(plan: RunPlan, team: Team) -> None:
     done = plan.n_runs - len(plan.missing) - len(plan.refused)
     if plan.torn:
         say(f"{len(plan.torn)} damaged run(s) will be done again: {', '.join(plan.torn[:3])}")
     if not plan.missing:
         say(f"All {done} runs are done. --force does them again.")
-    else:
-        say(f"{plan.experiment.title}: {len(plan.missing)} runs to do" + (f", {done} are done." if done else "."))
+        return
+    say(f"{plan.experiment.title}: {len(plan.missing)} runs to do" + (f", {done} are done." if done else "."))
+    if team.size > 1:
+        say(f"{team.size} ranks share each run. If one of them dies, run the same command to continue.")
+    for sentence in slow_methods(plan.missing):
+        say(sentence)
 
 
 def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: bool = False) -> None:
@@ -171,15 +137,13 @@ def _show_results(experiment: Experiment, store: RunStore, form: str, *, wide: b
     from colme.lab.rows import expected_rows, final_rows, with_statistic
 
     data = dataset(experiment, store)
-    sections: dict[str, list[dict[str, Any]]] = {"methods": final_rows(data)}
-    if experiment.head.expected:
-        sections["expected"] = expected_rows(data, experiment.head.expected)
+    methods, expected = final_rows(data), expected_rows(data, experiment.head.expected)
     if form == "json":
-        click.echo(json_of({"experiment": experiment.name} | sections), nl=False)
+        rows = {"experiment": experiment.name, "methods": methods} | ({"expected": expected} if expected else {})
+        click.echo(json_of(rows), nl=False)
         return
-    if "expected" in sections:
-        sections["expected"] = [with_statistic(row) for row in sections["expected"]]
-    for name, rows in sections.items():
-        emit(rows, form, title=f"{experiment.title}: {TITLES[name]}", spare=SPARE[name], wide=wide)
-        if form == "csv":
-            break  # a CSV file holds one table
+    title = f"{experiment.title}: medians over the seeds at the last step"
+    emit(methods, form, title=title, spare=SPARE, wide=wide)
+    if expected and form == "table":  # a CSV file holds one table
+        emit([with_statistic(row) for row in expected], form, title=f"{experiment.title}: measured beside expected",
+             spare=("low", "high", "source"), wide=wide)  # fmt: skip

@@ -9,12 +9,11 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import METHOD, MOST_JOBS, absolute_graphs, parse_seeds
+from colme.cli.parameters import METHOD, MOST_JOBS, parse_seeds
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watched_run import feed_of, fitting_messages, shown_together
 from colme.live.page import write_page
-from colme.live.simulation import messages_of
 from colme.metrics import spare_metrics
 from colme.support.files import check_writable
 
@@ -25,9 +24,8 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @click.command("simulate", cls=SectionedCommand)
 @click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
               help="A method; repeat for more (default: cl-colme and local; see colme list methods).")  # fmt: skip
-@click.option(
-    "--seeds", default="1", show_default=True, metavar="N|A,B,...", help="Number of seeds, or a list of seeds."
-)
+@click.option("--seeds", type=parse_seeds, default="1", metavar="N|A,B,...",
+              help="Number of seeds, or a list of seeds.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
               help="Seeds at once (default: number of cores).")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, MOST_JOBS), metavar="N",
@@ -42,7 +40,7 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @format_option
 @field_flags
 def command(
-    methods: tuple[str, ...], seeds: str, jobs: int | None, threads: int | None, trace: bool, live: str | None,
+    methods: tuple[str, ...], seeds: Any, jobs: int | None, threads: int | None, trace: bool, live: str | None,
     frames: int | None, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Simulate methods from flags alone and print their errors.
@@ -53,19 +51,19 @@ def command(
 
     \b
     Examples:
-      colme simulate --method cl-colme --method c-colme --n-agents 5000 --means 1.2,2 --sigma 2 --seeds 10
+      colme simulate --method cl-colme --method c-colme --means 1.2,2 --seeds 10
       colme simulate --steps 500 --delta 0.01,0.1 --format csv
       colme simulate --n-agents 100 --graph sensors.edges --steps 500
       colme simulate --n-agents 1000000 --steps 100 --record 10 --threads 2
-      colme simulate --method cl-colme --method census --n-agents 2000 --live page.html
-      colme simulate --method cl-colme --clock gossip,global,harmonic --record 100 --trace --format csv
+      colme simulate --method cl-colme --method census --live page.html
+      colme simulate --clock gossip,global --record 100 --trace --format csv
     """
     if frames is not None and live is None:
         raise click.UsageError(f"--frames {frames} is for a page that plays a run. Add --live page.html.")
     if live is not None:
         check_writable(Path(live))
-    traces = simulate_flags(methods or DEFAULTS["methods"], parse_seeds(seeds), absolute_graphs(changes), jobs=jobs,
-                            threads=threads, progress=not quiet, say=say)  # fmt: skip
+    traces = simulate_flags(methods or DEFAULTS["methods"], seeds, changes, jobs=jobs, threads=threads,
+                            progress=not quiet, say=say)  # fmt: skip
     emit(trace_rows(traces) if trace else last_rows(traces), form, spare=SPARE, wide=wide)
     if live is not None:
         _write_live(Path(live), [planned for planned, found in traces if found], frames)
@@ -80,7 +78,7 @@ def _write_live(path: Path, planned: list[Planned], frames: int | None) -> None:
         names = ", ".join(each.label for each in shown)
         say(f"The page shows {len(shown)} of {len(planned)} combinations, the first ones on the same samples: {names}.")
     feed = feed_of(shown, frames=frames, title=", ".join(dict.fromkeys(each.label for each in shown)))
-    messages = fitting_messages(feed) if frames is None else messages_of(feed)
+    messages = fitting_messages(feed) if frames is None else feed.messages()
     page = write_page(path, messages, title=feed.title)
     size = f"{page.stat().st_size / 1e6:.1f} MB"
     say(f"{page} ({size}) plays the run of seed {shown[0].spec.seed}. Open it in a browser.")

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import sys
-import threading
-import webbrowser
-from collections.abc import Iterator
+import time
 from typing import Any
 
 import click
 
 from colme.cli.fields import SectionedCommand, field_flags
-from colme.cli.output import say
-from colme.cli.parameters import EXPERIMENT, METHOD, SEED, absolute_graphs, known_source, results_option
+from colme.cli.output import live_page
+from colme.cli.parameters import EXPERIMENT, METHOD, SEED, results_option, source_of
 from colme.lab.quick import DEFAULTS, flags_experiment
 from colme.lab.watch import WatchSession
 from colme.lab.watched_run import experiment_to_watch, watched_run
 from colme.live.broadcast import Broadcast
-from colme.live.server import LiveServer
 
 
 @click.command("watch", cls=SectionedCommand)
@@ -27,7 +21,7 @@ from colme.live.server import LiveServer
 @click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
               help="A method; repeat for a second one (default: the experiment's, or cl-colme and local).")  # fmt: skip
 @click.option("--seed", type=SEED, metavar="N", help="The seed (default: the experiment's first one, or 0).")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port (default: a free one).")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; 0: a free one.")
 @click.option("--open/--no-open", "opens", default=None,
               help="Open a browser (default: if the address is printed to a terminal).")  # fmt: skip
 @results_option
@@ -49,35 +43,14 @@ def command(
       colme watch --method cl-colme --method census --n-agents 2000 --means 0,1
       colme watch my.toml --method c-colme --sigma 0.5 --port 8050 --no-open
     """
-    changes = absolute_graphs(changes)
     if experiment is None:
         made = flags_experiment(methods or DEFAULTS["methods"], [seed or 0], changes, name="watch")
     else:
         changes |= {} if seed is None else {"seeds": [seed]}
-        made = experiment_to_watch(known_source(experiment, results), methods, changes)
+        made = experiment_to_watch(source_of(experiment, results, shipped_first=True), methods, changes)
     run = watched_run(made, chosen=experiment is None or bool(methods))
-    broadcast = Broadcast()
-    session = WatchSession(run, broadcast)
-    with _until_signal() as stopped, LiveServer(broadcast, session.control, port=port) as server, session:
-        click.echo(server.url)
-        sys.stdout.flush()
-        if not quiet:
-            say(" ".join([run.about, "Open the address in a browser. Ctrl-C ends it."]).strip())
-        if sys.stdout.isatty() if opens is None else opens:
-            webbrowser.open(server.url)
-        while not stopped.wait(0.5):  # in turns, for on Windows no signal interrupts a wait
-            pass
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set: the normal end, so there is no error."""
-    stopped = threading.Event()
-    before: dict[int, Any] = {
-        number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    session = WatchSession(run, Broadcast())
+    about = "" if quiet else f"{run.about} Open the address in a browser. Ctrl-C ends it.".strip()
+    with live_page(session.broadcast, session.control, port=port, opens=opens, about=about), session:
+        while True:
+            time.sleep(0.5)  # in turns, for on Windows no signal interrupts a wait

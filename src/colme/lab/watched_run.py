@@ -22,7 +22,7 @@ from colme.lab.planning import REFERENCE, Planned, convert_field, tag_of
 from colme.lab.results import axes_of, experiment_of
 from colme.live.page import compressed
 from colme.live.replay import MOST_PANELS
-from colme.live.simulation import N_FRAMES, SimulationFeed, messages_of
+from colme.live.simulation import N_FRAMES, SimulationFeed
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.scenario import Scenario
@@ -335,7 +335,7 @@ def feed_of(planned: Sequence[Planned], *, frames: int | None = None, title: str
 
 def fitting_messages(feed: SimulationFeed) -> list[bytes]:
     """The recording of a run, with as many frames as a page of 3 MB can hold."""
-    start, *frames, last = messages_of(feed)
+    start, *frames, last = feed.messages()
     while len(compressed([start, *frames, last])) > MOST_RECORDED and len(frames) > 2:
         frames = [*frames[:-1:2], frames[-1]]
     return [start, *frames, last]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import threading
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,14 +20,7 @@ LATE = 20
 
 
 class Event(NamedTuple):
-    """A message for one viewer. With `number` as its last one, the viewer gets what follows when it comes back."""
-
-    number: int
-    message: bytes
-
-
-class Kept(NamedTuple):
-    """A message in the history."""
+    """A message. With `number` as its last one, a viewer gets what follows when it comes back."""
 
     number: int
     kind: str
@@ -55,23 +47,22 @@ class Broadcast:
     def __init__(self, *, most_frames: int = MOST_FRAMES, most_bytes: int = MOST_FRAME_BYTES, late: int = LATE) -> None:
         self._most_frames, self._most_bytes, self._late = most_frames, most_bytes, late
         self._changed = threading.Condition()
-        self._numbers = itertools.count(1)
         self._newest = 0
-        self._start = self._state = Kept(0, "", b"")
+        self._start = self._state = Event(0, "", b"")
         self._run: object = None
         self._run_began = 0
-        self._history: list[Kept] = []
+        self._history: list[Event] = []
 
     def publish(self, message: bytes) -> None:
         """Keep a message, and wake the viewers."""
         head = head_of(message)
         kind, run = str(head["kind"]), head.get("run")
         with self._changed:
-            self._newest = next(self._numbers)
-            kept = Kept(self._newest, kind, message)
+            self._newest += 1
+            kept = Event(self._newest, kind, message)
             if kind == "start":
                 if run is None or run != self._run:
-                    self._history, self._state, self._run_began = [], Kept(0, "", b""), kept.number
+                    self._history, self._state, self._run_began = [], Event(0, "", b""), kept.number
                 self._start, self._run = kept, run
             elif kind == "state":
                 self._state = kept
@@ -116,31 +107,27 @@ class Broadcast:
         if viewer.start < self._start.number:
             # The number is not that of the start: a run that was continued has older frames, which come next.
             viewer.seen, viewer.start = max(viewer.seen, self._run_began), self._start.number
-            return Event(viewer.seen, self._start.message)
+            return self._start._replace(number=viewer.seen)
         if viewer.state < self._state.number:
             viewer.state = self._state.number
-            return Event(viewer.seen, self._state.message)
+            return self._state._replace(number=viewer.seen)
         rest = self._history[bisect.bisect_right(self._history, viewer.seen, key=lambda kept: kept.number) :]
         if not rest:
             return None
-        late = [kept.number for kept in rest if kept.kind == "frame" and kept.number > viewer.known]
-        skipped = set(late[:-1]) if len(late) > self._late and rest[0].number > viewer.known else set()
-        following = next(kept for kept in rest if kept.number not in skipped)
-        viewer.seen = following.number
-        return Event(following.number, following.message)
+        late = [kept for kept in rest if kept.kind == "frame" and kept.number > viewer.known]
+        if len(late) > self._late and rest[0].number > viewer.known:
+            rest = [kept for kept in rest if kept.kind != "frame" or kept is late[-1]]
+        viewer.seen = rest[0].number
+        return rest[0]
 
     def _thin(self) -> None:
-        notes = [kept.number for kept in self._history if kept.kind != "frame"]
-        if len(notes) > MOST_NOTES:
-            self._history = [kept for kept in self._history if kept.number != notes[0]]
-        frames = [kept for kept in self._history if kept.kind == "frame"]
-        n_bytes = sum(len(kept.message) for kept in frames)
-        dropped: set[int] = set()
-        while len(frames) > 1 and (len(frames) > self._most_frames or n_bytes > self._most_bytes):
-            old = frames[: (len(frames) + 1) // 2]
-            gone = old[1::2] or old[:1]
-            dropped |= {kept.number for kept in gone}
-            n_bytes -= sum(len(kept.message) for kept in gone)
-            frames = [kept for kept in frames if kept.number not in dropped]
-        if dropped:
-            self._history = [kept for kept in self._history if kept.number not in dropped]
+        """Leave out the oldest note of too many, and every second one of the older half of too many frames."""
+        notes = [each.number for each in self._history if each.kind != "frame"]
+        frames = [each for each in self._history if each.kind == "frame"]
+        while len(frames) > 1 and (
+            len(frames) > self._most_frames or sum(len(each.message) for each in frames) > self._most_bytes
+        ):
+            del frames[slice(1, (len(frames) + 1) // 2, 2) if len(frames) > 2 else slice(0, 1)]
+        left = {*notes[-MOST_NOTES:], *(each.number for each in frames)}
+        if len(left) < len(self._history):
+            self._history = [each for each in self._history if each.number in left]

@@ -14,16 +14,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import printable
 from colme.live.growing import GrowingLists
-from colme.live.messages import Codes, bits, note, pack, short_name, to_codes
+from colme.live.messages import LONGEST_NAME, Arrays, bits, note, pack, to_codes
+from colme.support.tables import safe_name
 
 MOST_AGENTS = 2000
 MOST_HEARSAY = 1000
@@ -41,13 +40,12 @@ COLOR = "#0072b2"
 _LARGEST = 1e300  # the difference of two numbers is finite
 _LARGEST_COUNT = 2**53  # the largest whole number of JavaScript
 _MOST_REASONS = 1000
-_NUMBERS = ("mean", "estimate", "lower", "upper", "radius", "level", "trust", "age")
+_NUMBERS = ("mean", "estimate", "lower", "upper", "radius", "trust", "age")
 _COUNTERS = ("neighbors", "fresh", "cut", "refused", "bad_lines", "late")
 _COUNTS = (*_COUNTERS, "samples", "incarnation", "agents", "group")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """What a node says about itself and its edges, or what it has heard of a neighbor.
 
     numbers  those of `_NUMBERS`; NaN: not known
@@ -66,18 +64,22 @@ class Statement:
     @classmethod
     def parse(cls, status: dict[str, Any], *, most_neighbors: int = MOST_NEIGHBORS) -> Statement:
         """From a status, a report, or the row of a neighbor, whatever it holds."""
-        refused = status.get("refused")
-        if isinstance(refused, dict):  # counts by reason; in the lines of `colme node watch` they are summed
-            refused = sum(_count(each) or 0 for each in islice(refused.values(), _MOST_REASONS))
-        rows = [row for row in _first(status.get("neighbor_rows"), most_neighbors) if isinstance(row, dict)]
-        heard = {key_of(row.get("name")): cls.parse(row, most_neighbors=0) for row in rows}
+
+        def some(key: str) -> list[Any]:
+            values = status.get(key)
+            return values[:most_neighbors] if isinstance(values, list) else []
+
+        counts = {key: _count(status.get(key)) for key in _COUNTS}
+        if isinstance(refused := status.get("refused"), dict):  # counts by reason
+            counts["refused"] = sum(_count(each) or 0 for each in islice(refused.values(), _MOST_REASONS))
+        heard = {key_of(row.get("name")): row for row in some("neighbor_rows") if isinstance(row, dict)}
         return cls(
             numbers={key: _number(status.get(key)) for key in _NUMBERS},
-            counts={key: _count(status.get(key)) for key in _COUNTS} | {"refused": _count(refused)},
+            counts=counts,
             fresh=status.get("fresh") is True,
             gateway=key_of(status.get("gateway")),
-            neighbors={name: each for name, each in heard.items() if name is not None},
-            cut=frozenset(filter(None, map(key_of, _first(status.get("cut_names"), most_neighbors)))),
+            neighbors={name: cls.parse(row, most_neighbors=0) for name, row in heard.items() if name is not None},
+            cut=frozenset(filter(None, map(key_of, some("cut_names")))),
         )
 
 
@@ -92,10 +94,6 @@ class Answer(NamedTuple):
 def key_of(name: Any) -> str | None:
     """The name by which an agent is known, of bounded length; None if it is not a name."""
     return name[:LONGEST_KEY] if isinstance(name, str) and name else None
-
-
-def _first(values: Any, n: int) -> list[Any]:
-    return values[:n] if isinstance(values, list) else []
 
 
 def _number(value: Any) -> float:
@@ -115,9 +113,10 @@ _NOTHING = Statement.parse({})
 class _Shown:
     """An agent, and the last that is known of it: what it says, or, if it is not asked, what others heard of it."""
 
-    def __init__(self, name: str):
-        self.name, self.label = name, short_name(printable(name))
+    def __init__(self, name: str, place: int):
+        self.name, self.label, self.place = name, safe_name(name, LONGEST_NAME), place
         self.speaks = False  # it is asked, or reports: what others heard of it does not count
+        self.is_gateway = False
         self.recent = False  # it answers; if it is not asked, a node that answers has a fresh record
         self.known = _NOTHING
         self.at = math.nan  # when it said so
@@ -136,19 +135,23 @@ class _Shown:
         age = heard.numbers["age"]
         since = at - age if age >= 0 else math.nan
         self.recent |= heard.fresh
-        if self.known is _NOTHING or since >= self.at or math.isnan(self.at):
+        if math.isnan(self.at) or since >= self.at:
             self.known, self.at = heard, since
 
-    def row(self, now: float, gateway: bool) -> dict[str, Any]:
+    @property
+    def kind(self) -> str:
+        if self.is_gateway:
+            return "gateway"
+        return "local agent" if self.said.gateway else "node" if self.speaks else "neighbor"
+
+    def row(self, now: float) -> dict[str, Any]:
         """Of the table, with the counters of `colme node status --wide`."""
-        kind = "gateway" if gateway else "local agent" if self.said.gateway else "node" if self.speaks else "neighbor"
         counts, numbers = self.known.counts, self.known.numbers
         return {
-            "name": self.label, "kind": kind, "answers": self.recent,
-            "agents": self.said.counts["agents"], "samples": counts["samples"],
+            "name": self.label, "kind": self.kind, "answers": self.recent,
+            **{key: counts[key] for key in ("agents", "samples")},
             **{key: numbers[key] for key in ("mean", "estimate", "lower", "upper", "trust")},
-            **{key: self.said.counts[key] for key in _COUNTERS},
-            "incarnation": counts["incarnation"], "age": round(now - self.at, 1),
+            **{key: counts[key] for key in (*_COUNTERS, "incarnation")}, "age": round(now - self.at, 1),
         }  # fmt: skip
 
 
@@ -158,16 +161,11 @@ class FleetFeed:
     def __init__(self, *, title: str = "", clock: Callable[[], float] = time.monotonic):
         self.title, self._clock = title, clock
         self._began = clock()
-        self._agents: list[_Shown] = []
+        self._agents: dict[str, _Shown] = {}
         self._lists = GrowingLists()
         self._n_hearsay = 0
-        self._gateways: set[int] = set()
-        self._notes: list[str] = []
+        self.notes: list[str] = []  # of the next messages
         self._noted: set[str] = set()
-
-    def say(self, text: str) -> None:
-        """Add a note to the next messages."""
-        self._notes.append(text)
 
     def messages(self, answers: Iterable[Answer]) -> list[bytes]:
         """After a poll: a start if there are new agents or edges, notes, and a frame. Without agents, only notes. Of
@@ -175,138 +173,115 @@ class FleetFeed:
         now = self._clock()
         self._hear(answers, now)
         self._meet()
-        found = list(map(note, self._notes))
-        self._notes.clear()
-        if not self._agents:
-            return found
-        panel = {"label": "fleet", "color": COLOR, "graph": True, "cuts": True}
-        names = [agent.label for agent in self._agents]
-        start = self._lists.start(
-            title=self.title, unit="seconds", n_agents=len(names), panels=[panel], names=names
-        )  # fmt: skip
-        return [*start, *found, self._frame(now)]
+        start, frame = [], []
+        if self._agents:
+            panel = {"label": "fleet", "color": COLOR, "graph": True, "cuts": True}
+            names = [agent.label for agent in self._agents.values()]
+            start = self._lists.start(names, title=self.title, unit="seconds", n_agents=len(names), panels=[panel])
+            frame = [self._frame(now)]
+        found = list(map(note, self.notes))
+        self.notes.clear()
+        return [*start, *found, *frame]
 
     def _hear(self, answers: Iterable[Answer], now: float) -> None:
         """Note what the nodes say about themselves."""
-        for agent in self._agents:
+        for agent in self._agents.values():
             agent.recent = False
         for name, statement, age in answers:
-            place = self._place(name)
-            if place is None:
+            if (spoken := self._agent(name)) is None:
                 continue
-            agent = self._agents[place]
-            if not agent.speaks:
-                agent.speaks, agent.known, agent.at = True, _NOTHING, math.nan
-            if statement is not None and not agent.recent:
-                agent.recent, agent.known, agent.at = True, statement, now - age
-            if statement is not None and statement.counts["agents"] is not None:
-                self._add_gateway(place)
+            if not spoken.speaks:
+                spoken.speaks, spoken.known, spoken.at = True, _NOTHING, math.nan
+            if statement is not None and not spoken.recent:
+                spoken.recent, spoken.known, spoken.at = True, statement, now - age
+            if spoken.said.counts["agents"] is not None:
+                self._is_gateway(spoken)
 
     def _meet(self) -> None:
         """Note what they say about their neighbors: edges, and numbers of agents that do not speak for themselves."""
-        for a, agent in enumerate(self._agents[:]):
+        for agent in list(self._agents.values()):
             said = agent.said
             for name, heard in said.neighbors.items():
-                b = self._join(a, name)
-                if b is not None and agent.answers and not self._agents[b].speaks:
-                    self._agents[b].hear(heard, agent.at)
+                other = self._join(agent, name)
+                if other is not None and agent.answers and not other.speaks:
+                    other.hear(heard, agent.at)
             for name in sorted(said.cut):
-                self._join(a, name)
-            if said.gateway is not None and (b := self._join(a, said.gateway)) is not None:
-                self._add_gateway(b)
+                self._join(agent, name)
+            if said.gateway is not None and (gateway := self._join(agent, said.gateway)) is not None:
+                self._is_gateway(gateway)
 
-    def _place(self, name: str, *, hearsay: bool = False) -> int | None:
-        """The place of an agent, a new one if it is not known; None if there is no room."""
-        key, places = key_of(name), self._lists.agents
-        if key is None:
-            return None
-        if key not in places:
-            if len(places) >= MOST_AGENTS:
+    def _agent(self, name: str, *, hearsay: bool = False) -> _Shown | None:
+        """The agent of a name, a new one if it is not known; None if there is no room."""
+        if name not in self._agents:
+            if len(self._agents) >= MOST_AGENTS:
                 self._say_once(f"There are more than {MOST_AGENTS} agents: the others are not shown.")
                 return None
             if hearsay and self._n_hearsay >= MOST_HEARSAY:
                 self._say_once(f"More than {MOST_HEARSAY} agents are only named by others: the rest is not shown.")
                 return None
             self._n_hearsay += hearsay
-            places[key] = len(places)
-            self._agents.append(_Shown(key))
-        return places[key]
+            self._agents[name] = _Shown(name, len(self._agents))
+        return self._agents[name]
 
-    def _join(self, a: int, name: str) -> int | None:
-        """The place of an agent that a names, which an edge joins to a."""
-        b, edges = self._place(name, hearsay=True), self._lists.edges
-        if b is None or a == b:
+    def _join(self, agent: _Shown, name: str) -> _Shown | None:
+        """Another agent that this one names, which an edge joins to it."""
+        other, edges = self._agent(name, hearsay=True), self._lists.edges
+        if other is None or other is agent:
             return None
-        edge = (min(a, b), max(a, b))
+        edge = (min(agent.place, other.place), max(agent.place, other.place))
         if edge not in edges and len(edges) >= MOST_EDGES:
             self._say_once(f"There are more than {MOST_EDGES} edges: the others are not shown.")
         else:
             edges.setdefault(edge, len(edges))
-        return b
+        return other
 
-    def _add_gateway(self, place: int) -> None:
-        self._gateways.add(place)
+    def _is_gateway(self, agent: _Shown) -> None:
+        agent.is_gateway = True
         self._say_once("Gateways have no estimate of their own: the table shows what they count.")
 
     def _say_once(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
-            self.say(text)
+            self.notes.append(text)
 
     def _frame(self, now: float) -> bytes:
-        agents = self._agents
-        alive, fresh = self._edge_states()
+        agents = list(self._agents.values())
+        alive, fresh = self._edge_states(agents)
         recent = np.array([agent.recent for agent in agents], bool)
         counts = [min(agent.known.counts["samples"] or 0, 2**32 - 1) for agent in agents]
-        mean, estimate = self._drawn(self._column("mean"), self._column("estimate"))
-        arrays: dict[str, NDArray[Any] | Codes] = {
+        mean, estimate = self._drawn(agents)
+        arrays: Arrays = {
             "mean": to_codes(mean),
             "count": np.array(counts, np.uint32),
             "state": recent.astype(np.uint8),
             "0/estimate": to_codes(estimate),
             "0/alive": bits(alive),
             "0/fresh": bits(fresh),
-            "0/group": self._lists.groups.renumber(self._components(alive)),
-            **{f"0/{name}": to_codes(column) for name, column in self._intervals(estimate).items()},
+            "0/group": self._lists.groups.renumber(self._components(agents, alive)),
+            **{f"0/{name}": to_codes(column) for name, column in _intervals(agents, estimate).items()},
         }
-        panel: dict[str, Any] = {"metrics": {
-            "answering": int(recent.sum()), "silent": int((~recent).sum()), "edges": int(alive.sum()),
-        }}  # fmt: skip
-        levels = {level for agent in agents if math.isfinite(level := agent.said.numbers["level"])}
-        if len(levels) == 1:
-            panel["level"] = levels.pop()
-        rows = [agent.row(now, place in self._gateways) for place, agent in enumerate(agents[:MOST_ROWS])]
+        n_recent = int(recent.sum())
+        panel = {"metrics": {"answering": n_recent, "silent": len(agents) - n_recent}}
+        rows = [agent.row(now) for agent in agents[:MOST_ROWS]]
         if len(agents) > MOST_ROWS:
             self._say_once(f"The table has the first {MOST_ROWS} agents of {len(agents)}.")
         head = {"kind": "frame", "t": round(now - self._began, 3), "panels": [panel], "rows": rows}
         return pack(head, arrays)
 
-    def _column(self, key: str) -> NDArray[np.float64]:
-        return np.array([agent.known.numbers[key] for agent in self._agents], np.float64)
+    def _drawn(self, agents: list[_Shown]) -> NDArray[np.float64]:
+        """Means and estimates; those that are absurdly far from most means are NaN."""
+        columns = np.stack([_column(agents, "mean"), _column(agents, "estimate")])
+        if np.isnan(columns[0]).all():
+            return columns
+        distance = np.abs(columns - np.nanmedian(columns[0]))
+        limit = FAR * np.nanmedian(distance[0])
+        far = distance > (limit or np.inf)
+        for place in np.flatnonzero(far.any(axis=0))[:1]:
+            self._say_once(f"Numbers of {agents[place].label} are far from all others: they are not drawn.")
+        columns[far] = np.nan
+        return columns
 
-    def _drawn(self, mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Means and estimates without those that are absurdly far from most means."""
-        known = mean[np.isfinite(mean)]
-        center = float(np.median(known)) if len(known) else 0.0
-        limit = FAR * float(np.median(np.abs(known - center))) if len(known) else 0.0
-        if not limit > 0:
-            return [mean, estimate]
-        far = [np.abs(column - center) > limit for column in (mean, estimate)]
-        for place in np.flatnonzero(far[0] | far[1])[:1].tolist():
-            self._say_once(f"Numbers of {self._agents[place].label} are far from all others: they are not drawn.")
-        return [np.where(beyond, np.nan, column) for beyond, column in zip(far, (mean, estimate), strict=True)]
-
-    def _intervals(self, estimate: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Distances from the estimates to the ends of their intervals; if nobody has one, the radii of the means."""
-        below, above = estimate - self._column("lower"), self._column("upper") - estimate
-        wrong = ~((below >= 0) & (above >= 0))
-        if wrong.all():
-            radius = self._column("radius")
-            return {"radius": np.where(radius >= 0, radius, np.nan)}
-        below[wrong] = above[wrong] = np.nan
-        return {"below": below, "above": above}
-
-    def _edge_states(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _edge_states(self, agents: list[_Shown]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which edges are alive, and which of these are fresh at both ends.
 
         The ends that answer decide whether an edge is alive: one has it as a neighbor, and none has cut it. If neither
@@ -314,22 +289,24 @@ class FleetFeed:
         local agent to its gateway is alive, and fresh if the agent answers."""
         alive, fresh = np.zeros((2, len(self._lists.edges)), bool)
         for k, (a, b) in enumerate(self._lists.edges):
-            ends = [(self._agents[a], self._agents[b].name), (self._agents[b], self._agents[a].name)]
+            ends = [(agents[a], agents[b].name), (agents[b], agents[a].name)]
             if local := [agent for agent, other in ends if agent.said.gateway == other]:
                 alive[k], fresh[k] = True, all(agent.answers for agent in local)
                 continue
             deciding = [end for end in ends if end[0].answers] or ends
-            heard = [agent.said.neighbors.get(other) for agent, other in ends if agent.speaks]
             alive[k] = any(other in agent.said.neighbors for agent, other in deciding) and not any(
                 other in agent.said.cut for agent, other in deciding
             )
-            fresh[k] = alive[k] and all(agent.answers for agent, _ in ends if agent.speaks)
-            fresh[k] &= all(each is not None and each.fresh for each in heard)
+            fresh[k] = alive[k] and all(
+                agent.answers and agent.said.neighbors.get(other, _NOTHING).fresh
+                for agent, other in ends
+                if agent.speaks
+            )
         return alive, fresh
 
-    def _components(self, alive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _components(self, agents: list[_Shown], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The groups: agents that living edges connect. A gateway says the groups of its local agents."""
-        parent = list(range(len(self._agents)))
+        parent = list(range(len(agents)))
 
         def root(a: int) -> int:
             while parent[a] != a:
@@ -337,11 +314,25 @@ class FleetFeed:
             return a
 
         first: dict[tuple[str, int], int] = {}
-        for a, agent in enumerate(self._agents):
+        for a, agent in enumerate(agents):
             gateway, group = agent.said.gateway, agent.said.counts["group"]
             if gateway is not None and group is not None:
                 parent[a] = root(first.setdefault((gateway, group), a))
         for (a, b), kept in zip(self._lists.edges, alive.tolist(), strict=True):
-            if kept and self._agents[a].said.gateway is None and self._agents[b].said.gateway is None:
+            if kept and agents[a].said.gateway is None and agents[b].said.gateway is None:
                 parent[root(a)] = root(b)
         return np.array([root(a) for a in range(len(parent))], np.int64)
+
+
+def _column(agents: list[_Shown], key: str) -> NDArray[np.float64]:
+    return np.array([agent.known.numbers[key] for agent in agents], np.float64)
+
+
+def _intervals(agents: list[_Shown], estimate: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Distances from the estimates to the ends of their intervals; if nobody has one, the radii of the means."""
+    below, above = estimate - _column(agents, "lower"), _column(agents, "upper") - estimate
+    known = (below >= 0) & (above >= 0)
+    if not known.any():
+        radius = _column(agents, "radius")
+        return {"radius": np.where(radius >= 0, radius, np.nan)}
+    return {"below": np.where(known, below, np.nan), "above": np.where(known, above, np.nan)}

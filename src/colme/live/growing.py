@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,21 @@ MOST_GROUPS = 24
 
 
 class GrowingLists:
-    """The agents and edges of a view, each with its place. The lists only grow, because frames refer to places."""
+    """What of a view keeps its place: the lists of agents and edges only grow, because frames refer to places."""
 
     def __init__(self) -> None:
-        self.agents: dict[Hashable, int] = {}
         self.edges: dict[tuple[int, int], int] = {}
         self.groups = GroupNumbers()
         self._run = secrets.token_hex(8)
         self._sent: tuple[int, int] | None = None  # agents and edges of the last start
 
-    def start(self, **head: Any) -> list[bytes]:
+    def start(self, names: list[str], **head: Any) -> list[bytes]:
         """A start, if agents or edges were added since the last one."""
-        size = len(self.agents), len(self.edges)
+        size = len(names), len(self.edges)
         if size == self._sent:
             return []
         self._sent = size
-        return [start({"edges": np.array(list(self.edges), np.uint32).reshape(-1)}, run=self._run, **head)]
+        return [start({"edges": np.array(list(self.edges), np.uint32).reshape(-1)}, run=self._run, names=names, **head)]
 
 
 class GroupNumbers:
@@ -46,12 +44,12 @@ class GroupNumbers:
 
     def renumber(self, groups: NDArray[np.int64]) -> NDArray[np.uint8]:
         names, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        least = max(2, len(groups) // 500)
+        least = 1 if len(groups) <= MOST_GROUPS else max(2, len(groups) // 500)
         new = np.full(len(sizes), OTHERS, np.uint8)
         taken: set[int] = set()
         sizes[names < 0] = 0
         for group in np.argsort(-sizes, kind="stable")[:MOST_GROUPS].tolist():
-            if sizes[group] == 0 or (sizes[group] < least and len(groups) > MOST_GROUPS):
+            if sizes[group] < least:
                 break
             new[group] = self._number(places == group, taken)
             taken.add(int(new[group]))

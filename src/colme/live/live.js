@@ -13,7 +13,6 @@ const MOST_LINES = 300;         // agents whose estimates are drawn as lines; mo
 const MOST_NODES = 2500;        // in the picture of the graph
 const MOST_DRAWN_EDGES = 20000;
 const MOST_LABELS = 40;         // nodes that have their names beside them
-const MOST_ROWS = 300;          // of the table of a fleet
 const MOST_NOTES = 6;
 const STALLED = 15;             // seconds without news after which a stream is said to have stalled
 const OTHERS = 255;             // the group of agents that are in no group with a color
@@ -130,7 +129,7 @@ class Film {  // what is shown: the newest start, and the frames in the order of
   interval(frame, panel, i) {
     const p = frame.panels[panel], estimate = p.estimate.at(i);
     if (p.below) return [estimate - p.below.at(i), estimate + p.above.at(i)];
-    const radius = p.radii ? p.radii.at(i) : p.radius ?? NaN, mean = this.mean(frame, i);
+    const radius = p.radii ? p.radii.at(i) : NaN, mean = this.mean(frame, i);
     return [mean - radius, mean + radius];
   }
   neighbors(frame, panel, i) {
@@ -1169,7 +1168,7 @@ class View {
       this.say("error", "A message cannot be read. Is the page older than its feed?");
       return;
     }
-    const { head } = message;
+    const { head } = message, { length } = this.film.frames, t = this.current?.t;
     const kind = this.film.take(message);
     if (kind === "replaced" || kind === "extended") {
       if (head.version > 1) this.say("error", "This recording is newer than its page. Upgrade colme.");
@@ -1190,6 +1189,7 @@ class View {
       this.ended = false;
       this.scrubber.max = this.last;
       if (this.following) this.position = this.last;
+      else if (this.film.frames.length < length) this.position = this.film.place(t);  // frames before it were dropped
       if (this.film.frames.length === 1) this.label();
     } else if (head.kind === "note") this.addNote(head.text);
     else if (head.kind === "state") this.showState(head);
@@ -1330,7 +1330,7 @@ class View {
     const rows = this.current.head.rows;
     if (!rows || this.shownRows === rows) return;
     this.shownRows = rows;
-    const names = [...new Set(rows.slice(0, MOST_ROWS).flatMap((row) => Object.keys(row)))].slice(0, 20);
+    const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].slice(0, 20);
     const text = (value) => {
       if (value === null || value === undefined) return "–";
       return typeof value === "number" ? number(value, Number.isInteger(value) ? 16 : 4) : clean(value);
@@ -1338,12 +1338,9 @@ class View {
     const kind = (value) => typeof value === "number" ? "colme-number" : null;
     const cell = (value) => element("td", { class: kind(value) }, element("bdi", { text: text(value) }));
     const head = names.map((name) => element("th", { scope: "col", text: clean(name).replaceAll("_", " ") }));
-    const body = rows.slice(0, MOST_ROWS).map((row) => element("tr", {}, ...names.map((name) => cell(row[name]))));
+    const body = rows.map((row) => element("tr", {}, ...names.map((name) => cell(row[name]))));
     this.table.replaceChildren(
       element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
-    if (rows.length > MOST_ROWS) {
-      this.table.append(element("p", { text: `${MOST_ROWS} of ${rows.length} agents are listed.` }));
-    }
   }
   describe() {  // the moment on the clock and in a sentence, also for screen readers
     if (!this.film.frames.length) return;

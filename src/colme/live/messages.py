@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 VERSION = 1
 _ALIGN = 8
 LONGEST_NAME = 120
-"""Characters of a name that are sent; the rest is left out."""
+"""Characters of a name that are sent."""
 
 
 class Codes(NamedTuple):
@@ -45,28 +45,27 @@ class Codes(NamedTuple):
     high: float
 
 
+Arrays = dict[str, NDArray[Any] | Codes]
+
+
 def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
     """The codes of numbers, over their own range. Infinite numbers are NaN."""
     given = np.asarray(numbers, np.float64)
     top = 256**n_bytes - 1
     known = np.isfinite(given)
     low, high = (float(given[known].min()), float(given[known].max())) if known.any() else (0.0, 0.0)
-    room = high - low
-    kind = np.dtype(f"<u{n_bytes}")
-    if not room > 0:
-        return Codes(np.where(known, 0, top).astype(kind), low, high)
-    place = np.where(known, (given - low) / room, 0.0)
-    return Codes(np.where(known, np.rint(place * (top - 1)), top).astype(kind), low, high)
+    codes = np.full(given.shape, top, f"<u{n_bytes}")
+    codes[known] = np.rint((given[known] - low) / ((high - low) or 1.0) * (top - 1))
+    return Codes(codes, low, high)
 
 
-def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = None) -> bytes:
+def pack(head: dict[str, Any], arrays: Arrays | None = None) -> bytes:
     """A message. NaN and infinity in the head become null."""
     listed, parts = [], []
     for name, array in (arrays or {}).items():
-        values = array.values if isinstance(array, Codes) else array
+        values, *ends = array if isinstance(array, Codes) else (array,)
         kind = f"{values.dtype.kind}{values.dtype.itemsize}"
-        entry: list[Any] = [name, kind, int(values.size)]
-        listed.append([*entry, array.low, array.high] if isinstance(array, Codes) else entry)
+        listed.append([name, kind, values.size, *ends])
         parts.append(np.ascontiguousarray(values, f"<{kind}").tobytes())
     text = json.dumps(
         plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False, default=np.generic.item
@@ -92,13 +91,13 @@ def join(messages: Iterable[bytes]) -> bytes:
 
 
 def start(
-    arrays: dict[str, NDArray[Any] | Codes], *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
-    log: bool = False, last: int | None = None, window: tuple[float, float] | None = None, **more: Any,
+    arrays: Arrays, *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
+    **more: Any,
 ) -> bytes:  # fmt: skip
-    """What is shown: `n_agents` agents over a time in units, up to the `last` one, if it is known; `more` is added to
-    the head."""
-    head = {"kind": "start", "version": VERSION, "title": title, "unit": unit, "log": log, "last": last}
-    return pack(head | {"n_agents": n_agents, "window": window, "panels": panels} | more, arrays)
+    """What is shown: `n_agents` agents over a time in units. `more` is added to the head: the `last` moment and the
+    `window` of the numbers, where they are known, and whether time is logarithmic (`log`)."""
+    head = {"kind": "start", "version": VERSION, "title": title, "unit": unit, "n_agents": n_agents, "panels": panels}
+    return pack(head | more, arrays)
 
 
 def panel_of(method: Method, label: str = "", *, graph: bool) -> dict[str, Any]:
@@ -112,9 +111,3 @@ def note(text: str) -> bytes:
 
 def end() -> bytes:
     return pack({"kind": "end"})
-
-
-def short_name(name: str) -> str:
-    """A name as it is sent: of bounded length, and without characters that JSON in UTF-8 cannot hold."""
-    clean = name.encode("utf-8", "replace").decode()
-    return clean if len(clean) <= LONGEST_NAME else clean[: LONGEST_NAME - 1] + "…"

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from colme.errors import positive
 from colme.live.growing import GrowingLists
-from colme.live.messages import Codes, bits, end, note, pack, panel_of, short_name, to_codes
+from colme.live.messages import LONGEST_NAME, Arrays, bits, end, note, pack, panel_of, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
 from colme.support.columns import Label
+from colme.support.tables import safe_name
 
 if TYPE_CHECKING:
     from colme.live.widget import LiveWidget
@@ -39,8 +40,8 @@ class ModelFeed:
 
     def __init__(self, model: CollaborativeMean):
         self._model = weakref.ref(model)
-        self._t, self._seen = -1, (-1, -1)  # samples, and agents, that were shown last
-        self._lists = GrowingLists()
+        self._seen = (0, -1)  # samples, and agents, that were shown last
+        self._lists, self._at = GrowingLists(), dict[Label, int]()
 
     @property
     def gone(self) -> bool:
@@ -54,67 +55,61 @@ class ModelFeed:
         if model is None or (model.n_samples, model.n_agents) == self._seen:
             return []
         first = model.first_agents(MOST_AGENTS)
-        self._t, self._seen = first.n_samples, (first.n_samples, first.n_agents)
-        at = self._placed(first.columns["agent"])
-        alive = None if first.edges is None else self._alive(at[first.edges])
+        self._seen = (first.n_samples, first.n_agents)
+        at, alive = self._places(first)
         if self._crowded(len(at), alive):
-            self._lists = GrowingLists()
-            at = self._placed(first.columns["agent"])
-            alive = None if first.edges is None else self._alive(at[first.edges])
+            self._lists, self._at = GrowingLists(), {}
+            at, alive = self._places(first)
         method = model.method
         start = self._lists.start(
+            [safe_name(label, LONGEST_NAME) for label in self._at],
             title=f"{method.label}, online", unit="samples", n_agents=first.n_agents,
             panels=[panel_of(method, graph=alive is not None)],
-            names=[short_name(str(label)) for label in self._lists.agents],
         )  # fmt: skip
-        return [*start, self._frame(first, model.level, at, alive)] if self._t > 0 else start
+        return [*start, self._frame(first, at, alive)] if first.n_samples else start
 
-    def _placed(self, labels: list[Label]) -> NDArray[np.int64]:
-        """The places of agents, new ones at the end."""
-        places = self._lists.agents
-        return np.array([places.setdefault(label, len(places)) for label in labels], np.int64)
-
-    def _alive(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which edges of the list are among these pairs of places; new ones go to its end, as long as there is room."""
-        edges, found = self._lists.edges, []
-        for a, b in np.sort(pairs, axis=1).tolist():
-            place = edges.setdefault((a, b), len(edges)) if len(edges) < MOST_EDGES else edges.get((a, b))
-            if place is not None:
-                found.append(place)
+    def _places(self, first: FirstAgents) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """The places of agents, new ones at the end, and which of the edges of the list there are; new ones go to its
+        end, as long as there is room. None: the method has no edges."""
+        places, edges = self._at, self._lists.edges
+        at = np.array([places.setdefault(label, len(places)) for label in first.columns["agent"]], np.int64)
+        if first.edges is None:
+            return at, None
+        pairs = list(map(tuple, np.sort(at[first.edges], axis=1).tolist()))
+        for pair in pairs:
+            if len(edges) < MOST_EDGES:
+                edges.setdefault(pair, len(edges))
         alive = np.zeros(len(edges), bool)
-        alive[found] = True
-        return alive
+        alive[[edges[pair] for pair in pairs if pair in edges]] = True
+        return at, alive
 
     def _crowded(self, n_present: int, alive: NDArray[np.bool_] | None) -> bool:
         """Most of the list is past."""
-        if len(self._lists.agents) > 2 * n_present + ROOM:
+        if len(self._at) > 2 * n_present + ROOM:
             return True
         return alive is not None and len(alive) == MOST_EDGES and 2 * int(alive.sum()) < MOST_EDGES
 
-    def _frame(self, first: FirstAgents, level: float, at: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> bytes:
-        n, columns = len(self._lists.agents), first.columns
+    def _frame(self, first: FirstAgents, at: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> bytes:
+        columns = first.columns
 
         def spread(values: Any, rest: float = np.nan) -> NDArray[np.float64]:
             """Numbers of agents, by place."""
-            out = np.full(n, rest)
+            out = np.full(len(self._at), rest)
             out[at] = values
             return out
 
-        estimate, group = columns["estimate"], np.full(n, -1, np.int64)
-        group[at] = columns["group"]
-        arrays: dict[str, NDArray[Any] | Codes] = {
+        estimate = columns["estimate"]
+        arrays: Arrays = {
             "mean": to_codes(spread(columns["mean"])),
             "count": spread(np.minimum(columns["n"], 2**32 - 1), 0.0).astype(np.uint32),
             "0/estimate": to_codes(spread(estimate)),
-            "0/group": self._lists.groups.renumber(group),
+            "0/group": self._lists.groups.renumber(spread(columns["group"], -1.0).astype(np.int64)),
             "0/below": to_codes(spread(estimate - columns["lower"])),
             "0/above": to_codes(spread(columns["upper"] - estimate)),
         }
         if alive is not None:
             arrays["0/alive"] = bits(alive)
-        n_groups = len(np.unique(columns["group"]))
-        panel = {"level": level, "metrics": {"trust": first.trust, "n_groups": n_groups}}
-        return pack({"kind": "frame", "t": self._t, "panels": [panel]}, arrays)
+        return pack({"kind": "frame", "t": first.n_samples, "panels": [{}]}, arrays)
 
 
 def follow(model: CollaborativeMean, *, every: float, height: int) -> LiveWidget:

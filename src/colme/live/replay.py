@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from colme.errors import ColmeError
-from colme.live.messages import end, note
+from colme.live.messages import note
 from colme.live.page import write_page
 from colme.live.simulation import SimulationFeed
 from colme.methods import Method
@@ -21,6 +21,10 @@ MOST_PANELS = 4
 """Methods that are shown side by side."""
 OF_EACH = ("method", "record", "version")
 """What may differ between traces that are shown together, of their configurations."""
+CHANGED = (
+    "This run did not end as the trace did: the samples or the graph were changed since, a graph does not follow from "
+    "the rng alone, or another version made the trace."
+)
 
 
 def replay_widget(traces: Sequence[Trace], *, frames: int, height: int) -> Any:
@@ -44,37 +48,24 @@ def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:
     labels, n_agents = labels_of(methods), specs[0].n_agents
     title = f"{', '.join(labels)} on {n_agents:,} agents, seed {specs[0].seed}"
     feed = SimulationFeed(specs, frames, title=title, labels=labels)
-    return _messages(feed, shown)
-
-
-def _messages(feed: SimulationFeed, traces: list[Trace]) -> Iterator[bytes]:
-    yield from feed.messages()
-    if not _ended_alike(feed, traces):
-        yield note(
-            "This run did not end as the trace did: the samples or the graph were changed since, a graph does not "
-            "follow from the rng alone, or another version made the trace."
-        )
-    yield end()
+    return feed.messages(lambda: _doubts(feed, shown))
 
 
 def spec_of(trace: Trace, method: Method) -> RunSpec:
     """The run that made a trace: as it was given, or from its configuration."""
     if trace._spec is not None:
         return trace._spec
-    known = trace.configuration
+    known, lacking = trace.configuration, ""
     if not known.keys() >= set(RunSpec.__struct_fields__):
+        lacking = "how it was made"
+    elif "recording" in known["source"]:
+        lacking = "its samples, an array"
+    elif not isinstance(known["graph"], str):
+        lacking = "its first graph"
+    if lacking:
         raise ColmeError(
-            "this trace does not say how it was made: a view needs the run. Simulate it, then call live()."
-        )
-    if "recording" in known["source"]:
-        raise ColmeError(
-            "this trace was loaded or copied, and its samples, an array, are not in it: a view needs them. Simulate it "
+            f"this trace was loaded or copied, and does not hold {lacking}: a view needs the whole run. Simulate it "
             "again, then call live() on the trace that simulate returns."
-        )
-    if not isinstance(known["graph"], str):
-        raise ColmeError(
-            "this trace was loaded or copied, and its first graph is not in it: a view needs it. Simulate it again "
-            "with this graph, then call live() on the trace that simulate returns."
         )
     return RunSpec.from_plain(known, method=method)
 
@@ -97,18 +88,17 @@ def _methods(traces: list[Trace]) -> list[Method]:
 def _check_one_run(traces: list[Trace]) -> None:
     """Refuse methods that did not see the same samples."""
     known = [{key: each for key, each in trace.configuration.items() if key not in OF_EACH} for trace in traces]
-    for trace, configuration in zip(traces, known, strict=True):
-        if configuration != known[0] or trace.t[-1] != traces[0].t[-1]:
-            raise ColmeError(
-                "the traces are of different runs: those side by side must have the same samples, graph and number of "
-                "steps. Simulate the methods together, or call live() on each trace."
-            )
+    if any(configuration != known[0] for configuration in known):
+        raise ColmeError(
+            "the traces are of different runs: those side by side must have the same samples, graph and number of "
+            "steps. Simulate the methods together, or call live() on each trace."
+        )
 
 
-def _ended_alike(feed: SimulationFeed, traces: list[Trace]) -> bool:
-    """Whether the final estimates are those of the traces; ranks other than the first have only their own."""
+def _doubts(feed: SimulationFeed, traces: list[Trace]) -> list[bytes]:
+    """A note if the final estimates are not those of the traces; ranks other than the first have only their own."""
     for state, trace in zip(feed.run.states, traces, strict=True):
         found, known = state.estimate + feed.run.stream.origin, trace.final.estimate
         if len(found) == len(known) and not np.array_equal(found, known, equal_nan=True):
-            return False
-    return True
+            return [note(CHANGED)]
+    return []

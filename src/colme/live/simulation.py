@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colme.errors import RunError, whole
 from colme.graphs import Graph
 from colme.live.growing import GroupNumbers
-from colme.live.messages import Codes, bits, end, pack, panel_of, start, to_codes
+from colme.live.messages import Arrays, bits, end, pack, panel_of, start, to_codes
 from colme.methods import State
 from colme.metrics import LEVEL, OF_METHOD, OF_RUN
 from colme.recording import Recording
@@ -59,7 +59,7 @@ class SimulationFeed:
         self.title, self.labels = title, list(labels) or [method.label for method in methods]
         self.agents, self.edges = _shown(self.graph)
         self.window = _window(first.source)
-        ends = self.edges if self.agents is None else self.agents[self.edges]
+        ends = self.agents[self.edges]
         self._keys = ends[:, 0] * self.graph.n_agents + ends[:, 1]
         self._low_ends = np.unique(ends[:, 0])
         self._groups = [GroupNumbers() for _ in methods]
@@ -80,25 +80,27 @@ class SimulationFeed:
             panel_of(spec.method, label, graph=not spec.method.baseline)
             for label, spec in zip(self.labels, run.specs, strict=True)
         ]
-        arrays: dict[str, NDArray[Any] | Codes] = {"edges": self.edges.astype(np.uint32).reshape(-1)}
-        if part is not None:
+        arrays: Arrays = {"edges": self.edges.astype(np.uint32).reshape(-1)}
+        if len(part) < self.graph.n_agents:
             arrays["agent"] = part.astype(np.uint32)
         if run.stream.class_ is not None:
-            arrays["class"] = _part(run.stream.class_, part).astype(np.uint32)
+            arrays["class"] = run.stream.class_[part].astype(np.uint32)
         return start(
             arrays | self._truth(1), title=self.title, unit="step", log=True, last=self.steps[-1],
             n_agents=self.graph.n_agents, window=self.window, panels=panels, **more,
         )  # fmt: skip
 
-    def _truth(self, t: int) -> dict[str, NDArray[Any] | Codes]:
+    def _truth(self, t: int) -> Arrays:
         truth = self.run.stream.truth(t)
-        return {} if truth is None else {"truth": to_codes(_part(truth, self.agents) + self.run.stream.origin)}
+        return {} if truth is None else {"truth": to_codes(truth[self.agents] + self.run.stream.origin)}
 
-    def messages(self) -> Iterator[bytes]:
-        """The start and all frames."""
+    def messages(self, last_words: Callable[[], Iterable[bytes]] = tuple) -> Iterator[bytes]:
+        """The start, all frames, the messages that `last_words` then returns, and the end."""
         yield self.start()
         while not self.done:
             yield self.next_frame()
+        yield from last_words()
+        yield end()
 
     def next_frame(self) -> bytes:
         """Advance to the next step that is shown, and show it."""
@@ -113,105 +115,76 @@ class SimulationFeed:
         run, world, part = self.run, self.run.world, self.agents
         origin, n_bytes = run.stream.origin, 2 if world.n_agents <= FINE_UP_TO else 1
         shared = dict(zip(OF_RUN, run.recorder.of_run[run.recorder.filled - 1].tolist(), strict=True))
-        arrays: dict[str, NDArray[Any] | Codes] = {"mean": to_codes(_part(world.mean, part) + origin, n_bytes=n_bytes)}
+        arrays: Arrays = {"mean": to_codes(world.mean[part] + origin, n_bytes=n_bytes)}
         if world.count is not None:
-            arrays["count"] = _part(world.count, part).astype(np.uint32)
+            arrays["count"] = world.count[part].astype(np.uint32)
         if run.stream.steady_until(1) < world.t:  # the true means have changed since the start
             arrays |= self._truth(world.t)
         panels = []
         for k, state in enumerate(run.states):
             metrics = dict(zip(OF_METHOD, run.recorder.of_method[k, run.recorder.filled - 1].tolist(), strict=True))
-            panel, found = self._panel(k, state, origin)
-            panels.append(panel | {"metrics": metrics | shared})
-            arrays |= {f"{k}/{name}": array for name, array in found.items()}
+            panels.append({"metrics": metrics | shared})
+            arrays |= {f"{k}/{name}": array for name, array in self._panel(k, state, origin).items()}
         return pack({"kind": "frame", "t": world.t, "panels": panels}, arrays)
 
-    def _panel(self, k: int, state: State, origin: float) -> tuple[dict[str, Any], dict[str, NDArray[Any] | Codes]]:
+    def _panel(self, k: int, state: State, origin: float) -> Arrays:
         part, estimate, graph = self.agents, state.estimate, state.edges.graph()
-        arrays: dict[str, NDArray[Any] | Codes] = {"estimate": to_codes(_part(estimate, part) + origin)}
-        groups = self._groups[k].renumber(state.edges.groups(graph))
-        arrays["group"] = _part(groups, part)
+        arrays: Arrays = {"estimate": to_codes(estimate[part] + origin)}
+        arrays["group"] = self._groups[k].renumber(state.edges.groups(graph))[part]
         if len(self.edges) and not state.method.baseline:
             arrays["alive"] = bits(self._alive(graph))
-        panel: dict[str, Any] = {}
-        known, radius = state.posterior(LEVEL), state.radius
+        known = state.posterior(LEVEL)
         if known is not None:
-            panel["level"] = LEVEL
-            arrays["below"] = to_codes(_part(estimate - known.lower, part), n_bytes=1)
-            arrays["above"] = to_codes(_part(known.upper - estimate, part), n_bytes=1)
-        elif np.ndim(radius) == 0:
-            panel["radius"] = float(radius)
+            arrays["below"] = to_codes((estimate - known.lower)[part], n_bytes=1)
+            arrays["above"] = to_codes((known.upper - estimate)[part], n_bytes=1)
         else:
-            arrays["radius"] = to_codes(_part(radius, part), n_bytes=1)
-        if part is not None:
+            arrays["radius"] = to_codes(np.broadcast_to(state.radius, estimate.shape)[part], n_bytes=1)
+        if len(part) < self.graph.n_agents:
             arrays["density"] = self._density(estimate + origin)
-        return panel, arrays
+        return arrays
 
     def _alive(self, graph: Graph) -> NDArray[np.bool_]:
         """Which of the edges that are shown a graph has."""
-        low, degrees = self._low_ends, graph.degrees[self._low_ends]
-        first = np.repeat(graph.indptr[low] - np.concatenate([[0], np.cumsum(degrees)[:-1]]), degrees)
-        neighbors = graph.indices[first + np.arange(degrees.sum())]
-        return np.isin(self._keys, np.repeat(low, degrees) * graph.n_agents + neighbors, assume_unique=True)
+        low = self._low_ends
+        neighbors = np.concatenate([graph.neighbors(a) for a in low])
+        keys = np.repeat(low, graph.degrees[low]) * graph.n_agents + neighbors
+        return np.isin(self._keys, keys, assume_unique=True)
 
     def _density(self, estimate: NDArray[np.float64]) -> NDArray[np.uint32]:
         """The numbers of agents in bins of the window, class after class."""
-        low, high = self.window
-        place = np.full(len(estimate), -1, np.int64)
-        known = (estimate >= low) & (estimate < high)
-        place[known] = ((estimate[known] - low) * (N_BINS / (high - low))).astype(np.int64)
         class_, n_classes = self._class
-        known &= place < N_BINS
-        counts = np.bincount(class_[known] * N_BINS + place[known], minlength=n_classes * N_BINS)
-        return counts.astype(np.uint32)
+        counts = [np.histogram(estimate[class_ == k], N_BINS, self.window)[0] for k in range(n_classes)]
+        return np.concatenate(counts).astype(np.uint32)
 
 
-def messages_of(feed: SimulationFeed) -> Iterator[bytes]:
-    """The whole recording of a run, message by message."""
-    yield from feed.messages()
-    yield end()
-
-
-def _part(values: NDArray[Any], part: NDArray[np.int64] | None) -> NDArray[Any]:
-    return values if part is None else values[part]
-
-
-def _shown(graph: Graph) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-    """The agents that are sent, in order (None: all), and the edges among them, by their places in that list."""
-    if graph.n_agents <= MOST_AGENTS:
-        return None, graph.edges() if graph.n_edges <= MOST_EDGES else _edges_among(graph, _nearby(graph, PART))
-    part = _nearby(graph, PART)
-    places = np.full(graph.n_agents, -1, np.int64)
+def _shown(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The agents that are sent, in order, and the edges among them, by their places in that list."""
+    everyone, edges = np.arange(graph.n_agents), graph.edges()
+    if len(everyone) <= MOST_AGENTS and len(edges) <= MOST_EDGES:
+        return everyone, edges
+    part = _nearby(graph)
+    places = np.full(len(everyone), -1, np.int64)
     places[part] = np.arange(len(part))
-    return part, places[_edges_among(graph, part)]
+    among = edges[(places[edges] >= 0).all(axis=1)][:MOST_EDGES]
+    return (everyone, among) if len(everyone) <= MOST_AGENTS else (part, places[among])
 
 
-def _nearby(graph: Graph, n: int) -> NDArray[np.int64]:
+def _nearby(graph: Graph) -> NDArray[np.int64]:
     """The first agents of a breadth-first search, so that there are edges among them."""
     known = np.zeros(graph.n_agents, bool)
     found: list[int] = []
     for first in range(graph.n_agents):
-        if known[first]:
-            continue
+        queue = [] if known[first] else [first]
         known[first] = True
-        queue = [first]
         for agent in queue:
+            if len(found) == PART:
+                return np.sort(found)
             found.append(agent)
-            if len(found) == n:
-                return np.sort(np.array(found))
             near = graph.neighbors(agent)
             new = near[~known[near]]
             known[new] = True
             queue += new.tolist()
-    return np.sort(np.array(found))
-
-
-def _edges_among(graph: Graph, part: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The edges between agents of a part, at most `MOST_EDGES` of them."""
-    inside = np.zeros(graph.n_agents, bool)
-    inside[part] = True
-    pairs = [(a, int(b)) for a in part.tolist() for b in graph.neighbors(a) if b > a and inside[b]]
-    return np.array(pairs[:MOST_EDGES], np.int64).reshape(-1, 2)
+    return np.sort(found)
 
 
 def _window(source: Scenario | Recording) -> tuple[float, float]:

@@ -48,36 +48,28 @@ class LiveWidget(anywidget.AnyWidget):
     def __init__(self, messages: Iterable[bytes] = (), *, height: int = 640):
         self._lock = threading.RLock()
         self._kept = Broadcast(most_bytes=MOST_BYTES)
-        self._closed = threading.Event()
-        self._added = self._since = 0  # messages that were published at all, and since the recording was set
+        self.closed = threading.Event()  # nothing can be published from then on
+        self._added, self._since = False, 0  # whether messages were published, how many since the recording was set
         pixels = whole(height, "height", "height=640", low=100, high=10_000)
         for message in messages:
             self._kept.publish(message)
-        super().__init__(
-            _esm=asset("live.js"), _css=asset("live.css"), recording=self._compressed(), height=pixels
-        )  # fmt: skip
+        recording = compressed(self.messages)
+        super().__init__(_esm=asset("live.js"), _css=asset("live.css"), recording=recording, height=pixels)
         self.on_msg(self._heard)
 
     @property
     def messages(self) -> list[bytes]:
         """The messages so far, without the frames that were left out."""
-        with self._lock:
-            return self._kept.messages()
-
-    @property
-    def closed(self) -> threading.Event:
-        """Set when the widget is closed: nothing can be published from then on."""
-        return self._closed
+        return self._kept.messages()
 
     def publish(self, *messages: bytes) -> None:
         """Show further messages; any thread may call it."""
         with self._lock:
-            if self._closed.is_set() or not messages:
+            if self.closed.is_set() or not messages:
                 return
             for message in messages:
                 self._kept.publish(message)
-            self._added += len(messages)
-            self._since += len(messages)
+            self._added, self._since = True, self._since + len(messages)
             self.send({"kind": "messages"}, buffers=list(messages))
             if self._since > GROWTH * self._kept.n_frames or head_of(messages[-1])["kind"] == "end":
                 self._set_recording()
@@ -88,21 +80,16 @@ class LiveWidget(anywidget.AnyWidget):
 
     def close(self) -> None:
         with self._lock:
-            if not self._closed.is_set():
-                if self._since:
-                    self._set_recording()
-                self._closed.set()
+            if self._since:
+                self._set_recording()
+            self.closed.set()
         super().close()
 
     def _set_recording(self) -> None:
-        self.recording = self._compressed()
-        self._since = 0
-
-    def _compressed(self) -> bytes:
-        return compressed(self._kept.messages())
+        self.recording, self._since = compressed(self.messages), 0
 
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         """A view says something."""
         with self._lock:
             if isinstance(content, dict) and content.get("kind") == "ready" and self._added:
-                self.send({"kind": "messages"}, buffers=self._kept.messages())
+                self.send({"kind": "messages"}, buffers=self.messages)
