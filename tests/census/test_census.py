@@ -11,8 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
-from colme._core.team import Neighborhood
-from colme.census.array import MisjudgedEdges
 from colme.errors import MethodError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.method import arrived
@@ -213,8 +211,9 @@ SCENARIO = colme.Scenario(n_agents=100, means=(0.0, 1.5), sigma=1.0, skip_rate=0
     "method", [colme.Census(guard=False), OWN, colme.Census(guard=False, estimate_sigma=True)], ids=repr
 )
 def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Path) -> None:
-    trace = colme.simulate(method, SCENARIO, degree=6, steps=40, seed=3)
+    trace = colme.simulate(method, SCENARIO, graph=random_regular_graph(100, 6, rng=9), steps=18, seed=3)
     final = trace.final
+    assert final.class_ is not None
     assert final.probability is not None and final.lower is not None and final.upper is not None
     assert final.truth is not None
     assert ((final.probability >= 0.0) & (final.probability <= 1.0)).all()
@@ -223,6 +222,10 @@ def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Pat
     assert final.groups.max() < trace.n_groups.max() + 1 and trace.n_groups[-1] >= 1.0
     a, b = np.repeat(np.arange(100), final.graph.degrees), final.graph.indices
     assert (final.groups[a] == final.groups[b]).all()
+    edges = random_regular_graph(100, 6, rng=9).edges().T
+    together, alike = final.groups[edges[0]] == final.groups[edges[1]], np.equal(*final.class_[edges])
+    assert trace.wrong_edges[-1] == pytest.approx(together[~alike].mean(), abs=1e-15)
+    assert trace.lost_edges[-1] == pytest.approx((~together)[alike].mean(), abs=1e-15)
     assert np.isfinite(trace.numbers).all() and trace.numbers.max() > 3.0
     # posterior means lie within the intervals
     inside = (final.lower <= final.estimate) & (final.estimate <= final.upper)
@@ -362,17 +365,3 @@ def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
                 assert (found == 1.0).all()
             # the last check was between t = 16 and 32, where r is known to 2.1 %
             np.testing.assert_allclose(found, factor, rtol=4.0 * 0.021)
-
-
-def test_misjudged_edges_are_followed_through_any_changes_of_groups() -> None:
-    rng, graph = np.random.default_rng(0), gnp_random_graph(200, 0.05, rng=1)
-    class_ = rng.integers(0, 3, 200).astype(np.uint16)
-    edges, group = MisjudgedEdges(graph, Neighborhood(200), class_), np.zeros(200, np.int32)
-    a, b = graph.edges().T
-    between = class_[a] != class_[b]
-    for share in (0.0, 0.01, 0.3, 1.0, 0.0, 0.05):
-        changed = rng.random(200) < share
-        group = np.where(changed, rng.integers(0, 4, 200), group).astype(np.int32)
-        one = group[a] == group[b]
-        wanted = (one & between).sum() / between.sum(), (~one & ~between).sum() / (~between).sum()
-        assert edges.shares(group) == pytest.approx(wanted, abs=1e-15)

@@ -32,8 +32,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.array import CensusState, ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, bin_means, sum_by_code
+from colme.census.array import CensusState, ChangeDetector, contributions
+from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, sum_by_code
 from colme.census.posterior import FittedMixtures, posteriors
 from colme.census.sample_variance import SamplingNoise
 from colme.errors import MethodError, one_of, positive
@@ -254,14 +254,10 @@ class CensusAgent(Agent):
 
     def _start_census(self) -> None:
         """Equation (2)."""
-        mean, noise = np.atleast_1d(self.own_mean), self.sampling.of_means()
-        binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
-        agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
-        parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        self.channels = np.full(len(mean), NO_CODE)
-        self.channels[agents] = parts[0][1][:, 0]
-        check = self.schedule.checks_variances(self.t, self.began)
-        parts += self.sampling.contributions(self.fitted.frame if check else None)
+        parts = contributions(self, self.t)
+        agents, codes, _ = parts[0]
+        self.channels = np.full(len(self.sampling.count), NO_CODE)
+        self.channels[agents] = codes[:, 0]
         self.codes, masses = sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
         self.masses = masses.astype(self.place.exchange)
         self.previous = np.zeros_like(self.masses)

@@ -94,12 +94,6 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
         mean_before[a], count_before[a] = mean[a], n
 
 
-@kernel
-def _known_noise(variance, factor, count, out):
-    for a in range(out.size):
-        out[a] = variance[a] * factor[a] / count[a] if count[a] > 0 else np.inf
-
-
 class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
@@ -130,13 +124,6 @@ class SamplingNoise:
     def observe_all(self, mean: NDArray[np.float64], count: Any) -> None:
         """`observe` for many agents, in a kernel; `count` may be one number for all of them."""
         _observe(mean, count, self.mean, self.count, self.square, self.earlier)
-
-    def of_all_means(self, out: NDArray[np.float64]) -> None:
-        """`of_means` for many agents, in a kernel where sigma is known."""
-        if self.variance is None:
-            out[:] = self.of_means()
-        else:
-            _known_noise(self.variance, self.factor, self.count, out)
 
     def of_means(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""

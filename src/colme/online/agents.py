@@ -35,7 +35,6 @@ from colme.online.kernel import (
     WEIGHT,
     WEIGHT_2,
     link,
-    number_labels,
     sum_pool,
     unlink_all,
     unlink_pair,
@@ -130,12 +129,16 @@ class AgentTable:
         """The slots of all labels, new ones included, in the order in which they appear."""
         if isinstance(labels, list):
             return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
-        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
-        number, first = np.full(high - low + 1, -1), np.empty(len(labels), np.int64)
-        known = np.empty(len(labels), np.int64)
-        n = number_labels(labels, low, number, first, known)
-        slots = self.slots_of(labels[first[:n]].tolist())
-        return slots[known]
+        if not len(labels):
+            return labels
+        low = labels.min()
+        places, row = labels - low, np.arange(len(labels))
+        slots = np.full(places.max() + 1, -1)
+        slots[places[::-1]] = row[::-1]  # the first row of each label, for the last one that is written counts
+        seen = np.flatnonzero(slots >= 0)
+        seen = seen[np.argsort(slots[seen])]
+        slots[seen] = self.slots_of((seen + low).tolist())
+        return slots[places]
 
     def newest(self, n: int) -> list[Label]:
         """The labels of the last n admissions, the latest first."""

@@ -350,7 +350,6 @@ class CollaborativeMean:
         with self._lock:
             self.wait()
             self._table.forget(self._table.slot(as_label(agent)))
-            self._rule.edges_changed()
 
     def merge(self, other: CollaborativeMean) -> None:
         """Add what another model learned from other samples, of the same or of other agents.
