@@ -267,17 +267,12 @@ class CensusAgent(Agent):
         """Equation (3), `colme.gossip.consensus_round` for one agent; `plain`: without momentum."""
         codes = np.unique(np.concatenate([self.codes, *(message.codes for message in heard.values())]))
         now, before = (_at_codes(codes, self.codes, masses) for masses in (self.masses, self.previous))
-        number, gossip = self.place.exchange, self.schedule.gossip
-        own, total = number(1.0), np.zeros_like(now)
-        for message in heard.values():
-            weight = number(gossip.weight(len(self.neighbors), message.degree))
-            own -= weight
-            total += weight * _at_codes(codes, message.codes, message.masses)
-        value = total + own * now
-        if self.rounds > 0 and not plain:
-            value = number(gossip.momentum) * (value - before) + before
+        value = self.schedule.gossip.round_of_one(
+            now, before, ((each.degree, _at_codes(codes, each.codes, each.masses)) for each in heard.values()),
+            len(self.neighbors), first=plain or self.rounds == 0,
+        )  # fmt: skip
         self.codes, self.previous = codes, now
-        self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, number(0.0))
+        self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, np.zeros_like(value))
 
     def _end_round(self) -> None:
         self.rounds += 1

@@ -480,13 +480,19 @@ def posterior_interval(
 
 
 @helper
-def posterior_moments(x, s2, prior, p):
-    """(posterior mean, posterior variance) of one agent whose prior is row 0; `p` has room for the probabilities of
+def first_row(prior):
+    """The first row of a prior, for `posterior_moments`: in a loop over agents its arrays are found once."""
+    return prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0], prior.outlier_density[0]
+
+
+@helper
+def posterior_moments(x, s2, row, p):
+    """(posterior mean, posterior variance) of one agent, given a row of a prior; `p` has room for the probabilities of
     components. They are those of `posteriors`, without a function or limit."""
-    weight, location, variance, k = prior.weight[0], prior.location[0], prior.variance[0], prior.n_components[0]
+    k, weight, location, variance, outlier_density = row
     if x != x or k == 0 or not 0.0 < s2 < np.inf:
         return x, s2
-    total = none = prior.outlier_density[0] * math.sqrt(2.0 * math.pi)
+    total = none = outlier_density * math.sqrt(2.0 * math.pi)
     for i in range(k):
         p[i] = weight[i] * normal_density(x - location[i], s2 + variance[i])
         total += p[i]
