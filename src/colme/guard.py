@@ -361,7 +361,7 @@ class ArrayJudgment(Judgment):
         """z(k) and z(k - 1) of all visible agents."""
         self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
-        self.believed = False  # all agents trust the method
+        self.believed = method.trusting  # all agents trust the method
         self._factor: NDArray[np.float64] | None = None  # of the present sums, if all do
 
     def __setstate__(self, state: dict[str, Any]) -> None:

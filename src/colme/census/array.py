@@ -356,19 +356,17 @@ class GroupEdges(Edges):
         return self._misjudged()[1]
 
     def _misjudged(self) -> tuple[float, float]:
-        state, team = self._state, self.hood.team
+        state, graph, team = self._state, self._state.given, self.hood.team
         if self._totals is None:
-            n_between, _ = self._count(np.zeros_like(self._class, np.int32))  # all agents in one group
-            self._totals = team.total([n_between, len(state.given.indices) - n_between])
+            between = np.repeat(state.world.class_, graph.degrees) != self._class[graph.indices]
+            n_between = np.count_nonzero(between)
+            self._totals = team.total([n_between, len(between) - n_between])
         if self._shares_at != state.world.t:
-            counts = team.total(self._count(self.hood.seen("group", state.group)))
+            group = self.hood.seen("group", state.group)
+            counts = team.total(count_misjudged(graph.indptr, graph.indices, self.hood.at, group, self._class))
             wrong, lost = (counts / np.maximum(self._totals, 1)).tolist()
             self._shares, self._shares_at = (wrong, lost), state.world.t
         return self._shares
-
-    def _count(self, group: NDArray[np.int32]) -> Any:
-        graph = self._state.given
-        return count_misjudged(graph.indptr, graph.indices, self.hood.at, group, self._class)
 
     @property
     def isolated(self) -> int:

@@ -44,8 +44,8 @@ LARGEST_RATIO = 100.0
 _BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, 1.0, *BOUNDS])
 """The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
 sum of ratios, their number and the sum of their squares (`bin_ratios`), the number of agents with 0/1 samples
-(`bin_binary`), and products (`bin_products`)."""
-_BINARY = 5
+(BINARY), and products (`bin_products`)."""
+BINARY = 5
 """The channel of agents with 0/1 samples."""
 _PRODUCTS = len(_BOUNDS) - PRODUCTS
 """The first channel of products, which may be negative."""
@@ -86,53 +86,43 @@ def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64],
 def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
     """What agents contribute to the average of sample variances: codes and masses of shape (..., 2), for the sum of
     variances and for the number of agents that have one."""
-    return _in_channels(0, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1))
+    return in_channels(0, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1))
 
 
 def bin_ratios(ratio: Any) -> tuple[Any, Any]:
     """What agents contribute to the average of r = s^2 / sigma^2: codes and masses of shape (..., 3), for the sum of r,
     the number of agents that have one, and the sum of r^2."""
     ratio = np.minimum(ratio, LARGEST_RATIO)
-    return _in_channels(2, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1))
-
-
-def bin_binary(n_agents: int) -> tuple[Any, Any]:
-    """What agents whose samples are all 0 or 1 contribute to their number: codes and masses of shape (agents, 1)."""
-    return _in_channels(_BINARY, np.ones((n_agents, 1)))
+    return in_channels(2, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1))
 
 
 def bin_products(products: Any) -> tuple[Any, Any]:
     """What agents contribute to the regression of variances on means: codes and masses of shape (..., PRODUCTS)."""
-    return _in_channels(_PRODUCTS, products)
+    return in_channels(_PRODUCTS, products)
 
 
-def _in_channels(first: int, masses: Any) -> tuple[Any, Any]:
+def in_channels(first: int, masses: Any) -> tuple[Any, Any]:
     """Codes of the channels `first`, `first` + 1, .. of sample variances, and these masses in them."""
     return np.broadcast_to(_CHANNEL + first + np.arange(masses.shape[-1]), masses.shape), masses
 
 
-def _channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
+def channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
     """Channel k of sample variances of each row of masses; zeros where there is none."""
     found = np.searchsorted(codes, _CHANNEL + k)
     there = found < len(codes) and codes[found] == _CHANNEL + k
     return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
 
 
-def share_binary(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
-    """The share of agents whose samples are all 0 or 1, by each row of masses."""
-    return _channel(codes, masses, _BINARY)
-
-
 def average_variance(codes: NDArray[np.int64], masses: NDArray[Any], before: Any) -> NDArray[np.float64]:
     """The average sample variance by each row of masses; `before` where a row holds none."""
-    total, agents = (_channel(codes, masses, k) for k in range(2))
+    total, agents = (channel(codes, masses, k) for k in range(2))
     return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
 
 
 def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
     """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
     It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
-    total, agents, squares = (_channel(codes, masses, k) for k in range(2, 5))
+    total, agents, squares = (channel(codes, masses, k) for k in range(2, 5))
     possible = (agents > NEGLIGIBLE) & (total > 0.0) & (squares * agents >= 0.999 * total * total)
     agents = np.where(possible, agents, 0.0)
     mean = total / np.maximum(agents, NEGLIGIBLE)
@@ -146,7 +136,7 @@ def has_products(codes: NDArray[np.int64]) -> bool:
 
 def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
     """By each row of masses: the averages of products, zeros where it holds none."""
-    return np.stack([_channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
+    return np.stack([channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
 
 
 def _parts(codes: NDArray[np.int64]) -> tuple[Any, Any, Any, Any]:

@@ -121,39 +121,35 @@ class FittedMixtures:
         )  # fmt: skip
 
     @classmethod
-    def of_rows(cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int) -> FittedMixtures:
+    def of_rows(
+        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, heard: Any = 1.0, factor: Any = 1.0,
+        function: Any = CONSTANT, *, warm_start: bool = False,
+    ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
 
-        reached   the number of agents that a row represents at most, one number or one per row
-        n_agents  the number of agents in the population"""
-        return cls._fit(_given(masses, reached, 1.0, 1.0, CONSTANT), bins, n_agents, warm_start=False)
-
-    @classmethod
-    def _fit(cls, given: list[NDArray[Any]], bins: Bins, n_agents: int, *, warm_start: bool) -> FittedMixtures:
-        """`of_rows`, of what `_given` returned."""
-        n = len(given[0])
-        n_first = min(n, 1) if warm_start else n
+        reached     the number of agents that a row represents at most, one number or one per row
+        n_agents    the number of agents in the population
+        heard       the part of them that standard errors count on, one number or one per row: less than 1 where few
+                    agents make up most of a histogram, as around a hub
+        factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
+        function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
+        warm_start  fit the first row and start the others from it: they are similar"""
+        n, n_first = len(masses), min(len(masses), 1) if warm_start else len(masses)
+        # contiguous: other strides would be compiled for, each anew
+        numbers = [np.array(np.broadcast_to(each, n), np.float64) for each in (reached, heard, factor)]
         start = Mixture._make([*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_)])
-
-        def fit(rows: slice, k_start: int, out: FittedMixtures) -> None:
-            out.function[rows] = given[4][rows]
-            prior = MixturePrior._make(column[rows] for column in out.prior)
-            if len(bins.center):
-                masses, reached, heard, factor, _ = (each[rows] for each in given)
-                _fit_rows(
-                    masses, bins, reached, float(n_agents), heard, factor, start, np.int64(k_start), prior,
-                    out.frame[rows],
-                )  # fmt: skip
-
+        given = masses, bins, *numbers, float(n_agents), start
         fitted = cls.none(n_first, n_first)
-        fit(slice(n_first), 0, fitted)
+        fitted.function[:] = np.broadcast_to(function, (n, len(CONSTANT)))[:n_first]
+        _fit_rows(*given, np.int64(0), fitted.prior, fitted.frame)
         if n_first < n:
-            k, first = int(fitted.n_components[0]), fitted
-            fitted = cls.none(n, n, k or MAX_COMPONENTS)
+            k, first = fitted.n_components[0], fitted
+            fitted = cls.none(n, n, int(k) or MAX_COMPONENTS)
             for name in cls.saved:
                 column = getattr(fitted, name)
                 column[:1] = getattr(first, name)[(slice(None), *map(slice, column.shape[1:]))]
-            fit(slice(1, n), k, fitted)
+            fitted.function[:] = function
+            _fit_rows(*given, k, fitted.prior, fitted.frame)
         fitted.row = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
@@ -166,16 +162,11 @@ class FittedMixtures:
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
         deviating grid get a mixture of that grid alone, and agents of none more readily belong to no component.
 
-        heard       the part of `reached` that standard errors count on, one number or one per row: less than 1 where
-                    few agents make up most of a histogram, as around a hub
-        factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
-        function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
-        warm_start  fit the first row and start the others from it
-
         The workers of a team each have the first row and the rows of their own agents. Where these start from a row
         that only another worker has, it is exchanged."""
-        every = _given(masses, reached, heard, factor, function)
-        fitted = cls._fit(every, bins, n_agents, warm_start=warm_start)
+        every = [masses, *(np.broadcast_to(each, len(masses)) for each in (reached, heard, factor)),
+                 np.broadcast_to(function, (len(masses), len(CONSTANT)))]  # fmt: skip
+        fitted = cls.of_rows(masses, bins, reached, n_agents, *every[2:], warm_start=warm_start)
         scale = fitted.frame[:, 1]
         fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
@@ -194,7 +185,7 @@ class FittedMixtures:
                 foreign, given = _with_first_row(given, rows, team)
             if not len(rows):
                 continue
-            apart = cls._fit(given, bins, n_agents, warm_start=warm_start)
+            apart = cls.of_rows(given[0], bins, given[1], n_agents, *given[2:], warm_start=warm_start)
             found = apart.row[foreign:][which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
@@ -212,14 +203,6 @@ class FittedMixtures:
         return cls(fitted.row, *_joined(parts, room), fitted.frame)
 
 
-def _given(masses: NDArray[Any], reached: Any, heard: Any, factor: Any, function: Any) -> list[NDArray[Any]]:
-    """What rows are fitted from, each with one entry per row; contiguous, as kernels would be compiled anew for other
-    strides."""
-    n = len(masses)
-    numbers = [np.array(np.broadcast_to(each, n), np.float64) for each in (reached, heard, factor)]
-    return [masses, *numbers, np.broadcast_to(function, (n, len(CONSTANT)))]
-
-
 def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
     """The rows of all parts, with room for so many components; a single part that has it stays as it is."""
     columns = []
@@ -234,22 +217,23 @@ def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
 def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Team) -> tuple[int, list[NDArray[Any]]]:
     """What a fit needs of some rows, and before them, if it is not among them, the row with which all workers of the
     team would start: the first one of all, or else that of the first agent. Returns whether it was added."""
-    widths = [math.prod(each.shape[1:]) for each in given]
-    mine = np.column_stack([rows[:1], *(each[:1].reshape(-1, w) for each, w in zip(given, widths, strict=True))])
-    offered = team.gather(mine.astype(np.float64))
-    chosen = offered[:1] if not (offered[:, 0] == 0.0).any() else offered[offered[:, 0] == 0.0][:1]
-    if not len(rows) or np.array_equal(mine[:, 1:], chosen[:, 1:]):
+    numbers, *offered = (team.gather(each[:1]) for each in (rows, *given))
+    if not len(rows):
         return 0, given
-    first = np.split(chosen[0, 1:], np.cumsum(widths)[:-1])
-    return 1, [np.concatenate([one.astype(each.dtype).reshape(1, *each.shape[1:]), each])
-               for one, each in zip(first, given, strict=True)]  # fmt: skip
+    chosen = int(np.argmin(numbers != 0))  # the first of the zeros, or the first of all
+    first = [each[chosen : chosen + 1] for each in offered]
+    if all(np.array_equal(one, each[:1]) for one, each in zip(first, given, strict=True)):
+        return 0, given
+    return 1, [np.concatenate(pair) for pair in zip(first, given, strict=True)]
 
 
 @kernel
-def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, out, frame):
-    """Fit a mixture to every row of masses, and write it to the same row of `out` and `frame`; see `of_rows`.
+def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, out, frame):
+    """Fit a mixture to every row of masses for which there is a row of `out` and `frame`, and write it there; see
+    `of_rows`.
 
-    start, k_start  the components that all rows start from; if there are none, the first row leaves its own there"""
+    start, k_start  the components that all rows but the first start from; if there are none, the first row is fitted,
+                    too, and leaves its own there"""
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
@@ -257,7 +241,7 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, ou
     mass, sampling = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
     s, wide = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_)
-    for row in range(masses.shape[0]):
+    for row in range(min(k_start, 1), out.n_components.size):
         for e in range(n_grids):
             mass[e] = sampling[e] = 0.0
         for b in range(center.size):

@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
 from colme.census.histogram import (
+    BINARY,
     LARGEST_RATIO,
     average_products,
     average_ratio,
     average_variance,
-    bin_binary,
     bin_products,
     bin_ratios,
     bin_variances,
+    channel,
     has_products,
-    share_binary,
+    in_channels,
 )
 from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
 
@@ -146,7 +147,7 @@ class SamplingNoise:
             ratio = self.square[some] / (self.count[some] - 1.0) / known[some]
             parts.append((some, *bin_ratios(ratio)))
             binary = some[self._are_binary(some)]
-            parts.append((binary, *bin_binary(len(binary))))
+            parts.append((binary, *in_channels(BINARY, np.ones((len(binary), 1)))))
             some = some[self.uneven[some] & (frame[some, 1] > 0.0)]
             now = np.stack([self.mean, self.square, self.count], axis=-1)
             parts.append((some, *bin_products(products(now[some], self.earlier[some], frame[some], known[some]))))
@@ -169,7 +170,7 @@ class SamplingNoise:
         function, skewed = np.tile(CONSTANT, (len(mean), 1)), np.zeros(len(mean), bool)
         if has_products(codes):
             function, skewed = fitted_function(average_products(codes, masses), agents, self.frame)
-        binary = share_binary(codes, masses) >= (1.0 - ROUNDING) * part
+        binary = channel(codes, masses, BINARY) >= (1.0 - ROUNDING) * part
         if self.variance is None:
             function[~skewed] = CONSTANT
             binary &= self.average > 0.0

@@ -1,6 +1,6 @@
 """The compiled loop over events: what one sample of one agent changes.
 
-The state of an agent is two rows, `agents[a]` (one cache line) and `numbers[a]`; its neighbors are
+The state of an agent is two rows, `agents[a]` and `numbers[a]`; its neighbors are
 `neighbors[a, :numbers[a, DEGREE]]`. Neighbors see what it wrote there at its own last event.
 """
 
@@ -91,8 +91,8 @@ def scale_of(row, sigma, pool, least):
     return math.sqrt(max(0.0, variance_of_mean(square, n, pool[SQUARES] / pool[FREEDOM]) * n))
 
 
-@helper
-def test_of(root, level):
+@equation
+def test_of(root: Any, level: Any) -> Any:
     """The difference test at this level; None where root is, so that intervals are compared."""
     if root is None:
         return None
@@ -173,9 +173,9 @@ def sum_pool(agents, which, pool):
 
 
 @kernel
-def first_backwards(slots, times, agents):
-    """The first event that is earlier than one before it of the same agent; -1 if there is none."""
-    latest = agents[:, TIME].copy()
+def first_backwards(slots, times, latest):
+    """The first event that is earlier than one before it of the same agent; -1 if there is none. `latest` has the time
+    of the last event of each agent, and is updated."""
     for i in range(slots.size):
         if times[i] < latest[slots[i]]:
             return i

@@ -41,6 +41,7 @@ from colme.online.kernel import (
     effective,
     fill_spreads,
     keep_estimates,
+    test_of,
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
@@ -172,15 +173,24 @@ class Rule:
         return self.table.places[slots], np.full(len(slots), np.nan)
 
     @property
+    def _level(self) -> float:
+        """gamma for as many agents as have come."""
+        shared = self.parameters.shared
+        return self.parameters.gamma / (max(1, self.table.counters[ARRIVED]) if shared else 1.0)
+
+    @property
     def test(self) -> DifferenceTest | None:
         """What compares two agents now; None: their intervals."""
-        return None
-
-    def renew(self) -> None:
-        """Forget what was learned of all agents together: some were added other than by an event."""
+        found: DifferenceTest | None = test_of(self.root, self._level)
+        return found
 
     def update_radii(self) -> None:
         """Compute the radius that each agent tells its neighbors anew."""
+        table = self.table
+        table.agents[table.present, RADIUS] = self.spreads(table.present, self._level, self.root, MIN_FREEDOM)
+
+    def renew(self) -> None:
+        """Forget what was learned of all agents together: some were added other than by an event."""
 
 
 class ConsensusRule(Rule):
@@ -235,21 +245,6 @@ class ConsensusRule(Rule):
         number = np.empty(len(component), np.int64)
         number[found[np.argsort(first)]] = np.arange(len(found))
         return number[component[slots]], np.full(len(slots), np.nan)
-
-    def update_radii(self) -> None:
-        table = self.table
-        table.agents[table.present, RADIUS] = self.spreads(table.present, self._level, self.root, MIN_FREEDOM)
-
-    @property
-    def _level(self) -> float:
-        """gamma for as many agents as have come."""
-        shared = self.parameters.shared
-        return self.parameters.gamma / (max(1, self.table.counters[ARRIVED]) if shared else 1.0)
-
-    @property
-    def test(self) -> DifferenceTest | None:
-        """What compares two agents now; None: their intervals."""
-        return None if self.root is None else DifferenceTest(self.root, -2.0 * math.log(self._level))
 
 
 class CensusRule(Rule):
