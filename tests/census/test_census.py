@@ -238,13 +238,6 @@ def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Pat
         np.testing.assert_array_equal(getattr(again.final, name), getattr(final, name))
 
 
-def test_other_methods_have_no_posterior(tmp_path: Path) -> None:
-    trace = colme.simulate(colme.Local(), SCENARIO, degree=6, steps=5)
-    assert trace.final.probability is None and trace.final.lower is None and np.isnan(trace.coverage).all()
-    trace.save(tmp_path / "trace.npz")
-    assert colme.Trace.load(tmp_path / "trace.npz").final.upper is None
-
-
 def test_nothing_is_sent_between_censuses() -> None:
     """Zero while no census is under way, and at first three numbers: two bins and the noise channel."""
     trace = colme.simulate(colme.Census(guard=False, rounds=3), SCENARIO, degree=6, steps=60, seed=3)
@@ -336,16 +329,25 @@ def test_an_unknown_sigma_is_found() -> None:
     assert noise[mine == 0].mean() < 2.5 and 7.0 < noise[mine == 1].mean() < 10.0
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [({"sigma": -1.0}, "sigma"), ({"sigma": 1.0, "estimate_sigma": True}, "either know sigma or estimate it"),
-     ({"refresh": 0.9}, "at least 1"), ({"refresh": np.inf}, "finite"), ({"rounds": 0}, "at least one round"),
-     ({"rounds": "many"}, "rounds"), ({"fits": "mine"}, "fits")],
-)  # fmt: skip
-def test_bad_options_are_refused(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(MethodError, match=match) as caught:
-        colme.Census(guard=False, **options)
-    assert "\n" not in str(caught.value)
+UNKNOWN = colme.Recording(np.zeros((5, 8)))
+REFUSED = (
+    ("sigma=-1.0: it must be positive", lambda: colme.Census(sigma=-1.0)),
+    ("either know sigma or estimate it", lambda: colme.Census(sigma=1.0, estimate_sigma=True)),
+    ("refresh=0.9: it must be at least 1 and finite", lambda: colme.Census(refresh=0.9)),
+    ("refresh=inf: it must be at least 1 and finite", lambda: colme.Census(refresh=np.inf)),
+    ("rounds=0: a census takes at least one round", lambda: colme.Census(rounds=0)),
+    ("rounds", lambda: colme.Census(rounds="many")),
+    ("fits", lambda: colme.Census(fits="mine")),
+    ("restart=True with estimate_sigma=True", lambda: colme.Census(restart=True, estimate_sigma=True)),
+    ("restart=True where sigma is not known", lambda: colme.simulate(colme.Census(restart=True), UNKNOWN, degree=4)),
+)
+
+
+def test_bad_options_are_refused_in_a_sentence() -> None:
+    for words, call in REFUSED:
+        with pytest.raises(MethodError, match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
 
 
 def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:

@@ -200,7 +200,7 @@ class FittedMixtures:
             parts.append(same._replace(outlier_density=np.maximum(same.outlier_density, elsewhere)))
             fitted.row[uncounted] = n_rows + which
         room = int(team.greatest(max(part.weight.shape[1] for part in parts)))
-        return cls(fitted.row, *_joined(parts, room), fitted.frame)
+        return cls(*(fitted.row, *_joined(parts, room), fitted.frame))
 
 
 def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:

@@ -231,8 +231,6 @@ class CollaborativeMean:
             table.reserve()
             slots, values = np.fromiter(waiting[::3], np.int64), np.fromiter(waiting[1::3], np.float64)
             times = None if self.half_life is None else np.fromiter(waiting[2::3], np.float64)
-            if waiting is not self._waiting:
-                return  # a signal handler that used the model came in between: they are learned
             before, self._waiting = table.counters[EVENTS], []
             try:
                 self._times.clear()
